@@ -19,7 +19,7 @@ echo "$SLURM_TIME_FORMAT $*" >>"$CALLS"
 
 @pytest.fixture(autouse=True)
 def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No scheduler's variable of whoever runs the tests."""
+    """Removes the scheduler's variables of the process that runs the tests."""
     for name in list(os.environ):
         if name.startswith(("SLURM", "CUDA_")) or name == "MARLNB_ENDS_AT":
             monkeypatch.delenv(name)
@@ -45,11 +45,11 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_without_a_scheduler_it_is_the_machine() -> None:
-    found = Allocation.current()
-    assert (found.scheduler, found.job_id, found.ends_at, found.time_left_s) == ("none", "", None, None)
-    assert found.node == os.uname().nodename
-    assert 1 <= found.cores <= len(os.sched_getaffinity(0))
-    assert found.describe()["time left"] == "no limit" and found.describe()["GPUs"] == "the machine's"
+    share = Allocation.current()
+    assert (share.scheduler, share.job_id, share.ends_at, share.time_left_s) == ("none", "", None, None)
+    assert share.node == os.uname().nodename
+    assert 1 <= share.cores <= len(os.sched_getaffinity(0))
+    assert share.describe()["time left"] == "no limit" and share.describe()["GPUs"] == "the machine's"
 
 
 def test_the_share_that_slurm_gives(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
@@ -58,13 +58,13 @@ def test_the_share_that_slurm_gives(monkeypatch: pytest.MonkeyPatch, squeue) -> 
     given |= {"CUDA_VISIBLE_DEVICES": "MIG-aa, MIG-bb", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    found = Allocation.current()
-    assert (found.scheduler, found.job_id, found.node, found.cores) == ("slurm", "17", "cn1", 1)
-    assert found.gpus == ("MIG-aa", "MIG-bb") and found.gpu_percent == 25
-    assert found.memory_bytes == 100 * 1024 * 1024
-    assert found.ends_at == 4_000_000_000
+    allocation = Allocation.current()
+    assert (allocation.scheduler, allocation.job_id, allocation.node, allocation.cores) == ("slurm", "17", "cn1", 1)
+    assert allocation.gpus == ("MIG-aa", "MIG-bb") and allocation.gpu_percent == 25
+    assert allocation.memory_bytes == 100 * 1024 * 1024
+    assert allocation.ends_at == 4_000_000_000
     assert calls.read_text() == "%s --noheader --jobs 17 --format %e\n"
-    shown = found._repr_html_()
+    shown = allocation._repr_html_()
     for part in (
         "SLURM job 17",
         "cn1",
@@ -72,10 +72,10 @@ def test_the_share_that_slurm_gives(monkeypatch: pytest.MonkeyPatch, squeue) -> 
         "0.0977 GiB",
         "until 2096-",
     ):
-        assert part in shown and part in repr(found)
+        assert part in shown and part in repr(allocation)
 
 
-def test_the_scheduler_is_asked_once_and_again_when_told_to(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
+def test_the_scheduler_is_asked_once_and_again_on_refresh(monkeypatch: pytest.MonkeyPatch, squeue) -> None:
     calls = squeue("echo 4000000000")
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert [Allocation.current().ends_at for _ in range(3)] == [4e9] * 3
@@ -106,7 +106,7 @@ def test_newer_slurms_say_it_in_a_variable(monkeypatch: pytest.MonkeyPatch, sque
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "reason"),
     [
         ("echo 'Invalid job id specified' >&2; exit 1", "not known: squeue answered 'Invalid job id specified'"),
         ("echo N/A", "no limit"),
@@ -114,17 +114,17 @@ def test_newer_slurms_say_it_in_a_variable(monkeypatch: pytest.MonkeyPatch, sque
         (None, "not known: squeue is not on this node"),
     ],
 )
-def test_an_end_that_is_not_known_says_why(monkeypatch: pytest.MonkeyPatch, squeue, script, told) -> None:
+def test_an_end_that_is_not_known_says_why(monkeypatch: pytest.MonkeyPatch, squeue, script, reason) -> None:
     if script is None:
         monkeypatch.setenv("PATH", "/nonexistent")
     else:
         squeue(script)
     monkeypatch.setenv("SLURM_JOB_ID", "17")
-    found = Allocation.current()
-    assert found.ends_at is None and found.describe()["time left"] == told
+    allocation = Allocation.current()
+    assert allocation.ends_at is None and allocation.describe()["time left"] == reason
 
 
-def test_the_end_can_be_told_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_can_state_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARLNB_ENDS_AT", str(time.time() + 9000))
     left = Allocation.current().time_left_s
     assert left is not None and 8000 < left <= 9000

@@ -222,9 +222,9 @@ def test_the_hops_leave_an_experiment_unchanged(tmp_path: Path) -> None:
 def _through_papermill(text: str, folder: Path) -> str:
     """The parameter as the injected cell assigns it."""
     cell = papermill.parameterize.parameterize_notebook(_notebook(folder), {"experiment": text}).cells[0]
-    found: dict[str, str] = {}
-    exec(cell.source, found)
-    return found["experiment"]
+    namespace: dict[str, str] = {}
+    exec(cell.source, namespace)
+    return namespace["experiment"]
 
 
 def _notebook(folder: Path) -> Any:
@@ -277,6 +277,6 @@ def test_an_older_file_that_lacks_an_option_reads_with_its_default() -> None:
     assert Experiment.from_json(written) == experiment()
 
 
-def test_an_environment_of_nobody_is_an_unknown_name() -> None:
+def test_an_unregistered_environment_is_an_unknown_name() -> None:
     with pytest.raises(UnknownNameError, match=r"env: no environment 'pettingzoo/multiwalkr'; did you mean"):
         Experiment.from_json({**experiment().to_json(), "env": {"name": "pettingzoo/multiwalkr"}})

@@ -65,30 +65,30 @@ def written(*overrides: str, config_dir: Path | None = None) -> dict[str, object
 
 
 def test_names_choose_parts_and_paths_set_options() -> None:
-    found = Experiment.compose(
+    composed = Experiment.compose(
         *(ENV, "algorithm=mappo", "algorithm.lr=3e-4", "model=gru", "model.hidden=[64,32]", "frames=1_000_000"),
         *("algorithms.adversary=mappo", "algorithms.agent=ippo", "algorithms.agent.lr=1e-3", "models.speaker=gru"),
     ).to_json()
-    assert found["env"]["name"] == "pettingzoo/multiwalker"
-    assert (found["algorithm"]["name"], found["algorithm"]["lr"]) == ("mappo", 3e-4)
-    assert (found["model"]["name"], found["model"]["hidden"]) == ("gru", [64, 32])
-    assert found["algorithms"]["adversary"]["name"] == "mappo"
-    assert (found["algorithms"]["agent"]["name"], found["algorithms"]["agent"]["lr"]) == ("ippo", 1e-3)
-    assert found["models"]["speaker"]["name"] == "gru"
-    assert found["frames"] == 1_000_000
-    assert found["critic"] is None
+    assert composed["env"]["name"] == "pettingzoo/multiwalker"
+    assert (composed["algorithm"]["name"], composed["algorithm"]["lr"]) == ("mappo", 3e-4)
+    assert (composed["model"]["name"], composed["model"]["hidden"]) == ("gru", [64, 32])
+    assert composed["algorithms"]["adversary"]["name"] == "mappo"
+    assert (composed["algorithms"]["agent"]["name"], composed["algorithms"]["agent"]["lr"]) == ("ippo", 1e-3)
+    assert composed["models"]["speaker"]["name"] == "gru"
+    assert composed["frames"] == 1_000_000
+    assert composed["critic"] is None
 
 
 def test_defaults_are_mappo_and_mlp() -> None:
-    found = Experiment.compose(ENV)
-    assert (found.algorithm.name, found.model.name) == ("mappo", "mlp")
+    composed = Experiment.compose(ENV)
+    assert (composed.algorithm.name, composed.model.name) == ("mappo", "mlp")
 
 
 def test_options_of_a_group_without_a_name_change_what_it_would_have_had() -> None:
-    found = Experiment.compose(
+    composed = Experiment.compose(
         ENV, "algorithm=ippo", "algorithm.gamma=0.5", "algorithms.a.lr=0.25", "critic.hidden=[3]"
     )
-    data = found.to_json()
+    data = composed.to_json()
     assert data["algorithms"]["a"] == {**data["algorithm"], "lr": 0.25}
     assert data["critic"] == {**data["model"], "hidden": [3]}
 
@@ -98,8 +98,8 @@ def test_interpolation_of_another_option() -> None:
 
 
 def test_free_form_options_take_new_keys() -> None:
-    found = compose_env("pettingzoo/multiwalker", "env.kwargs.n_walkers=2", "env.kwargs.deep.er=[1,x]")
-    assert found.kwargs == {"n_walkers": 2, "deep": {"er": [1, "x"]}}  # type: ignore[attr-defined]
+    config = compose_env("pettingzoo/multiwalker", "env.kwargs.n_walkers=2", "env.kwargs.deep.er=[1,x]")
+    assert config.kwargs == {"n_walkers": 2, "deep": {"er": [1, "x"]}}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_variant_of_a_nested_environment(conf: Path) -> None:
 
 
 def test_variants_of_algorithms_and_models(conf: Path) -> None:
-    found = Experiment.compose(ENV, "algorithms.a=careful", "critic=deep/wide", config_dir=str(conf)).to_json()
-    assert found["algorithms"]["a"] == {**found["algorithm"], "lr": 1e-5}
-    assert found["critic"] == {**found["model"], "hidden": [512, 512]}
+    composed = Experiment.compose(ENV, "algorithms.a=careful", "critic=deep/wide", config_dir=str(conf)).to_json()
+    assert composed["algorithms"]["a"] == {**composed["algorithm"], "lr": 1e-5}
+    assert composed["critic"] == {**composed["model"], "hidden": [512, 512]}
 
 
 def test_whole_experiments(conf: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_variant_must_not_hide_a_registered_name(conf: Path) -> None:
         Experiment.compose(ENV, config_dir=str(conf))
 
 
-def test_where_the_folder_is_found(conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_folder_is_looked_up(conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownNameError):
         Experiment.compose("env=multiwalker/shared")
     monkeypatch.setenv("MARLNB_CONFIG_DIR", str(conf))
@@ -264,22 +264,22 @@ def test_it_leaves_no_trace_and_warns_of_nothing(tmp_path: Path, conf: Path) -> 
 
 
 def test_threads_compose_side_by_side() -> None:
-    found: dict[int, int] = {}
+    seeds: dict[int, int] = {}
 
     def one(seed: int) -> None:
-        found[seed] = Experiment.compose(ENV, f"seed={seed}").seed
+        seeds[seed] = Experiment.compose(ENV, f"seed={seed}").seed
 
     threads = [threading.Thread(target=one, args=(seed,)) for seed in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {seed: seed for seed in range(6)}
+    assert seeds == {seed: seed for seed in range(6)}
 
 
 def test_the_parts_that_overrides_name(conf: Path) -> None:
-    found = chosen_parts(["env=multiwalker/two", "algorithms.a=careful", "seed=1"], str(conf))
-    assert {part: kind.name for part, kind in found.items()} == {
+    parts = chosen_parts(["env=multiwalker/two", "algorithms.a=careful", "seed=1"], str(conf))
+    assert {part: kind.name for part, kind in parts.items()} == {
         "env": "pettingzoo/multiwalker",
         "algorithms.a": "mappo",
     }

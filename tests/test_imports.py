@@ -128,8 +128,8 @@ def test_a_config_by_import_path_there_and_back(module: str, tmp_path: Path) -> 
         assert [float(reward) for reward in rewards] == [2.0, 2.0, 2.0]
     Run.create(tmp_path / "run", experiment)
     code = "import marlnb, sys; print(marlnb.Run.open('run').experiment.env)"
-    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert told.stdout.strip() == "LineConfig(length=3)", told.stderr
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "LineConfig(length=3)", done.stderr
 
 
 @pytest.mark.parametrize(

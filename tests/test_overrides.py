@@ -48,7 +48,7 @@ def test_what_is_default_is_left_out() -> None:
 def test_every_algorithm_is_written(name: str) -> None:
     try:
         experiment = Experiment.compose("env=mpe/simple_spread", f"algorithm={name}")
-    except ConfigError:  # a part that cannot be had without options of its own
+    except ConfigError:  # a part that needs options of its own
         experiment = Experiment.compose("env=mpe/simple_spread", f"algorithm={name}", f"algorithm.{_NEEDS[name]}")
     assert Experiment.compose(*overrides_of(experiment)) == experiment
 

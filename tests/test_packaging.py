@@ -87,10 +87,10 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 def test_wheel_states_python_licence_and_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        told = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
-    assert "Requires-Python: >=3.10\n" in told["METADATA"]
-    assert "License-Expression: MIT\n" in told["METADATA"]
-    assert "marlnb = marlnb.cli:main" in told["entry_points.txt"]
+        files = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
+    assert "Requires-Python: >=3.10\n" in files["METADATA"]
+    assert "License-Expression: MIT\n" in files["METADATA"]
+    assert "marlnb = marlnb.cli:main" in files["entry_points.txt"]
 
 
 def test_unpacked_wheel_runs_without_the_repository(wheel: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_help_lists_every_benchmark() -> None:
 
 HELP = """
 import contextlib, io, json, runpy, sys
-told = {}
+results = {}
 for name in sys.argv[1:]:
     sys.argv = [name, "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -154,23 +154,23 @@ for name in sys.argv[1:]:
             code = end.code
         except Exception as error:
             code = repr(error)
-    told[name] = (code, out.getvalue().splitlines())
-print(json.dumps(told))
+    results[name] = (code, out.getvalue().splitlines())
+print(json.dumps(results))
 """
 
 
 @pytest.fixture(scope="module")
-def told_by_benchmarks() -> dict[str, tuple[object, list[str]]]:
+def benchmark_help() -> dict[str, tuple[object, list[str]]]:
     """Exit code and lines of `--help` of each, asked in one process, since each alone would import torch."""
     done = run(sys.executable, "-c", HELP, *BENCHMARKS)
     assert done.returncode == 0, done.stderr
-    found: dict[str, tuple[object, list[str]]] = json.loads(done.stdout)
-    return found
+    help_by_name: dict[str, tuple[object, list[str]]] = json.loads(done.stdout)
+    return help_by_name
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_benchmark_explains_itself(name: str, told_by_benchmarks: dict[str, tuple[object, list[str]]]) -> None:
-    code, lines = told_by_benchmarks[name]
+def test_benchmark_explains_itself(name: str, benchmark_help: dict[str, tuple[object, list[str]]]) -> None:
+    code, lines = benchmark_help[name]
     assert code == 0 and len(lines) > 3, code
 
 
@@ -276,5 +276,5 @@ def test_links_in_a_page_lead_somewhere(path: Path) -> None:
 def test_no_machine_is_named() -> None:
     texts = [ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci" / "run", *PAGES, *NOTEBOOKS]
     texts += [path for folder in ("marlnb", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
-    told = re.compile("|".join(("/" + "work/", "/" + "opt/", "/" + "root/", "pypi" + r"\.org", "index-" + "url")))
-    assert [path.name for path in texts if told.search(path.read_text(encoding="utf-8"))] == []
+    private = re.compile("|".join(("/" + "work/", "/" + "opt/", "/" + "root/", "pypi" + r"\.org", "index-" + "url")))
+    assert [path.name for path in texts if private.search(path.read_text(encoding="utf-8"))] == []

@@ -51,24 +51,24 @@ def run(packages: Path, code: str) -> str:
 
 
 def test_a_third_party_registers_through_an_entry_point_and_is_used_by_name(packages: Path) -> None:
-    told = run(
+    output = run(
         packages,
         "from marlnb.experiment import Experiment;"
         "e = Experiment.compose('env=mpe/simple_spread', 'model=theirs/linear', 'model.width=7');"
         "assert Experiment.from_json(e.to_json()) == e; print(type(e.model).__module__, e.model.width)",
     )
-    assert told.split() == ["their_models", "7"]
+    assert output.split() == ["their_models", "7"]
 
 
 def test_a_broken_plug_in_is_named_and_takes_nothing_else_with_it(packages: Path) -> None:
-    told = run(packages, "from marlnb.cli import main; main(['list', 'models'])")
-    assert "theirs/linear" in told and "mlp" in told
+    output = run(packages, "from marlnb.cli import main; main(['list', 'models'])")
+    assert "theirs/linear" in output and "mlp" in output
     assert (
         "the plug-in 'ill-models' of ill-models 1.2 (marlnb.models = ill_models) could not be loaded: "
-        "RuntimeError: no licence" in told
+        "RuntimeError: no licence" in output
     )
-    told = run(packages, "from marlnb.cli import main; main(['train', 'env=mpe/simple_spread', 'model=ill/net'])")
-    assert "no model 'ill/net'" in told and "no licence" in told
+    output = run(packages, "from marlnb.cli import main; main(['train', 'env=mpe/simple_spread', 'model=ill/net'])")
+    assert "no model 'ill/net'" in output and "no licence" in output
 
 
 def test_registering_twice_replaces_the_same_class_and_refuses_another() -> None:

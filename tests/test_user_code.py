@@ -75,10 +75,10 @@ def test_whose_code_it_is(
     words = words.replace("mine:", f"mine_{tmp_path.name}:")
     given = [*words.split(), "algorithm=ippo"] if "scripted" not in words else words.split()
     assert main(["train", *given, "n_envs=2", "rollout_steps=5", "frames=20", "--quiet", "run=run"]) == code
-    told = capsys.readouterr().err
-    assert message.replace("mine:", f"mine_{tmp_path.name}:") in told
-    assert f"in deeper ({tmp_path}/mine_{tmp_path.name}.py, line 8)" in told
-    assert "Traceback" not in told and "/marlnb/" not in told and len(told.splitlines()) < 12
+    errors = capsys.readouterr().err
+    assert message.replace("mine:", f"mine_{tmp_path.name}:") in errors
+    assert f"in deeper ({tmp_path}/mine_{tmp_path.name}.py, line 8)" in errors
+    assert "Traceback" not in errors and "/marlnb/" not in errors and len(errors.splitlines()) < 12
     if "scripted" in words or "Later" in words:  # it had begun
         assert json.loads(Path("run/status.json").read_text())["state"] == "failed"
     else:
@@ -95,8 +95,8 @@ def test_whose_code_it_is(
 )
 def test_what_cannot_be_used(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", words.replace(":", f"_{tmp_path.name}:"), "algorithm=ippo", "--quiet", "run=run"]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "importlib" not in told and not Path("run").exists()
+    errors = capsys.readouterr().err
+    assert message in errors and "importlib" not in errors and not Path("run").exists()
 
 
 def test_of_many_calls_the_middle_ones_are_left_out() -> None:
@@ -108,15 +108,15 @@ def test_of_many_calls_the_middle_ones_are_left_out() -> None:
 
     with pytest.raises(ZeroDivisionError) as caught:
         down(40)
-    told = user_code.describe_error(caught.value)
-    assert told is not None and told.startswith("ZeroDivisionError: integer division or modulo by zero, in down (")
-    assert told.count("File ") == 6 and "... 76 calls omitted ..." in told  # of 82, the test's own among them
+    text = user_code.describe_error(caught.value)
+    assert text is not None and text.startswith("ZeroDivisionError: integer division or modulo by zero, in down (")
+    assert text.count("File ") == 6 and "... 76 calls omitted ..." in text  # of 82, the test's own among them
 
 
-def test_of_code_in_libraries_alone_nothing_is_told_unless_asked() -> None:
+def test_errors_in_libraries_alone_are_described_only_on_request() -> None:
     with pytest.raises(json.JSONDecodeError) as caught:
         json.loads("{")
     error = caught.value.with_traceback(caught.value.__traceback__.tb_next)  # type: ignore[union-attr]
     assert user_code.describe_error(error) is None
-    told = user_code.describe_error(error, or_library=True)
-    assert told is not None and ", in raw_decode (" in told and "test_user_code" not in told
+    description = user_code.describe_error(error, or_library=True)
+    assert description is not None and ", in raw_decode (" in description and "test_user_code" not in description

@@ -16,8 +16,8 @@ LENGTH = 4
 class Echo(VectorEnv):
     """Players 0, 1, 0, 1 move; a player observes (sign shown, 1 at its second turn).
 
-    Whoever answers 1 to a positive sign and 0 to a negative one is paid 1 at the step after, the last mover at once. A
-    waiting player sees (-sign of the other, the other's second turn): what it must not learn from.
+    A player that answers 1 to a positive sign and 0 to a negative one is paid 1 at the next step, the last mover at
+    once. A waiting player sees (-sign of the other, the other's second turn), which it must not learn from.
     Perfect play from a first turn is worth 1 + gamma, from a second turn 1.
     """
 

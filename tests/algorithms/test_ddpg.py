@@ -122,10 +122,10 @@ def test_the_actor_finds_the_best_action_of_a_quadratic_reward(config: IDDPGConf
     assert value.detach().abs().mean().item() < 0.1
 
 
-def told_apart(n: int) -> tuple[Tensor, Tensor]:
+def two_contexts(n: int) -> tuple[Tensor, Tensor]:
     """Observations `[n, 1, 3]` whose first feature is -1 or 1, and the choice that pays: 1 or 2.
 
-    No feature lies between, where the best choice would jump and smooth networks err whatever they are taught by.
+    No feature is near 0, where the best choice jumps and a smooth network is wrong whatever it is trained on.
     """
     observation = torch.randn(n, 1, 3)
     observation[..., 0] = observation[..., 0].sign()
@@ -137,12 +137,12 @@ def test_a_discrete_actor_finds_the_choice_that_pays(config: type[IDDPGConfig]) 
     learner = solo_learner(config(lr=3e-3, lr_critic=5e-3), DISCRETE)
     for _ in range(300):
         sample = solo_sample(DISCRETE, n=128)
-        sample["solo", "observation"], right = told_apart(128)
+        sample["solo", "observation"], right = two_contexts(128)
         sample["next", "solo", "reward"] = (sample["solo", "action"] == right).float().unsqueeze(-1)
         sample["next", "solo", "terminated"] = torch.ones(128, 1, 1, dtype=torch.bool)
         learner.learn(sample)
         learner.steps += 1
-    observation, right = told_apart(500)
+    observation, right = two_contexts(500)
     action = learner.policy.act(observation, explore=False)
     assert torch.equal(action.action, right)
     probability = learner.policy.actor(observation).softmax(-1).gather(-1, right.unsqueeze(-1))

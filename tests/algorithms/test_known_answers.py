@@ -119,7 +119,7 @@ def wrong(loop: Loop, env: GameConfig, algorithm: AlgorithmConfig, gamma: float)
 
 
 @pytest.mark.parametrize(("name", "env", "options", "gamma"), GRID)
-def test_the_known_answers_are_found(name: str, env: str, options: dict[str, Any], gamma: float) -> None:
+def test_trainings_reach_the_known_answers(name: str, env: str, options: dict[str, Any], gamma: float) -> None:
     game = ENVIRONMENTS.get(env)(**options)
     assert isinstance(game, GameConfig)
     algorithm = configured(name, gamma, **(CONTINUOUS if env == "probe/continuous" else {}))

@@ -115,7 +115,7 @@ def test_a_saved_state_goes_on() -> None:
         other.load_state_dict(first.state_dict())
 
 
-def test_without_the_memory_checkpoints_are_small_and_training_fills_it_anew(tmp_path: Path) -> None:
+def test_without_the_replay_memory_checkpoints_are_small_and_training_refills_it(tmp_path: Path) -> None:
     fixed = ("env=mpe/simple_spread", "algorithm=iql", "algorithm.learning_starts=0", "algorithm.updates=1")
     sizes = ("n_envs=4", "rollout_steps=16", "checkpoint_every=2", "model.hidden=[8]")
     held = {}

@@ -112,7 +112,7 @@ def test_values_converge_and_only_truncation_is_bootstrapped(config: IPPOConfig,
 
 @pytest.mark.parametrize("config", [IPPOConfig(lr=0.01), MAPPOConfig(lr=0.01)], ids=lambda c: c.name)
 @pytest.mark.parametrize("share", [True, False])
-def test_the_action_that_fits_the_observation_is_found(config: IPPOConfig, share: bool) -> None:
+def test_it_learns_the_action_that_fits_the_observation(config: IPPOConfig, share: bool) -> None:
     learner = build(config, probe_env(DISCRETE), MLPConfig(hidden=(16,), share_parameters=share), n_envs=32, steps=8)
 
     def reward(t: int, seen: dict[str, Tensor], action: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ def test_the_action_that_fits_the_observation_is_found(config: IPPOConfig, share
 
 
 @pytest.mark.parametrize("squash", ["tanh", "clip"])
-def test_the_best_continuous_action_is_found_in_the_environments_units(squash: str) -> None:
+def test_it_learns_the_best_continuous_action_in_the_environments_units(squash: str) -> None:
     config = IPPOConfig(lr=0.01, squash=squash)  # type: ignore[arg-type]
     learner = build(config, probe_env(CONTINUOUS), SMALL["mlp"], n_envs=32, steps=8)
 
@@ -262,7 +262,7 @@ def test_groups_of_different_spaces_learn_from_one_rollout(
         assert all(not torch.equal(before[name][key], after[key]) for key in weights)
 
 
-def test_a_rollout_in_which_nobody_acted_teaches_nothing(
+def test_a_rollout_without_actions_changes_no_weight(
     make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
 ) -> None:
     env = make_env(DISCRETE)

@@ -110,7 +110,7 @@ def test_the_last_frames_come_back_as_they_were_put_in(n_steps: int, turns: bool
         assert numbers <= newest and len(numbers) > 0.9 * held
 
 
-def test_an_environment_begun_anew_between_rollouts_leaves_what_was_next() -> None:
+def test_a_reset_between_rollouts_keeps_the_stored_next_observations() -> None:
     stream, replay = Stream(3), memory(60)
     for _ in range(6):
         replay.add(stream.rollout(4))

@@ -28,7 +28,7 @@ def by_agent(rows: list[list[float]]) -> torch.Tensor:
 
 
 def by_hand(acting: list[list[int]], reward: list[list[float]], ended: list[list[int]], done: list[int]) -> TensorDict:
-    """One copy; at step t agent i sees 10 t + i, and 1000 + 10 t + i last; what is masked is told likewise."""
+    """One copy; agent i observes 10 t + i at step t, and 1000 + 10 t + i last; masks follow the same scheme."""
     steps = len(done)
     seen = by_agent([[10.0 * t + i for t in range(steps + 1)] for i in range(2)]).unsqueeze(-1)
     flags = by_agent(ended).bool().unsqueeze(-1)

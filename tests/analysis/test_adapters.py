@@ -74,12 +74,12 @@ Case = tuple[Agents, list[Any], Recording, str]
 def test_attribution_and_influence(case: Case) -> None:
     agents, own, recording, layer = case
     asked: dict[str, Any] = {"group": "agent", "policies": agents.by_group}
-    found = mnb.attribute(recording, to="logit", target=2, progress=False, **asked)
+    attribution = mnb.attribute(recording, to="logit", target=2, progress=False, **asked)
     seen = torch.from_numpy(recording.steps("agent", "observation").to_numpy())
     for agent in range(3):
         here, mean = own[agent](seen[:, agent]), own[agent](seen[:, agent].mean(0, keepdim=True))
         change = (here - mean)[:, 2].detach()
-        np.testing.assert_allclose(found.values[:, agent].sum(-1), change, atol=2e-3)
+        np.testing.assert_allclose(attribution.values[:, agent].sum(-1), change, atol=2e-3)
     units = mnb.attribute(recording, site=layer, agent="agent_1", progress=False, n_steps=5, **asked)
     assert units.values.shape == (len(recording), 1, 16) and units.values.any()
     between = mnb.influence(recording, **asked, n_steps=5)
@@ -95,8 +95,8 @@ def test_q_values_are_no_probabilities(tmp_path: Path) -> None:
     with mnb.record(agents, episodes=4, progress=False) as recording:
         with pytest.raises(AnalysisError, match="measure='total_variation'"):
             mnb.influence(recording, "communication", policies=agents.by_group)
-        found = mnb.influence(recording, "communication", measure="total_variation", policies=agents.by_group)
-    assert (found.values[~np.eye(3, dtype=bool)] == 0).all()  # in simple_spread all messages are 0
+        influence = mnb.influence(recording, "communication", measure="total_variation", policies=agents.by_group)
+    assert (influence.values[~np.eye(3, dtype=bool)] == 0).all()  # in simple_spread all messages are 0
 
 
 def units(recording: Recording, layer: str) -> np.ndarray:
@@ -133,8 +133,8 @@ def test_the_untrained_control_has_their_weights_in_another_order(remembers: boo
     recording = mnb.record(agents, episodes=60, explore=True, progress=False)
     asked: dict[str, Any] = {"label": lambda r: r.steps("agent", "observation").to_numpy()[:, :, 2], "agent": "agent_1"}
     layer = "agent/actor/inner.0" if remembers else "agent/actor/hidden_1"
-    found = mnb.decode(recording, site=layer, n_shuffles=2, policies=agents.by_group, **asked).of("agent_1")
-    assert found.score > 0.95 and found.untrained is not None and found.untrained < 0.5
+    score = mnb.decode(recording, site=layer, n_shuffles=2, policies=agents.by_group, **asked).of("agent_1")
+    assert score.score > 0.95 and score.untrained is not None and score.untrained < 0.5
     assert torch.equal(eyes.weight, before)
     with torch.no_grad():  # a network that knows nothing to begin with is as good as its control
         eyes.weight.normal_(generator=torch.Generator().manual_seed(1))
@@ -166,10 +166,10 @@ def test_one_agent_is_silenced(case: Case) -> None:
         with edited(policy, [silence]):
             changed = policy.logits(seen)[0]
     assert torch.equal(plain[:, [0, 2]], changed[:, [0, 2]]) and (plain[:, 1] != changed[:, 1]).any()
-    found = mnb.intervene(agents, silence, episodes=8, seed=0)
-    told = mnb.evaluate(agents, episodes=8, seed=0, edits=[silence])
-    assert found.of("return", "agent").after == pytest.approx(told.return_mean["agent"], abs=1e-5)
-    assert [found.of("tv_direct", f"agent_{k}").after > 0 for k in range(3)] == [False, True, False]
+    result = mnb.intervene(agents, silence, episodes=8, seed=0)
+    evaluation = mnb.evaluate(agents, episodes=8, seed=0, edits=[silence])
+    assert result.of("return", "agent").after == pytest.approx(evaluation.return_mean["agent"], abs=1e-5)
+    assert [result.of("tv_direct", f"agent_{k}").after > 0 for k in range(3)] == [False, True, False]
     below = mnb.Ablate(layer.replace("hidden_2", "hidden_1"), agents=("agent_1",))
     traced = mnb.trace(agents, below, outcome="actions", sites=layer, agents=["agent_1"], span=8, episodes=4, seed=0)
     np.testing.assert_allclose(traced.recovered, 1, atol=1e-6)

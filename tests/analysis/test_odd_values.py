@@ -70,5 +70,5 @@ def test_an_observation_that_is_not_finite(recording: Recording, name: str) -> N
 
 def test_an_average_of_what_never_varies_is_doubted(recording: Recording) -> None:
     with changed(recording, f"activations/{SITE}", slice(None), 0.0) as odd:
-        found = event_average(odd, site=SITE, event="action", value="left")
-    assert f"{SITE} of {AGENT} never varies" in found.warnings
+        average = event_average(odd, site=SITE, event="action", value="left")
+    assert f"{SITE} of {AGENT} never varies" in average.warnings

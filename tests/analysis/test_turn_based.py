@@ -31,10 +31,10 @@ def test_the_return_to_go_at_a_turn_counts_what_comes_while_one_waits(games: Rec
     every = source.rows(None)
     acting = source.acting(every)[:, 0].astype(bool)
     mine = type(every)(every.index[acting], every.episode[acting], every.t[acting])
-    found = resolve_label(source, mine, "return_to_go").values[:, 0]
+    values = resolve_label(source, mine, "return_to_go").values[:, 0]
     # all of it is given at the end, to the loser while it waits
     expected = games.episodes["player_1"].loc[mine.episode].to_numpy()
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(values, expected)
     assert set(expected) == {-1.0, 1.0} or set(expected) == {-1.0, 0.0, 1.0}
     tuned = tuning(games, site=SITE, label="return_to_go", agent="player_1", n_shuffles=20, n_bootstrap=20)
     assert tuned.bins[0] == "-1" and tuned.bins[-1] == "1" and tuned.count.sum() == acting.sum()
@@ -44,5 +44,5 @@ def test_what_the_other_does_lies_a_step_off(games: Recording) -> None:
     with pytest.raises(AnalysisError, match=r"in 0 episodes of this recording; if agents take turns.*offset="):
         decode(games, site=SITE, label=("player_2", "action"), agent="player_1", progress=False)
     here = ("player_2", "action")
-    found = decode(games, site=SITE, label=here, agent="player_1", offset=1, n_shuffles=1, progress=False).of()
-    assert found.n_episodes == 30 and found.n_rows < 30 * 5
+    score = decode(games, site=SITE, label=here, agent="player_1", offset=1, n_shuffles=1, progress=False).of()
+    assert score.n_episodes == 30 and score.n_rows < 30 * 5

@@ -61,10 +61,10 @@ def run(job: Job, **environment: str) -> int:
         process.wait()
 
 
-def wait_for(found: Callable[[], Any], process: subprocess.Popen[bytes] | None = None, *, within_s: float = 120) -> Any:
-    """The first true value of `found`; fails when it takes too long, or the process ends first."""
+def wait_for(holds: Callable[[], Any], process: subprocess.Popen[bytes] | None = None, *, within_s: float = 120) -> Any:
+    """The first true value of `holds`; fails when it takes too long, or when the process ends first."""
     deadline = time.monotonic() + within_s
-    while not (value := found()):
+    while not (value := holds()):
         assert process is None or process.poll() is None, "the process ended first"
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.05)

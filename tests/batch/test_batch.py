@@ -10,7 +10,7 @@ import pytest
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobInfo, JobStatus
-from marlnb.batch.profile import Profile, find_profile
+from marlnb.batch.profile import Profile, find_profile, with_changes
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
 from tests.batch.jobs import notebook
@@ -39,7 +39,7 @@ def test_what_is_made_is_private_and_opens_alike(tmp_path: Path) -> None:
 
 def test_planned_writes_nothing(tmp_path: Path) -> None:
     source = notebook(tmp_path / "a.ipynb", "1")
-    batch = Batch.planned(tmp_path / "batch", source, Sweep({}, {}), LOCAL)
+    batch = Batch.create(tmp_path / "batch", source, Sweep({}, {}), LOCAL, write=False)
     assert [job.name for job in batch.jobs()] == ["only"] and not batch.path.exists()
 
 
@@ -52,7 +52,7 @@ def test_a_batch_that_is_there_is_completed(tmp_path: Path) -> None:
         first.path,
         tmp_path / "a.ipynb",
         Sweep({"n": tuple(range(4))}, {"text": "x"}),
-        find_profile("local", {"environment": {"A": "b"}}),
+        with_changes(find_profile("local"), {"environment": {"A": "b"}}),
     )
     assert [job.name for job in more.jobs()] == ["n=0", "n=1", "n=2", "n=3"]
     assert (done.folder / "job.json").stat().st_mtime_ns == written  # what it ran with stays known
@@ -90,12 +90,12 @@ def test_a_job_file_that_a_power_cut_left_empty_is_written_again(tmp_path: Path)
 def test_statuses_join_files_and_executor(tmp_path: Path) -> None:
     batch = make(tmp_path)
     batch.job("n=0").write_status(JobStatus("complete"))
-    batch.job("n=1").write_status(JobStatus("running"))  # nobody holds its lock
+    batch.job("n=1").write_status(JobStatus("running"))  # its lock is free
     known = {"n=0": JobInfo("ended", "old"), "n=2": JobInfo("queued", "Priority", "17_2")}
-    found = batch.statuses(known)
-    assert [status.state for status in found.values()] == ["complete", "interrupted", "waiting"]
-    assert found["n=0"].reason == "" and "killed" in found["n=1"].reason
-    assert (found["n=2"].reason, found["n=2"].scheduler_id) == ("Priority", "17_2")
+    statuses = batch.statuses(known)
+    assert [status.state for status in statuses.values()] == ["complete", "interrupted", "waiting"]
+    assert statuses["n=0"].reason == "" and "killed" in statuses["n=1"].reason
+    assert (statuses["n=2"].reason, statuses["n=2"].scheduler_id) == ("Priority", "17_2")
     assert list(batch.table(known)["n"]) == [0, 1, 2]
 
 

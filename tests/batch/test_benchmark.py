@@ -98,13 +98,13 @@ def test_more_seeds_add_runs_and_other_options_are_refused(tmp_path: Path) -> No
         toy_benchmark(tmp_path / "c", **options)
 
 
-def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failing_run_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     environments = {"toy/count": [], "toy/broken": ["env=toy/count", "env.fail_at=20"]}
-    found = toy_benchmark(tmp_path / "b", environments=environments, algorithms=["ippo"], seeds=1)
-    assert found.failed == {"toy/broken, ippo, seed 0": "RuntimeError: the toy broke"}
-    assert list(found.table()["state"]) == ["complete", "failed"] and not found.stopped
-    assert list(json.loads((found.path / "marl_eval.json").read_text())["toy"]) == ["count"]
-    assert main(["benchmark", str(found.path), "--no-report", "--quiet"]) == 1  # tried again, and failed again
+    result = toy_benchmark(tmp_path / "b", environments=environments, algorithms=["ippo"], seeds=1)
+    assert result.failed == {"toy/broken, ippo, seed 0": "RuntimeError: the toy broke"}
+    assert list(result.table()["state"]) == ["complete", "failed"] and not result.stopped
+    assert list(json.loads((result.path / "marl_eval.json").read_text())["toy"]) == ["count"]
+    assert main(["benchmark", str(result.path), "--no-report", "--quiet"]) == 1  # tried again, and failed again
 
 
 def test_what_was_interrupted_goes_on_and_ends_in_the_same_numbers(tmp_path: Path, done: Benchmark) -> None:
@@ -131,26 +131,26 @@ def test_what_was_interrupted_goes_on_and_ends_in_the_same_numbers(tmp_path: Pat
 
 
 def test_scores_are_on_the_scale_of_the_random_policy(done: Benchmark) -> None:
-    """On the toy nobody is better than random: the levels are means over other episodes of the same kind."""
+    """On the toy no policy is better than random: the levels are means over other episodes of the same kind."""
     levels = done.references()
     seeds = derive_seed(0, "references") + np.arange(30)
     assert levels["toy/count"] == {"random": pytest.approx(expected(seeds).mean())}
-    found = done.compare()
-    np.testing.assert_allclose(found.scores["ippo"], found.scores["mappo"])
+    comparison = done.compare()
+    np.testing.assert_allclose(comparison.scores["ippo"], comparison.scores["mappo"])
     finals = np.array([expected(derive_seed(seed, "evaluation") + np.arange(3)).mean() for seed in (0, 1)])
     assert finals.max() < levels["toy/count"]["random"]  # so the scale ends with random
     scale = (finals - finals.min()) / (levels["toy/count"]["random"] - finals.min())
-    np.testing.assert_allclose(found.scores["ippo"][:, 0], scale)
+    np.testing.assert_allclose(comparison.scores["ippo"][:, 0], scale)
 
 
 def test_known_levels_are_those_of_the_table(tmp_path: Path) -> None:
-    found = benchmark(
+    result = benchmark(
         None, tmp_path / "b", algorithms=["ippo"], environments=["mpe/simple_spread"], seeds=1, overrides=MPE,
         report=False, progress=False, compare=[{"path": BENCHMARL, "label": "BenchMARL",
                                                 "tasks": {"pettingzoo/simple_spread": "mpe/simple_spread"}}],
     )  # fmt: skip
-    assert found.references()["mpe/simple_spread"] == {"random": -26.4, "no-op": -24.14, "scripted oracle": -7.67}
-    compared = found.compare()
+    assert result.references()["mpe/simple_spread"] == {"random": -26.4, "no-op": -24.14, "scripted oracle": -7.67}
+    compared = result.compare()
     assert list(compared.scores) == ["ippo", "ippo (BenchMARL)"] and compared.scores["ippo (BenchMARL)"].shape == (2, 1)
     seed_1 = (-176.12538909 + 26.4) / (26.4 - 7.67)  # 100 steps, so far below; the last evaluation's mean
     assert compared.scores["ippo (BenchMARL)"][1, 0] == pytest.approx(seed_1, rel=1e-6)
@@ -213,8 +213,8 @@ def words_of(out: Path, *more: str) -> list[str]:
 
 def test_the_command_shows_its_runs_and_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words_of(tmp_path / "b", "--seeds", "2", "--dry-run")) == 0
-    told = capsys.readouterr().out
-    assert "2 runs in" in told and "0 complete; 400 frames to train" in told and "missing" in told
+    output = capsys.readouterr().out
+    assert "2 runs in" in output and "0 complete; 400 frames to train" in output and "missing" in output
     assert not (tmp_path / "b").exists()
     assert main(words_of(tmp_path / "b", "--dry-run", "--json")) == 0
     assert [run["seed"] for run in json.loads(capsys.readouterr().out)["runs"]] == [0, 1, 2]
@@ -227,8 +227,8 @@ def test_the_command_shows_its_runs_and_trains_nothing(tmp_path: Path, capsys: p
 def test_processes_side_by_side_end_in_the_same_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words_of(tmp_path / "turn", "--seeds", "2", "--no-report", "--quiet")) == 0
     assert main(words_of(tmp_path / "side", "--seeds", "2", "--no-report", "--jobs", "2")) == 0
-    told = capfd.readouterr()
-    assert "2 of 2 runs complete" in told.out and "seed 1: complete" in told.err and "running: " in told.err
+    printed = capfd.readouterr()
+    assert "2 of 2 runs complete" in printed.out and "seed 1: complete" in printed.err and "running: " in printed.err
     scores = [Benchmark.open(tmp_path / name).runs() for name in ("turn", "side")]
     assert [run.metrics for run in scores[0]] == [run.metrics for run in scores[1]]
     assert [run.absolute for run in scores[0]] == [run.absolute for run in scores[1]]
@@ -243,8 +243,8 @@ def test_a_signal_saves_what_is_running_and_the_same_line_goes_on(tmp_path: Path
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGTERM)
-    _, told = process.communicate(timeout=200)
-    assert process.returncode == 130 and "to continue" in told
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 130 and "to continue" in errors
     run = Run.open(folder)
     assert run.status()["state"] == "stopped" and run.checkpoints[-1].frames == run.status()["frames"] > 0
 

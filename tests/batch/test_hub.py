@@ -115,11 +115,11 @@ def test_another_jupyter_starts_the_kernel_with_its_modules_and_variables(
         "import json, os, shutil, sys, marlnb\n"
         "print(json.dumps([marlnb.__file__, sys.prefix, shutil.which('marlnb'), {**os.environ}]))"
     )
-    file, prefix, command, found = json.loads(_start(hub_python, code))
+    file, prefix, command, environment = json.loads(_start(hub_python, code))
     assert file == str(Path(__file__).parents[2] / "marlnb" / "__init__.py") and prefix == sys.prefix
     assert Path(command).parent == Path(sys.executable).parent
-    assert {name: found[name] for name in HOSTILE} == HOSTILE
-    assert found["LOADED"] == "<cuda/12.4><a;touch${IFS}PWNED>"
+    assert {name: environment[name] for name in HOSTILE} == HOSTILE
+    assert environment["LOADED"] == "<cuda/12.4><a;touch${IFS}PWNED>"
     assert not list(tmp_path.rglob("PWNED"))
 
 
@@ -153,8 +153,8 @@ def test_uninstall_leaves_the_folder_as_it_was(data: Path, environment: Path) ->
     Installation().install(HubKernel("two"))
     added = set(_files(data)) - set(before)
     assert {f"labextensions/{WIDGETS}/static/remoteEntry.js", "kernels/two/launch.sh", "marlnb/hub.json"} <= added
-    told = Installation().uninstall("two")
-    assert f"labextension {WIDGETS} stays: marlnb needs it" in told and (data / "labextensions" / WIDGETS).is_dir()
+    messages = Installation().uninstall("two")
+    assert f"labextension {WIDGETS} stays: marlnb needs it" in messages and (data / "labextensions" / WIDGETS).is_dir()
     Installation().uninstall("marlnb")
     assert _files(data) == before
     assert sorted(path.name for path in data.rglob("*") if path.is_dir()) == ["kernels", "labextensions", "other"]
@@ -167,15 +167,15 @@ def test_a_folder_that_was_not_there_is_gone_again(data: Path) -> None:
     assert not data.exists() and data.parent.is_dir()
 
 
-def test_a_users_own_labextension_is_left_and_told(data: Path, environment: Path) -> None:
+def test_a_users_own_labextension_is_kept_and_reported(data: Path, environment: Path) -> None:
     own = data / "labextensions" / WIDGETS
     own.mkdir(parents=True)
     (own / "package.json").write_text('{"version": "9.9.9"}')
-    told = Installation().install(HubKernel())
-    assert told[1].startswith(
+    messages = Installation().install(HubKernel())
+    assert messages[1].startswith(
         f"labextension {WIDGETS} 9.9.9 is already in {own}, this environment has 5.0.1: not changed"
     )
-    assert told[2:] == ["labextension anywidget 0.9.0 installed", "labextension marlnb: not in this environment"]
+    assert messages[2:] == ["labextension anywidget 0.9.0 installed", "labextension marlnb: not in this environment"]
     Installation().uninstall("marlnb")
     assert _files(data) == {f"labextensions/{WIDGETS}/package.json": b'{"version": "9.9.9"}'}
 
@@ -193,7 +193,7 @@ def test_a_labextension_that_every_lab_has_is_not_put_before_it(
     assert not (data / "labextensions" / "anywidget").exists()
 
 
-def test_installing_again_brings_the_newer_version_but_not_over_somebody_elses(data: Path, environment: Path) -> None:
+def test_installing_again_updates_its_own_labextension_only(data: Path, environment: Path) -> None:
     Installation().install(HubKernel())
     assert f"labextension {WIDGETS} 5.0.1 was installed already" in Installation().install(HubKernel())
     (environment / WIDGETS / "package.json").write_text('{"version": "5.1.0"}')
@@ -202,15 +202,15 @@ def test_installing_again_brings_the_newer_version_but_not_over_somebody_elses(d
     there = data / "labextensions" / WIDGETS
     assert sorted(_files(there)) == ["package.json", "static/new.js"]
     (there / "package.json").write_text('{"version": "6.0.0"}')  # as pip install --user would
-    told = Installation().install(HubKernel())
-    assert told[1].startswith(f"labextension {WIDGETS} 6.0.0 is already in {there}, this environment has 5.1.0")
+    messages = Installation().install(HubKernel())
+    assert messages[1].startswith(f"labextension {WIDGETS} 6.0.0 is already in {there}, this environment has 5.1.0")
     assert f"labextension {WIDGETS} was changed since the installation and stays in {there}" in (
         Installation().uninstall("marlnb")
     )
     assert sorted(_files(data)) == [f"labextensions/{WIDGETS}/package.json", f"labextensions/{WIDGETS}/static/new.js"]
 
 
-def test_changed_files_are_told_and_kept_unless_forced(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_files_are_reported_and_kept_unless_forced(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hub", "install"]) == 0
     launcher = data / "kernels" / "marlnb" / "launch.sh"
     launcher.write_text(launcher.read_text() + "# mine\n")
@@ -224,7 +224,7 @@ def test_changed_files_are_told_and_kept_unless_forced(data: Path, capsys: pytes
     assert not data.exists()
 
 
-def test_a_kernel_of_somebody_elses_is_neither_replaced_nor_removed(data: Path) -> None:
+def test_a_kernel_that_marlnb_did_not_install_is_neither_replaced_nor_removed(data: Path) -> None:
     other = data / "kernels" / "marlnb"
     other.mkdir(parents=True)
     (other / "kernel.json").write_text("{}")
@@ -243,7 +243,7 @@ def test_what_was_put_beside_the_kernel_since_stays(data: Path) -> None:
     assert _files(data) == {"kernels/marlnb/notes.txt": b"mine"}
 
 
-def test_a_prefix_is_for_everybody_and_a_users_folder_for_nobody_else(data: Path, tmp_path: Path) -> None:
+def test_a_prefix_is_readable_by_all_and_a_users_folder_by_no_one_else(data: Path, tmp_path: Path) -> None:
     Installation().install(HubKernel(variables={"TOKEN": "secret"}))
     assert (data / "kernels" / "marlnb" / "launch.sh").stat().st_mode & 0o777 == 0o600
     assert "secret" not in (data / "marlnb" / "hub.json").read_text()
@@ -260,7 +260,7 @@ def test_a_folder_that_cannot_be_written_is_refused(data: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["install", "--name", "../x"], "a kernel's name may contain letters, digits"),
         (["install", "--name", ".."], "a kernel's name may contain letters, digits"),
@@ -275,10 +275,10 @@ def test_a_folder_that_cannot_be_written_is_refused(data: Path, tmp_path: Path) 
     ],
 )
 def test_a_wrong_request_is_refused_and_nothing_is_done(
-    data: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    data: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert main(["hub", *words]) == 2
-    assert told in capsys.readouterr().err and not data.exists()
+    assert message in capsys.readouterr().err and not data.exists()
 
 
 def test_a_zero_byte_is_refused() -> None:
@@ -290,8 +290,8 @@ def test_status_as_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hub", "install", "--env", "A=b"]) == 0
     capsys.readouterr()
     assert main(["hub", "status", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["folder"] == str(data) and told["kernels"]["marlnb"]["variables"] == ["A"]
+    status = json.loads(capsys.readouterr().out)
+    assert status["folder"] == str(data) and status["kernels"]["marlnb"]["variables"] == ["A"]
     (data / "kernels" / "marlnb" / "kernel.json").unlink()
     assert main(["hub", "status", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["kernels"]["marlnb"]["problems"] == [

@@ -1,4 +1,4 @@
-"""Watching: the batch's text, what is begun again, and what ends the watching."""
+"""Watching: the printed text, which jobs are restarted, and what ends the watching."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     maker.end()
 
 
-class Heard(io.StringIO):
-    """Makes files once it has been told something."""
+class CreatesFiles(io.StringIO):
+    """A stream that creates each file once the file's text was written to it."""
 
     def __init__(self, files: dict[str, Path]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Heard(io.StringIO):
         return written
 
 
-def told(batch: Batch, stream: io.StringIO | None = None, **options: bool) -> str:
+def output_of_watch(batch: Batch, stream: io.StringIO | None = None, **options: bool) -> str:
     stream = stream or io.StringIO()
     watch(batch, poll_s=0.1, stream=stream, **options)
     return stream.getvalue()
@@ -70,9 +70,9 @@ def lose(batch: Batch) -> None:
     wait_until(lambda: not processes_of(batch.job("n=0").folder))
 
 
-def test_what_was_never_begun_is_begun_and_the_report_follows(make: Maker) -> None:
+def test_waiting_jobs_are_started_and_the_report_follows(make: Maker) -> None:
     batch = make("", n=(0, 1), then="", python=make.script(COMPLETE))
-    text = told(batch)
+    text = output_of_watch(batch)
     assert "[2/2]" in text and "report: complete" in text
     assert "n=0: started as local 1: it was never started" in events(batch)
     assert "report: started as local 2: all jobs are complete" in events(batch)
@@ -82,33 +82,33 @@ def test_what_was_never_begun_is_begun_and_the_report_follows(make: Maker) -> No
 def test_a_job_whose_supervisor_was_killed_is_restarted_with_the_reason(make: Maker) -> None:
     batch = make("", python=make.script(ONCE))
     lose(batch)
-    text = told(batch)
+    text = output_of_watch(batch)
     assert batch.job("n=0").status().state == "complete"
     reason = f"its supervisor was killed (see {batch.path}/submissions/1/supervisor.log)"
     assert reason in text and reason in events(batch)
     assert count_restarts(batch) == {"n=0": 1}
 
 
-def test_the_cap_is_kept_by_whoever_watches_next_and_a_person_begins_it_anew(make: Maker) -> None:
+def test_the_cap_lasts_across_watch_processes_and_a_submission_resets_it(make: Maker) -> None:
     batch = make("", python=make.script("echo run >> attempts; exec sleep 100"), resubmits=1)
     lose(batch)
     submit(batch, reason="as a watcher before this one did")
     assert count_restarts(batch) == {"n=0": 1}
     kill(supervisor(batch))
-    text = told(batch)
+    text = output_of_watch(batch)
     assert "given up" in text and "given up" in batch.job("n=0").status().reason
     assert batch.job("n=0").status().state == "failed" and len(batch.submissions()) == 2
     submit(batch)
     assert count_restarts(batch)["n=0"] == 0
 
 
-def test_failed_and_stopped_jobs_are_left_and_told(make: Maker) -> None:
+def test_failed_and_stopped_jobs_are_listed_and_not_restarted(make: Maker) -> None:
     goes_on = f"until [ -e go_on ]; do sleep 0.05; done; [ ${{PWD##*=}} = 2 ] || exit 1; {COMPLETE}"
     batch = make("", n=(0, 1, 2), python=make.script(goes_on), at_once=2)
     batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
     executor_of(batch).submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
     first_look, then = (batch.job(name).folder / "go_on" for name in ("n=0", "n=2"))
-    text = told(batch, Heard({"0/3 complete": first_look, "n=0: failed": then}))
+    text = output_of_watch(batch, CreatesFiles({"0/3 complete": first_look, "n=0: failed": then}))
     assert "[2/3] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
     states = {name: status.state for name, status in batch.statuses().items()}
     assert states == {"n=0": "failed", "n=1": "stopped", "n=2": "complete"}
@@ -120,22 +120,22 @@ def test_it_returns_when_what_failed_can_be_submitted_again(make: Maker) -> None
     failed = COMPLETE.replace("complete", "failed").replace("exit 0", "sleep 1; exit 1")
     batch = make("", python=make.script(f"[ -e before ] && {{ {COMPLETE}; }}; touch before; {failed}"))
     submit(batch)
-    told(batch)
+    output_of_watch(batch)
     assert batch.job("n=0").status().state == "failed"
     assert [planned.submits for planned in make_plan(batch, batch.path / SOURCE).jobs] == [True]
     submit(batch)
-    told(batch)
+    output_of_watch(batch)
     assert batch.job("n=0").status().state == "complete"
 
 
-def test_one_watcher_at_a_time_begins_again_and_one_that_only_looks_never_does(make: Maker) -> None:
+def test_only_one_watch_process_restarts_jobs_and_a_read_only_one_never_does(make: Maker) -> None:
     batch = make("", python=make.script(ONCE))
     lose(batch)
-    assert "started" not in told(batch, resubmit=False)
+    assert "started" not in output_of_watch(batch, resubmit=False)
     with RunLock(batch.path / LOCK):
-        assert f"process {os.getpid()} on" in told(batch, once=True)
+        assert f"process {os.getpid()} on" in output_of_watch(batch, once=True)
     assert len(batch.submissions()) == 1
-    told(batch, once=True)
+    output_of_watch(batch, once=True)
     assert len(batch.submissions()) == 2
     assert finish(batch)["n=0"][0] == "complete"
 

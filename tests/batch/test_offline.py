@@ -1,4 +1,4 @@
-"""Jobs are told that there is no internet, and what the user said otherwise stands."""
+"""Jobs get settings for work without internet; what the user set otherwise takes precedence."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_the_profile_and_the_shell_stand_before_the_offline_ones(monkeypatch: py
     assert job_environment(Profile(offline=False, environment={"A": "b"})) == {"A": "b"}
     assert job_environment(Profile(environment={"WANDB_MODE": "disabled"}))["WANDB_MODE"] == "disabled"
     monkeypatch.setenv("WANDB_MODE", "online")
-    found = job_environment(Profile())
-    assert "WANDB_MODE" not in found and found["HF_HUB_OFFLINE"] == "1"
+    variables = job_environment(Profile())
+    assert "WANDB_MODE" not in variables and variables["HF_HUB_OFFLINE"] == "1"
 
 
 def test_job_files_carry_them(tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def _watch(event, arguments):
 def _tell(event, address):
     host = address[0] if isinstance(address, tuple) and address else address
     if host not in (None, "", "localhost", "127.0.0.1", "::1", "0.0.0.0"):
-        with open(os.environ["TOLD"], "a") as file:
+        with open(os.environ["VIOLATIONS"], "a") as file:
             file.write(json.dumps([event, str(address), sys.argv[:2]]) + "\\n")
 
 sys.addaudithook(_watch)
-with open(os.environ["TOLD"] + ".watched", "a") as file:
+with open(os.environ["VIOLATIONS"] + ".watched", "a") as file:
     file.write(" ".join(sys.orig_argv) + "\\n")
 """
 TRAINING = """
@@ -88,7 +88,8 @@ def _environment(folder: Path) -> dict[str, str]:
     (folder / "watch").mkdir()
     (folder / "watch" / "sitecustomize.py").write_text(WATCH)
     kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    return {**kept, "PYTHONPATH": str(folder / "watch"), "TOLD": str(folder / "told.jsonl"), "OMP_NUM_THREADS": "1"}
+    watch = {"PYTHONPATH": str(folder / "watch"), "VIOLATIONS": str(folder / "asked.jsonl")}
+    return {**kept, **watch, "OMP_NUM_THREADS": "1"}
 
 
 def test_no_step_of_a_job_asks_for_another_machine(tmp_path: Path) -> None:
@@ -102,24 +103,24 @@ def test_no_step_of_a_job_asks_for_another_machine(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr + job.log.read_text()
     assert (job.folder / "notebook.html").exists() and list(job.folder.glob("wandb/offline-run-*"))
-    watched = (tmp_path / "told.jsonl.watched").read_text()
+    watched = (tmp_path / "asked.jsonl.watched").read_text()
     assert "marlnb.batch.job.run_job" in watched and "ipykernel_launcher" in watched
-    told = tmp_path / "told.jsonl"
-    assert not told.exists(), told.read_text()
+    violations = tmp_path / "asked.jsonl"
+    assert not violations.exists(), violations.read_text()
     if trace.exists():
         addresses = {address for _, address in SEEN_FROM_OUTSIDE.findall(trace.read_text())}
         assert all(address.startswith("127.") or address == "::1" for address in addresses), addresses
 
 
 def test_both_watches_see_a_step_that_does(tmp_path: Path) -> None:
-    """192.0.2.1 is nobody's (RFC 5737); a datagram's socket is connected without sending anything."""
+    """No machine has the address 192.0.2.1 (RFC 5737); connecting a datagram socket sends nothing."""
     environment, trace = _environment(tmp_path), tmp_path / "trace"
     code = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 9))"
     command = [sys.executable, "-c", code]
     if _can_trace():
         command = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=connect", "-o", str(trace), *command]
     subprocess.run(command, env=environment, check=False, capture_output=True)
-    assert "192.0.2.1" in (tmp_path / "told.jsonl").read_text()
+    assert "192.0.2.1" in (tmp_path / "asked.jsonl").read_text()
     if trace.exists():
         assert [address for _, address in SEEN_FROM_OUTSIDE.findall(trace.read_text())] == ["192.0.2.1"]
 

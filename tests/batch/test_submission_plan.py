@@ -24,7 +24,7 @@ PROFILE = Profile(cores=2, time_limit="1:00:00")
 def plan_of(tmp_path: Path, n_jobs: int = 6, then: Path | None = None, **choices: object) -> SubmissionPlan:
     source = tmp_path / "a.ipynb"
     sweep = Sweep({"n": tuple(range(n_jobs))}, {})
-    batch = Batch.planned(tmp_path / "batch", source, sweep, PROFILE, then=then)
+    batch = Batch.create(tmp_path / "batch", source, sweep, PROFILE, then=then, write=False)
     return make_plan(batch, source, then, **choices)  # type: ignore[arg-type]
 
 
@@ -73,14 +73,14 @@ def test_costs_are_those_of_finished_jobs(tmp_path: Path, mixed: Batch) -> None:
     assert (plan.cost.n_jobs, plan.cost.seconds, plan.cost.limit_s) == (5, 60.0, 3600)
     assert plan.cost.size_bytes == folder_bytes(mixed.job("n=0").folder)
     assert plan.cost.size_bytes is not None and 1_000_000 <= plan.cost.size_bytes < 1_100_000
-    told = plan.describe()
-    assert "submit   5: 1 complete; 1 failed before, run again; 2 interrupted before, continues" in told
+    text = plan.describe()
+    assert "submit   5: 1 complete; 1 failed before, run again; 2 interrupted before, continues" in text
     assert (
         "about 5 min 00 s of jobs, 10 min 00 s of cores (1 min 00 s each, measured on 1 finished job of this batch)"
-        in told
+        in text
     )
-    assert "at most 5 h 00 min (1 h 00 min per attempt, each with 2 cores)" in told
-    assert "about 5.0" in told and " MB (1.0" in told
+    assert "at most 5 h 00 min (1 h 00 min per attempt, each with 2 cores)" in text
+    assert "about 5.0" in text and " MB (1.0" in text
 
 
 def test_unknown_costs_are_called_unknown_unless_the_notebook_tells(tmp_path: Path) -> None:
@@ -118,21 +118,21 @@ def test_the_report_follows_when_all_are_complete(tmp_path: Path) -> None:
     then = notebook(tmp_path / "then.ipynb", "2")
     source, sweep = tmp_path / "a.ipynb", Sweep({"n": (0, 1)}, {})
 
-    def told() -> tuple[bool, str]:
+    def report_plan() -> tuple[bool, str]:
         report = plan_of(tmp_path, 2, then).report
         assert report is not None
         return report.submits, report.action
 
-    assert told() == (False, "runs when all jobs are complete")
+    assert report_plan() == (False, "runs when all jobs are complete")
     batch = Batch.create(tmp_path / "batch", source, sweep, PROFILE, then=then)
     for job in batch.jobs():
         job.write_status(JobStatus("complete"))
-    assert told() == (True, "starts: all jobs are complete")
+    assert report_plan() == (True, "starts: all jobs are complete")
     batch.report_job().write()
     batch.report_job().write_status(JobStatus("complete"))
-    assert told() == (False, "complete")
-    notebook(then, "3")  # another report: it is made anew
-    assert told() == (True, "starts: all jobs are complete")
+    assert report_plan() == (False, "complete")
+    notebook(then, "3")  # another report notebook: the report is made again
+    assert report_plan() == (True, "starts: all jobs are complete")
 
 
 def test_jobs_of_an_earlier_sweep_are_named(tmp_path: Path, mixed: Batch) -> None:

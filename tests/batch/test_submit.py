@@ -29,7 +29,7 @@ class Noting(Executor):
 
     query_interval_s = 0.0
     grace_s = 0.5
-    told: ClassVar[list[tuple[list[str], bool]]] = []
+    calls: ClassVar[list[tuple[list[str], bool]]] = []
     answers: ClassVar[dict[str, JobInfo]] = {}
 
     def check(self) -> None:
@@ -41,7 +41,7 @@ class Noting(Executor):
 
     def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
         batch.create_submission(jobs, then=then, reason=reason)
-        self.told.append(([job.name for job in jobs], then))
+        self.calls.append(([job.name for job in jobs], then))
         assert all((job.folder / "job.json").is_file() for job in jobs)
         assert all(job.status().state in ("waiting", "complete") for job in jobs)
         return "noted"
@@ -50,7 +50,7 @@ class Noting(Executor):
         return self.answers
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        self.told.append((["cancel", *(job.name for job in jobs)], False))
+        self.calls.append((["cancel", *(job.name for job in jobs)], False))
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def noting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tup
     monkeypatch.setenv("MARLNB_PROFILES", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     notebook(tmp_path / "a.ipynb", "print(n)")
-    Noting.told.clear()
+    Noting.calls.clear()
     Noting.answers.clear()
-    yield Noting.told
+    yield Noting.calls
 
 
 def test_the_same_call_completes_only_what_is_missing(noting: list[tuple[list[str], bool]], tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str],
     assert noting == [] and not Path("runs").exists()
 
 
-def test_a_full_disk_and_another_submitter_are_told(noting: list[tuple[list[str], bool]]) -> None:
+def test_a_full_disk_and_another_submitter_are_reported(noting: list[tuple[list[str], bool]]) -> None:
     plan = plan_submission("a.ipynb", {}, on="noting")
     full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as told", 10**9))
     with pytest.raises(BatchError, match=r"not enough disk space: storage  about 2 GB .* --force to start anyway"):

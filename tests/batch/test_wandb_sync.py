@@ -49,9 +49,9 @@ def test_two_attempts_become_one_run_with_one_history(
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    found = find_offline_runs([tmp_path / "sweep", attempts.path])
-    assert [each.run for each in found] == [attempts.path] * 2 and found[0].started < found[1].started
-    assert {each.id for each in found} == {wandb_id(attempts.path)}
+    runs = find_offline_runs([tmp_path / "sweep", attempts.path])
+    assert [each.run for each in runs] == [attempts.path] * 2 and runs[0].started < runs[1].started
+    assert {each.id for each in runs} == {wandb_id(attempts.path)}
 
     assert main(["sync", str(tmp_path), "--dry-run", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["runs"]
@@ -60,7 +60,7 @@ def test_two_attempts_become_one_run_with_one_history(
     with serving() as server:
         _log_in(monkeypatch, tmp_path / "home", server.url, None)
         with pytest.raises(BatchError, match=r"API key.*wandb login"):
-            upload(found)
+            upload(runs)
         _log_in(monkeypatch, tmp_path / "home", server.url, "a" * 40)
         assert main(["sync", str(tmp_path), "--json"]) == 0
         assert [row["state"] for row in json.loads(capsys.readouterr().out)["runs"]] == ["uploaded now"] * 2
@@ -82,7 +82,7 @@ def test_a_run_that_is_being_trained_waits(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out.count("still being written") == 1
 
 
-def test_what_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_runs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sync", str(tmp_path / "x")]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert main(["sync", str(tmp_path)]) == 0

@@ -43,10 +43,10 @@ class WandbServer(http.server.ThreadingHTTPServer):
         rows = self.history.get(name)
         if rows is None:
             return None
-        told = {"historyLineCount": len(rows), "historyTail": json.dumps([json.dumps(row) for row in rows[-1:]])}
+        history = {"historyLineCount": len(rows), "historyTail": json.dumps([json.dumps(row) for row in rows[-1:]])}
         none = {"eventsLineCount": 0, "eventsTail": "[]", "logLineCount": 0, "summaryMetrics": "{}", "tags": []}
         config = self.config[name]
-        return {"id": name, "name": name, "displayName": name, "config": config, **told, **none} | {
+        return {"id": name, "name": name, "displayName": name, "config": config, **history, **none} | {
             "wandbConfig": json.dumps({"t": 1}),
             "notes": None,
             "description": "",

@@ -142,11 +142,11 @@ def test_sites_are_chosen_recorded_and_opened(lab: Lab, page: Page) -> None:
 
 
 def _rows(form: Locator, *, above: int) -> int:
-    """Rows told so far, once they are more than `above`."""
-    told = form.get_by_role("status").filter(has_text="rows a second")
+    """The number of rows on the page, once it is more than `above`."""
+    status = form.get_by_role("status").filter(has_text="rows a second")
     for _ in range(600):
-        found = re.search(r"([\d,]+) rows,", told.first.text_content(timeout=SLOW_MS) or "")
-        if found and int(found[1].replace(",", "")) > above:
-            return int(found[1].replace(",", ""))
+        match = re.search(r"([\d,]+) rows,", status.first.text_content(timeout=SLOW_MS) or "")
+        if match and int(match[1].replace(",", "")) > above:
+            return int(match[1].replace(",", ""))
         form.page.wait_for_timeout(50)
-    raise AssertionError("no more rows were told")
+    raise AssertionError("the page reported no more rows")

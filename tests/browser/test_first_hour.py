@@ -26,7 +26,7 @@ PANELS = {  # what of widgets is to be seen, by notebook, and words in it
 
 @pytest.fixture(scope="module")
 def folder(lab: Lab) -> Path:
-    """The notebooks as somebody has them who has copied them, with what they open."""
+    """A user's copy of the notebooks, with the files that they open."""
     copy = lab.folder / "first-hour"
     copy.mkdir()
     for name, small in SMALL.items():

@@ -59,7 +59,7 @@ def _sides(panel: Locator, n: int) -> None:
     expect(panel.locator(".marlnb-scope")).to_have_attribute("data-sides", str(n), timeout=SLOW_MS)
 
 
-def _told(canvas: Locator) -> str:
+def _status(canvas: Locator) -> str:
     return canvas.get_attribute("aria-label") or ""
 
 
@@ -83,7 +83,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], k
     expect(film).to_have_attribute("data-index", "12", timeout=SLOW_MS)
     assert painted.get_attribute("data-painted") == before
     expect(scope.locator(".ms-reading")).to_have_text("step 12 of 24")
-    chances = listener.locator(".ms-actions canvas")  # told to screen readers once the step has been come to
+    chances = listener.locator(".ms-actions canvas")  # its label for screen readers is set once the step is reached
     expect(chances).to_have_attribute("aria-label", re.compile(r"no_op 0\.\d\d.*▸"), timeout=SLOW_MS)
 
     heatmap = listener.locator(".ms-heatmap")
@@ -121,14 +121,14 @@ def test_an_edit_is_played_beside_what_was(lab: Lab, page: Page, no_errors: list
     units = edits.get_by_placeholder("3, 17, 20-25")
     units.fill("0-63")
     units.press("Tab")
-    for kind, told in (
+    for kind, message in (
         ("clamp to the strength", "mnb.Clamp('listener/actor/hidden_1', units=(0, 1, 2,"),
         ("steer by the strength", "mnb.Steer('listener/actor/hidden_1', units=(0, 1, 2,"),
         ("ablate to zero", "mnb.Ablate('listener/actor/hidden_1', units=(0, 1, 2,"),
     ):
         edits.get_by_label("site").select_option("listener/actor/hidden_1")
         edits.get_by_label("edit", exact=True).select_option(kind)
-        expect(edits).to_contain_text(told, timeout=SLOW_MS)
+        expect(edits).to_contain_text(message, timeout=SLOW_MS)
         keep(panel, kind.split()[0])
     units.fill("no number")
     units.press("Tab")
@@ -194,7 +194,7 @@ def test_a_concept_is_decoded_and_steered_along(lab: Lab, page: Page, no_errors:
     panel.locator(".ms-slider").fill("20")
     expect(reads.locator("canvas")).to_have_attribute("aria-label", re.compile("✓"), timeout=SLOW_MS)
     truth = (reads.locator(".ms-truth").text_content() or "").removeprefix("true value: ")
-    assert re.search(rf"{truth} [\d.]+ ✓", _told(reads.locator("canvas")))
+    assert re.search(rf"{truth} [\d.]+ ✓", _status(reads.locator("canvas")))
     keep(panel, "concepts-dark")
     _tab(panel, "Edit")
     edits = panel.locator(".marlnb-edits")

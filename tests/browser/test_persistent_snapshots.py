@@ -1,5 +1,5 @@
-"""What stands below a panel in the notebook's file, in JupyterLab and in Notebook 7: the newest picture, also after the
-page was loaded anew; and what is seen of it when there is no kernel any more."""
+"""The picture below a panel in the notebook's file, in JupyterLab and in Notebook 7: it is the newest one, also after
+the page was reloaded, and it is shown when there is no kernel any more."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ def _is_seen_without_a_kernel(notebook: Notebook, keep: Callable[..., None]) -> 
     keep(notebook.page, "without-a-kernel")
 
 
-def _saved_picture(lab: Lab, notebook: Notebook, name: str, told: str) -> str:
+def _saved_picture(lab: Lab, notebook: Notebook, name: str, text: str) -> str:
     """What stands below the panel in the notebook's file, once it tells of this."""
-    found: list[str] = []
+    pictures: list[str] = []
 
     def is_saved() -> bool:
         with notebook.page.expect_response(lambda answer: answer.url.split("?")[0].endswith(f"{name}/checkpoints")):
             notebook.menu("File", "Save Notebook")  # which ends with that
         outputs = nbformat.read(lab.folder / name, 4).cells[0].outputs
         shown = [output.data for output in outputs if "image/png" in output.get("data", {})]
-        found[:] = [data["image/png"] for data in shown if told in data["text/plain"]]
-        return bool(found)
+        pictures[:] = [data["image/png"] for data in shown if text in data["text/plain"]]
+        return bool(pictures)
 
     until(is_saved, 120)
-    return found[0]
+    return pictures[0]

@@ -85,14 +85,14 @@ def _trained(notebook: Notebook) -> Locator:
 
 
 def _look_at_every_page(panel: Locator, keep: Callable[..., None], script: str) -> dict[str, object]:
-    found = {}
+    complaints = {}
     for name in PAGES:
         panel.get_by_role("tab", name=name, exact=True).click()
         panel.page.wait_for_timeout(300)
         keep(panel, name)
         if complaint := panel.evaluate(script):
-            found[name] = complaint
-    return found
+            complaints[name] = complaint
+    return complaints
 
 
 def test_a_dark_theme_is_readable(lab: Lab, page: Page, dark: None, keep: Callable[..., None]) -> None:

@@ -32,8 +32,8 @@ def test_an_environment_that_cannot_be_had(
 ) -> None:
     folder = tmp_path / "run"
     assert main(["train", *words.split(), "n_envs=2", "frames=100", "--quiet", f"run={folder}"]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "Traceback" not in told
+    errors = capsys.readouterr().err
+    assert message in errors and "Traceback" not in errors
     assert not folder.exists()
 
 
@@ -62,8 +62,8 @@ def test_what_does_not_go_together(
     folder = tmp_path / "run"
     given = ["env=mpe/simple_spread", "n_envs=2", "rollout_steps=5", "frames=100", *words.split()]
     assert main(["train", *given, "--quiet", f"run={folder}"]) == 2
-    told = capsys.readouterr().err
-    assert message in told and "Traceback" not in told
+    errors = capsys.readouterr().err
+    assert message in errors and "Traceback" not in errors
     assert not folder.exists()
 
 
@@ -77,7 +77,7 @@ def test_pictures_of_an_environment_built_without(tmp_path: Path, capsys: pytest
     assert list((folder / "recordings").glob("*.h5")) == []
 
 
-def test_a_strangers_error_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_third_party_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the corrected experiment may have the same name."""
 
     def build(self: object, n_envs: int, device: str = "cpu") -> None:

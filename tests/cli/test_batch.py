@@ -24,17 +24,17 @@ from tests.batch import test_submit
 from tests.batch.jobs import notebook
 
 noting = test_submit.noting
-Told = list[tuple[list[str], bool]]
+Notes = list[tuple[list[str], bool]]
 
 
 def marlnb(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
     code = main(words)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
-def test_parameters_are_shown(noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parameters_are_shown(noting: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = marlnb(capsys, "batch", "a.ipynb", "--parameters")
     assert code == 0 and out.splitlines()[0].split() == ["parameter", "takes", "default", "meaning"]
     assert "frames     a whole number  20_000" in out
@@ -42,18 +42,18 @@ def test_parameters_are_shown(noting: Told, capsys: pytest.CaptureFixture[str]) 
     assert json.loads(out)["n"] == {"takes": "a whole number", "default": 1, "code": "1", "help": ""}
 
 
-def test_dry_run_prints_plan_and_script_and_writes_nothing(noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_prints_plan_and_script_and_writes_nothing(noting: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("batch", "a.ipynb", "-p", "n=0..2", "-p", "text=a b", "--on", "noting", "--set", "cores=3", "--dry-run")
     code, out, err = marlnb(capsys, *words)
     assert code == 0 and err == "" and noting == [] and not Path("runs").exists()
     assert "3 of a.ipynb: n (3), with the noting executor" in out and out.endswith("\nn=0\nn=1\nn=2\n")
     code, out, _ = marlnb(capsys, *words, "--json")
-    told = json.loads(out)
-    assert told["script"] == "n=0\nn=1\nn=2\n" and told["sweep"] == {"axes": {"n": [0, 1, 2]}, "fixed": {"text": "a b"}}
-    assert told["profile"]["cores"] == 3 and [job["submits"] for job in told["jobs"]] == [True, True, True]
+    plan = json.loads(out)
+    assert plan["script"] == "n=0\nn=1\nn=2\n" and plan["sweep"] == {"axes": {"n": [0, 1, 2]}, "fixed": {"text": "a b"}}
+    assert plan["profile"]["cores"] == 3 and [job["submits"] for job in plan["jobs"]] == [True, True, True]
 
 
-def test_submitting_returns_with_the_path(noting: Told, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_submitting_returns_with_the_path(noting: Notes, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text("n: [5, 6]\ntext: x\n", encoding="utf-8")
     words = ("batch", "a.ipynb", "--parameters-file", "sweep.yaml", "-p", "text=y,z", "--on", "noting")
     code, out, err = marlnb(capsys, *words)
@@ -66,7 +66,7 @@ def test_submitting_returns_with_the_path(noting: Told, capsys: pytest.CaptureFi
     assert code == 0 and json.loads(out) == {"batch": str(path), "submitted": []} and len(noting) == 1
 
 
-def test_bad_requests(noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_requests(noting: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in [
         (("a.ipynb", "-p", "m=1"), "no parameter of a.ipynb 'm'"),
         (("a.ipynb", "-p", "n=x"), "parameter 'n' must be a whole number; got 'x' (its default is 1)"),
@@ -88,9 +88,9 @@ def test_many_jobs_are_asked_about_at_a_terminal_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "marlnb", "batch", "a.ipynb", "-p", "n=1..21"]
     with subprocess.Popen(command, cwd=tmp_path, stdin=there, stdout=there, stderr=there) as process:
         os.close(there)
-        told = b""
-        while b"start 21 jobs? [y/N] " not in told:
-            told += os.read(here, 4096)
+        output = b""
+        while b"start 21 jobs? [y/N] " not in output:
+            output += os.read(here, 4096)
         os.write(here, b"n\n")
         assert process.wait(120) == 2
     os.close(here)
@@ -98,7 +98,7 @@ def test_many_jobs_are_asked_about_at_a_terminal_alone(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def batch(noting: Told, capsys: pytest.CaptureFixture[str]) -> Batch:
+def batch(noting: Notes, capsys: pytest.CaptureFixture[str]) -> Batch:
     """One complete job, one that failed, one that is queued."""
     main(["batch", "a.ipynb", "-p", "n=0..2", "--on", "noting"])
     made = Batch.open("runs/a-batch")
@@ -119,16 +119,16 @@ def test_jobs_tells_states_and_what_failed(batch: Batch, capsys: pytest.CaptureF
     assert rows[2] == ["n=1", "failed", "cell", "3", "of", "4", "2", "a", "cell", "failed"]
     assert rows[3] == ["n=2", "queued", "0", "Priority"]
     assert out.endswith("3 jobs: 1 complete, 1 queued, 1 failed\n") and code == 1
-    for told in ("job n=1", '"n": 1', "cell 3 of 4", "x = 1", "ZeroDivisionError: division by zero", "last words"):
-        assert told in err
+    for text in ("job n=1", '"n": 1', "cell 3 of 4", "x = 1", "ZeroDivisionError: division by zero", "last words"):
+        assert text in err
     assert f"marlnb batch {batch.path} --only n=1" in err
 
 
 def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = marlnb(capsys, "jobs", "runs/a-batch", "--json")
-    told: dict[str, Any] = json.loads(out)
-    assert code == 1 and [job["state"] for job in told["jobs"]] == ["complete", "failed", "queued"]
-    assert told["jobs"][1]["error"]["cell"] == 3 and told["jobs"][1]["rerun_command"].endswith("--only n=1")
+    listing: dict[str, Any] = json.loads(out)
+    assert code == 1 and [job["state"] for job in listing["jobs"]] == ["complete", "failed", "queued"]
+    assert listing["jobs"][1]["error"]["cell"] == 3 and listing["jobs"][1]["rerun_command"].endswith("--only n=1")
     assert marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=1", "--lines", "1")[:2] == (0, "last words\n")
     code, out, _ = marlnb(capsys, "jobs")
     assert code == 0 and " ".join(out.splitlines()[1].split()) == (
@@ -175,10 +175,10 @@ def test_watching_ends_when_what_is_left_will_not_run(batch: Batch, capsys: pyte
     assert code == 1 and out.endswith("3 jobs: 1 complete, 1 waiting, 1 failed\n") and "NODE_FAIL" in out
 
 
-def test_cancel_ends_what_has_not_ended(batch: Batch, noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancel_ends_what_has_not_ended(batch: Batch, noting: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = marlnb(capsys, "cancel", "runs/a-batch")
     assert code == 0 and out == "n=2: will not start\n" and noting == [(["cancel", "n=2"], False)]
-    assert "cancelled 1 jobs: n=2" in (batch.path / "events.log").read_text()
+    assert "cancelled 1 job: n=2" in (batch.path / "events.log").read_text()
     with RunLock(batch.job("n=2").folder / JOB_LOCK):
         code, out, _ = marlnb(capsys, "cancel", "runs/a-batch", "n=2", "n=0")
     assert out == "n=2: saves and ends\nn=0: is already complete\n"
@@ -203,7 +203,7 @@ def test_stop_leaves_a_request(batch: Batch, tmp_path: Path, capsys: pytest.Capt
     assert marlnb(capsys, "stop", str(tmp_path))[0] == 2
 
 
-def test_a_report_that_was_not_run_is_told(noting: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_was_not_run_is_mentioned(noting: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     main(["batch", "a.ipynb", "-p", "n=0..1", "--on", "noting", "--then", "compare"])
     batch = Batch.open("runs/a-batch")
     for job, state in zip(batch.jobs(), ("complete", "failed")):

@@ -71,11 +71,11 @@ def test_evaluate_prints_one_json_object_whatever_else_is_printed(run: Path) -> 
         env=environment,
         check=True,
     )
-    found = json.loads(done.stdout)
+    printed = json.loads(done.stdout)
     assert done.stdout.count("\n") == 1
-    assert (found["episodes"], found["seed"], found["env"]) == (5, 7, "pettingzoo/simple_speaker_listener")
-    assert set(found["return_mean"]) == set(found["return_se"]) == {"speaker", "listener"}
-    assert found["return_mean"]["speaker"] == pytest.approx(found["return_mean"]["listener"])
+    assert (printed["episodes"], printed["seed"], printed["env"]) == (5, 7, "pettingzoo/simple_speaker_listener")
+    assert set(printed["return_mean"]) == set(printed["return_se"]) == {"speaker", "listener"}
+    assert printed["return_mean"]["speaker"] == pytest.approx(printed["return_mean"]["listener"])
 
 
 def test_evaluate_random_and_with_units_held_at_zero(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,16 +146,16 @@ def test_info_of_a_run_and_of_a_checkpoint(run: Path, capsys: pytest.CaptureFixt
     assert facts["kind"] == "run" and facts["checkpoints"] == [2, 4]
     assert facts["groups"]["listener"]["observation"] == [11]
     assert main(["info", str(run / "checkpoints" / "4")]) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"kind +checkpoint", told) and re.search(r"frames +400", told)
+    output = capsys.readouterr().out
+    assert re.search(r"kind +checkpoint", output) and re.search(r"frames +400", output)
 
 
 def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "env" / "mine").mkdir(parents=True)
     (tmp_path / "env" / "mine" / "short.yaml").write_text("defaults: [mpe/simple_spread]\n")
     assert main(["list", "envs", "--config-dir", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert all(name in told for name in ("mpe/simple_spread", "pettingzoo/multiwalker", "mine/short"))
+    output = capsys.readouterr().out
+    assert all(name in output for name in ("mpe/simple_spread", "pettingzoo/multiwalker", "mine/short"))
     assert main(["list", "algorithms"]) == 0 and "mappo" in capsys.readouterr().out
     assert main(["list", "models", "--json"]) == 0
     assert {"mlp", "gru"} <= set(json.loads(capsys.readouterr().out)["models"])
@@ -197,9 +197,9 @@ def test_bad_input_is_one_message_and_exit_code_2(
     run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([word.replace("{run}", str(run)) for word in words]) == 2
-    told = capsys.readouterr()
-    assert told.err.startswith("marlnb: ") and message in told.err
-    assert "Traceback" not in told.err and told.out == ""
+    printed = capsys.readouterr()
+    assert printed.err.startswith("marlnb: ") and message in printed.err
+    assert "Traceback" not in printed.err and printed.out == ""
 
 
 def test_an_interrupt_keeps_what_was_trained_and_resume_goes_on(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def test_a_batch_that_would_fail_ends_with_1(tmp_path: Path, capsys: pytest.Capt
     source = write(tmp_path / "a.ipynb", "input('who?')\nmnb.Run.open('runs/none')", kernel="gone")
     batch = Batch.create(tmp_path / "batch", source, Sweep({}, {}), Profile())
     assert main(["doctor", "--batch", str(batch.path), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    failing = {row["name"] for row in found["findings"] if row["level"] == "fail"}
-    assert failing == {"kernel", "interaction", "data and weights"} and found["fails"] == 3
-    assert all(row["remedy"] for row in found["findings"] if row["level"] == "fail")
+    report = json.loads(capsys.readouterr().out)
+    failing = {row["name"] for row in report["findings"] if row["level"] == "fail"}
+    assert failing == {"kernel", "interaction", "data and weights"} and report["fails"] == 3
+    assert all(row["remedy"] for row in report["findings"] if row["level"] == "fail")
 
 
 @pytest.mark.parametrize(

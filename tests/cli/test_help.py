@@ -36,9 +36,9 @@ def test_importing_marlnb_and_its_experiment_needs_no_torch() -> None:
 
 def test_the_overview_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    told = capsys.readouterr().out
-    assert all(f"\n  {command} " in told for command in COMMANDS)
-    assert "130 interrupted" in told
+    output = capsys.readouterr().out
+    assert all(f"\n  {command} " in output for command in COMMANDS)
+    assert "130 interrupted" in output
     assert main([]) == 2
 
 
@@ -50,20 +50,20 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 def test_help_of_train_states_every_option_with_unit_default_and_range(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--help"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in Experiment.__dataclass_fields__:
-        assert f"  {name}" in told
-    assert "frames=1_000_000" in told
-    assert "length of the training [frames; a whole number; at least 1]" in told
-    assert "algorithm.gamma" not in told
+        assert f"  {name}" in output
+    assert "frames=1_000_000" in output
+    assert "length of the training [frames; a whole number; at least 1]" in output
+    assert "algorithm.gamma" not in output
 
 
 def test_help_of_the_parts_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "algorithm=mappo", "models.a=gru", "--help"]) == 0
-    told = capsys.readouterr().out
-    assert "algorithm=mappo: Multi-agent PPO" in told
-    assert "algorithm.gamma=0.99" in told and "at least 0; at most 1" in told
-    assert "models.a.recurrent_size=64" in told
+    output = capsys.readouterr().out
+    assert "algorithm=mappo: Multi-agent PPO" in output
+    assert "algorithm.gamma=0.99" in output and "at least 0; at most 1" in output
+    assert "models.a.recurrent_size=64" in output
 
 
 def test_unknown_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,8 +49,8 @@ def test_profiles_are_listed_with_where_they_come_from(own: Path, capsys: pytest
     assert rows["jean-zay"]["from"] == "marlnb" and rows["local"]["executor"] == "local"
     assert "did you mean 'executor'" in rows["wrong"]["description"]
     assert main(["profiles"]) == 0
-    told = capsys.readouterr()
-    assert "My cluster." in told.out and "~/.config/marlnb/profiles/<name>.yaml" in told.err
+    printed = capsys.readouterr()
+    assert "My cluster." in printed.out and "~/.config/marlnb/profiles/<name>.yaml" in printed.err
 
 
 @pytest.mark.parametrize("name", sorted(profiles()))
@@ -60,11 +60,11 @@ def test_what_is_shown_makes_the_same_profile(name: str, capsys: pytest.CaptureF
 
 
 def test_odd_values_are_shown_so_that_yaml_reads_them_back() -> None:
-    told = as_yaml(ODD)
-    assert Profile.from_json(yaml.safe_load(told)) == ODD
+    text = as_yaml(ODD)
+    assert Profile.from_json(yaml.safe_load(text)) == ODD
     for field in fields(Profile):
-        assert f"# {field.metadata['help']}" in told and f"{field.name}: " in told
-    assert "\n# cores: 1\n" in told and "\nmemory_gb: 0.5\n" in told
+        assert f"# {field.metadata['help']}" in text and f"{field.name}: " in text
+    assert "\n# cores: 1\n" in text and "\nmemory_gb: 0.5\n" in text
 
 
 def test_a_profile_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_a_profile_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None
     assert "no profile 'jean-zey'; did you mean 'jean-zay'?" in capsys.readouterr().err
 
 
-def test_a_time_without_quotes_is_told_apart(own: Path) -> None:
+def test_a_time_without_quotes_is_an_error(own: Path) -> None:
     (own / "mine.yaml").write_text("executor: slurm\ntime_limit: 20:00:00\n")
     with pytest.raises(BatchError, match=r'time_limit needs quotes in YAML, e\.g\. "20:00:00"; got the number 72000'):
         find_profile("mine")

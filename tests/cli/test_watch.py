@@ -33,10 +33,10 @@ def test_the_exit_code_tells_how_the_batch_ended(make: Maker, capfd: pytest.Capt
         for job, state in zip(batch.jobs(), states.split()):
             job.write_status(JobStatus(state))  # type: ignore[arg-type]
         assert main(["watch", str(batch.path), "--json", "--quiet"]) == code
-        told = json.loads(capfd.readouterr().out)
-        assert list(told["jobs"].values()) == states.split()
+        report = json.loads(capfd.readouterr().out)
+        assert list(report["jobs"].values()) == states.split()
     batch.job("n=1").write_status(JobStatus("interrupted"))
-    assert main(["watch", str(batch.path), "--poll", "0.1", "--no-resubmit"]) == 1  # nobody will run it
+    assert main(["watch", str(batch.path), "--poll", "0.1", "--no-resubmit"]) == 1  # it is never restarted
     assert not batch.submissions()
     assert main(["watch", str(batch.path), "--poll", "0.1", "--once"]) == 0
     assert len(batch.submissions()) == 1
@@ -53,9 +53,9 @@ def test_an_interrupt_ends_the_watching_alone(make: Maker) -> None:
     assert watching.stderr is not None
     assert watching.stderr.readline().startswith("0/1 complete")
     watching.send_signal(signal.SIGTERM)
-    _, told = watching.communicate(timeout=100)
+    _, errors = watching.communicate(timeout=100)
     assert watching.returncode == 130
-    assert f"to watch again: marlnb watch {batch.path}" in told and "Traceback" not in told
+    assert f"to watch again: marlnb watch {batch.path}" in errors and "Traceback" not in errors
     assert executor_of(batch).query(batch)["n=0"].state == "running"
 
 

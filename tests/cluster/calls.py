@@ -39,5 +39,5 @@ class Calls:
         """Calls from the login node; with `inside`, those from within jobs."""
         with open(self._log, "rb") as file:
             file.seek(self._begin)
-            found = file.read().decode(errors="replace").splitlines()
-        return [line for line in found if line.startswith("login ") != inside]
+            every_line = file.read().decode(errors="replace").splitlines()
+        return [line for line in every_line if line.startswith("login ") != inside]

@@ -71,7 +71,7 @@ class Cluster:
         """Starts it and waits until its node is ready; one that is up already, or half, is taken down first.
 
         Raises:
-            SystemExit: no root, no Linux, or packages that cannot be had.
+            SystemExit: no root, no Linux, or packages that are not available.
             RuntimeError, TimeoutError: a daemon does not start; the ends of the logs are in the message.
         """
         check_machine()
@@ -104,8 +104,8 @@ class Cluster:
 
     def left_over(self) -> str:
         """What there still is of it: processes, namespace, link; empty when it is down and nothing is left."""
-        found = described(bearing(self._mark))
-        return found + left_over(self.settings)
+        processes = described(bearing(self._mark))
+        return processes + left_over(self.settings)
 
     def begin_controller(self) -> None:
         """slurmctld, for which the node's name is in a file of hosts of its own."""
@@ -144,7 +144,7 @@ class Cluster:
         run("scontrol", "reconfigure", env=self._conf)
 
     def calls(self) -> Calls:
-        """Scheduler calls from now on, of whoever runs with `environment`."""
+        """Scheduler calls from now on, of every process that runs with `environment`."""
         return Calls(self.settings.folder("log") / "calls.txt")
 
     def packets(self) -> list[str]:
@@ -171,7 +171,7 @@ def take_down(settings: Settings) -> None:
     for name in (f"slurmd-{settings.node}", "slurmctld"):
         pid = pid_in(settings.folder(f"{name}.pid"))
         end([pid] if pid else [], patience_s=5)
-    ours = settings.folder("namespace").exists()  # and not one of the same name that somebody else made
+    ours = settings.folder("namespace").exists()  # and not one of the same name that another program made
     end(inhabitants(settings.namespace) if ours else [], patience_s=5)
     accounting.end_accounting(settings)
     for name in ("munged", "tcpdump"):
@@ -183,11 +183,11 @@ def take_down(settings: Settings) -> None:
 
 def left_over(settings: Settings) -> str:
     """What there still is of a cluster that was taken down; empty when nothing is."""
-    found = described(sorted({*inhabitants(settings.namespace), *naming(settings.state)}))
+    processes = described(sorted({*inhabitants(settings.namespace), *naming(settings.state)}))
     names = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout
     link = f"link {settings.link}\n" if f" {settings.link}@" in names else ""
     space = f"namespace {settings.namespace}\n" if os.path.exists(f"/run/netns/{settings.namespace}") else ""
-    return found + link + space
+    return processes + link + space
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The compute node's network: one link to the login node, and a black hole in which everything else is seen to fall.
 
-A node that only lacks a route refuses to connect, and nobody can tell who tried. So the namespace has a default route,
+On a node that only lacks a route a connection fails without a trace of who tried. So the namespace has a default route,
 for both kinds of address, that leads into a link whose other end lies in the same namespace: nothing gets out, and
 tcpdump writes down every attempt. The name server is in the black hole too.
 """

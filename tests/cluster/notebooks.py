@@ -59,8 +59,8 @@ def write(path: Path, cells: tuple[str, ...]) -> Path:
     return path
 
 
-def told(path: Path) -> list[tuple[str, str, int | None]]:
-    """Of each cell but those of the parameters: its code, what it printed, and its number; errors are told as text."""
+def executed_cells(path: Path) -> list[tuple[str, str, int | None]]:
+    """Code, printed output and number of each cell but the parameters'; an error is given as text."""
     cells = [
         cell for cell in nbformat.read(path, 4).cells if "parameters" not in " ".join(cell.metadata.get("tags", []))
     ]

@@ -31,7 +31,7 @@ def missing(*, accounting: bool) -> list[str]:
 def install(*, accounting: bool) -> None:
     """Installs what is missing with apt, and says what.
 
-    Debian starts the services of what it installs; here it is told not to, since each cluster starts its own.
+    Debian starts the services of what it installs; that is disabled here, since each cluster starts its own.
 
     Raises:
         SystemExit: not Debian, not root, or apt failed.
@@ -54,7 +54,7 @@ def install(*, accounting: bool) -> None:
 
 @contextmanager
 def _no_services() -> Iterator[None]:
-    """Debian's way to say that no service starts; whoever has said something there already is left alone."""
+    """Debian's way to say that no service starts; a policy that is already there is kept."""
     policy = Path("/usr/sbin/policy-rc.d")
     if policy.exists():
         yield

@@ -83,7 +83,7 @@ def end(pids: list[int], *, patience_s: float = 10.0, signals: tuple[int, ...] =
 
 
 def inhabitants(namespace: str) -> list[int]:
-    """Every process in a network namespace, whoever its parent is."""
+    """Every process in a network namespace, whatever its parent is."""
     try:
         own = os.stat(f"/run/netns/{namespace}").st_ino
     except FileNotFoundError:
@@ -136,11 +136,11 @@ def _bytes(pid: int, name: str) -> bytes:
 
 
 def _ancestors(pid: int) -> set[int]:
-    found: set[int] = set()
+    ancestors: set[int] = set()
     while pid > 1:
         try:
             pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[-1].split()[1])
         except OSError:
             break
-        found.add(pid)
-    return found
+        ancestors.add(pid)
+    return ancestors

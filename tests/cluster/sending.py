@@ -102,7 +102,7 @@ class Sent:
 
 
 def marlnb(cluster: Cluster, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """The command `marlnb` on the login node; with `check`, a failure is told with its words."""
+    """The command `marlnb` on the login node; with `check`, a failure raises an error with the command's output."""
     done = subprocess.run(
         [str(MARLNB), *words],
         env=cluster.environment,

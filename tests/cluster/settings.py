@@ -96,7 +96,7 @@ def write(settings: Settings) -> None:
     settings.folder("hosts").write_text(
         f"127.0.0.1 localhost\n{settings.login_address} {host}\n{settings.node_address} {settings.node}\n"
     )
-    # a name server that only the black hole leads to: whoever asks is seen; and no resolver outside the namespace
+    # the name server is behind the black hole, so that every query is seen; and no resolver outside the namespace
     settings.folder("resolv.conf").write_text("nameserver 192.0.2.53\noptions timeout:1 attempts:1\n")
     settings.folder("nsswitch.conf").write_text("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n")
     settings.conf.write_text(slurm_conf(settings, host))

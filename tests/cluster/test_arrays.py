@@ -44,10 +44,12 @@ def test_one_array_two_at_once_and_then_the_report(cluster: Cluster, work: Path)
     assert {status.state for status in statuses.values()} == {"complete"}
     started = Batch.open(sent.folder).report_job().status().started
     assert started > max(status.ended for status in statuses.values())
-    (told,) = [
-        text for source, text, _ in notebooks.told(sent.folder / "report" / "notebook.ipynb") if "table" in source
+    (table,) = [
+        text
+        for source, text, _ in notebooks.executed_cells(sent.folder / "report" / "notebook.ipynb")
+        if "table" in source
     ]
-    assert told == "['complete'] 5\n"
+    assert table == "['complete'] 5\n"
     assert {status.host for status in statuses.values()} == {cluster.node}
 
 
@@ -57,10 +59,10 @@ def test_no_report_when_one_failed_and_the_same_command_completes_both(cluster: 
     sent = Sent.by(cluster, source, work / "sweep", "-p", "seed=0..2", "--then", str(report))
     states = sent.await_states("complete", "failed")
     assert states == {"seed=0": "complete", "seed=1": "failed", "seed=2": "complete"}
-    told = marlnb(cluster, "jobs", str(sent.folder), check=False)
-    assert told.returncode == 1
+    listed = marlnb(cluster, "jobs", str(sent.folder), check=False)
+    assert listed.returncode == 1
     for words in ("seed=1", "cell 4", "the second seed does not work", f"marlnb batch {sent.folder} --only seed=1"):
-        assert words in told.stdout + told.stderr
+        assert words in listed.stdout + listed.stderr
     until("the scheduler gave the report up", lambda: "PENDING" not in [state for _, state in sent.ids()])
     assert sent.report_state() == "waiting"
     assert not (sent.folder / "report" / "notebook.ipynb").exists()

@@ -1,4 +1,4 @@
-"""Whatever ends a job in the middle of its training: it goes on, and nobody can tell afterwards.
+"""Whatever ends a job in the middle of its training, the job resumes and the result is the same.
 
 Each scenario interrupts one job of a real SLURM, lets it be finished, and compares weights, curve and notebook with
 those of the same notebook executed on this machine with no interruption at all.
@@ -58,13 +58,13 @@ def send(cluster: Cluster, source: Path, request: pytest.FixtureRequest) -> Send
 
 
 def assert_as_undisturbed(sent: Sent, undisturbed: Path) -> None:
-    expected, found = evidence(undisturbed), evidence(sent.run())
-    assert found.iteration == expected.iteration == ITERATIONS
-    assert found.curve == expected.curve
-    assert found.tensors == expected.tensors
-    told = notebooks.told(sent.run() / "notebook.ipynb")
-    assert told == notebooks.told(undisturbed / "notebook.ipynb")
-    assert [number for *_, number in told] == [3, 4, 5]  # 1 and 2 are the parameters
+    expected, actual = evidence(undisturbed), evidence(sent.run())
+    assert actual.iteration == expected.iteration == ITERATIONS
+    assert actual.curve == expected.curve
+    assert actual.tensors == expected.tensors
+    outputs = notebooks.executed_cells(sent.run() / "notebook.ipynb")
+    assert outputs == notebooks.executed_cells(undisturbed / "notebook.ipynb")
+    assert [number for *_, number in outputs] == [3, 4, 5]  # 1 and 2 are the parameters
     assert "<html" in (sent.run() / "notebook.html").read_text()
 
 
@@ -145,7 +145,7 @@ def test_scancel_saves_and_the_same_command_completes_it(cluster: Cluster, send:
     assert_as_undisturbed(sent, undisturbed)
 
 
-def test_a_killed_job_is_begun_again_by_the_watcher(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+def test_watch_restarts_a_killed_job(cluster: Cluster, send: Send, undisturbed: Path) -> None:
     sent = send()
     sent.await_iterations(HALFWAY)
     kill_group(sent.status().pid)
@@ -172,14 +172,14 @@ def test_a_lost_node_comes_back_and_the_scheduler_runs_it_again(
     sent = send()
     sent.await_iterations(HALFWAY)
     cluster.lose_node()
-    assert '"running"' in (sent.run() / "job_status.json").read_text()  # nobody could write it down
+    assert '"running"' in (sent.run() / "job_status.json").read_text()  # no process was left to write it
     until("its lock says otherwise", lambda: sent.states() == {"only": "interrupted"}, timeout_s=20)
     cluster.begin_node()
     sent.await_complete()
     assert_as_undisturbed(sent, undisturbed)
 
 
-def test_a_lost_node_with_requeue_disabled_is_the_watchers(cluster: Cluster, send: Send, undisturbed: Path) -> None:
+def test_watch_restarts_the_job_of_a_lost_node_without_requeue(cluster: Cluster, send: Send, undisturbed: Path) -> None:
     sent = send()
     sent.await_iterations(HALFWAY)
     cluster.command("scontrol", "update", f"jobid={sent.running_id()}", "requeue=0")  # as an administrator may have it
@@ -200,7 +200,7 @@ def test_time_limits_with_and_without_a_warning(cluster: Cluster, send: Send, un
         unwarned.await_complete(timeout_s=480)
     assert "SIGUSR1" in reasons(warned)[0][1]
     assert "restarted" not in warned.events()  # the scheduler was asked for another turn, by the job itself
-    assert "nearly over" in reasons(unwarned)[0][1]  # nobody warned it: it knows itself when its allocation ends
+    assert "nearly over" in reasons(unwarned)[0][1]  # it got no warning: it knows when its allocation ends
     assert "TIMEOUT" not in unwarned.events()
     assert_as_undisturbed(warned, undisturbed)
     assert_as_undisturbed(unwarned, undisturbed)

@@ -44,28 +44,31 @@ def place(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue("keeping_accounts" if request.param == "with accounting" else "cluster")
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     state: str
     reason: str
 
 
-def asked(place: Cluster, folder: Path) -> dict[str, Told]:
-    """State and reason by job, as `marlnb jobs` tells them, with at most one call of the scheduler."""
+Reports = dict[str, Report]
+
+
+def asked(place: Cluster, folder: Path) -> Reports:
+    """State and reason by job, as `marlnb jobs` gives them, with at most one call of the scheduler."""
     calls = place.calls()
-    told = marlnb(place, "jobs", str(folder), "--json", check=False)
-    assert told.returncode in (0, 1, 75), told.stderr
+    listed = marlnb(place, "jobs", str(folder), "--json", check=False)
+    assert listed.returncode in (0, 1, 75), listed.stderr
     lines = [line for line in calls.lines() if any(name in f"{line} " for name in ASKING)]
     assert len(lines) <= 1, lines
     if lines:
         assert (" sacct " in lines[0]) == place.settings.accounting, lines
-    jobs = json.loads(told.stdout)["jobs"]
-    return {job["job"].removeprefix("what="): Told(job["state"], job["reason"]) for job in jobs}
+    jobs = json.loads(listed.stdout)["jobs"]
+    return {job["job"].removeprefix("what="): Report(job["state"], job["reason"]) for job in jobs}
 
 
-def asked_until(place: Cluster, folder: Path, what: str, holds: Callable[[dict[str, Told]], bool]) -> dict[str, Told]:
-    """A database hears of what happened some seconds later."""
+def asked_until(place: Cluster, folder: Path, what: str, holds: Callable[[Reports], bool]) -> Reports:
+    """Asks until `holds`: the accounting database gets changes some seconds later."""
 
-    def ask() -> dict[str, Told]:
+    def ask() -> Reports:
         now = asked(place, folder)
         return now if holds(now) else {}
 
@@ -81,29 +84,29 @@ def test_states_and_reasons_with_one_call(place: Cluster) -> None:
     until("both run", lambda: {sent.states()[name] for name in long_ones} == {"running"}, timeout_s=240)
     place.command("scancel", f"{array}_5")
     # neither squeue nor a database tells of a waiting task that was cancelled; a database still calls it pending
-    found = asked_until(
+    reports = asked_until(
         place,
         sent.folder,
-        "the cancelled one is told",
+        "the cancelled one is reported",
         lambda now: "CANCELLED" in now["cut"].reason or (place.settings.accounting and now["cut"].state == "queued"),
     )
-    states = {name: told.state for name, told in found.items() if name != "cut"}
+    states = {name: report.state for name, report in reports.items() if name != "cut"}
     assert states == {"ok": "complete", "bad": "failed", "long": "running", "slow": "running", "later": "queued"}
-    assert "RuntimeError: bad" in found["bad"].reason
-    assert "JobArrayTaskLimit" in found["later"].reason or place.settings.accounting
+    assert "RuntimeError: bad" in reports["bad"].reason
+    assert "JobArrayTaskLimit" in reports["later"].reason or place.settings.accounting
 
     kill_group(sent.status("what=slow").pid)
     marlnb(place, "cancel", str(sent.folder), "what=long")
     until("the last is complete", lambda: sent.states()["what=later"] == "complete", timeout_s=180)
 
-    def told(now: dict[str, Told]) -> bool:
+    def ended(now: Reports) -> bool:
         killed = "signal 9" in now["slow"].reason
         killed = killed or (not place.settings.accounting and "FAILED" in now["slow"].reason)
         return killed and now["long"].state == "stopped"
 
-    found = asked_until(place, sent.folder, "the killed one and the cancelled one are told", told)
-    assert (found["long"].state, found["slow"].state) == ("stopped", "interrupted")
+    reports = asked_until(place, sent.folder, "the killed one and the cancelled one are reported", ended)
+    assert (reports["long"].state, reports["slow"].state) == ("stopped", "interrupted")
     if place.settings.accounting:
         until("the controller has forgotten them", lambda: sent.ids() == [], timeout_s=240, every_s=2)
         later = asked(place, sent.folder)
-        assert later["slow"] == found["slow"]
+        assert later["slow"] == reports["slow"]

@@ -115,7 +115,7 @@ class Drawing(Scripted):
 
 
 class Masked(Scripted):
-    """Three choices of which (steps + number) mod 3 is forbidden; nobody may choose anything at step 1.
+    """Three choices of which (steps + number) mod 3 is forbidden; at step 1 no agent may choose anything.
 
     Args:
         where: "observation" or "info": where the mask is.
@@ -188,7 +188,7 @@ class Breaking(Scripted):
         observations, infos = super().reset(seed)
         if self.how == "reset without infos":
             return observations
-        if self.how == "a stranger is reset":
+        if self.how == "an unknown agent is reset":
             observations["b_0"] = observations["a_0"]
         return observations, infos
 
@@ -200,7 +200,7 @@ class Breaking(Scripted):
             return observations, rewards, False, False, infos
         if self.how == "a reward less" or (self.how == "a last reward less" and self.t == 3):
             del rewards["a_1"]
-        if self.how == "a stranger sees":
+        if self.how == "an unknown agent sees":
             observations["b_0"] = observations["a_0"]
         if self.how == "rewards of two":
             rewards["a_1"] = np.zeros(2)
@@ -263,8 +263,8 @@ class Screens(ParallelEnv):  # type: ignore[type-arg]
         self.t += 1
         here, seen = list(self.agents), self._seen()
         self.agents = [] if self.t == 5 else here
-        over, told = dict.fromkeys(here, self.t == 5), {agent: {} for agent in here}
-        return seen, dict.fromkeys(here, 1.0), dict.fromkeys(here, False), over, told
+        over, infos = dict.fromkeys(here, self.t == 5), {agent: {} for agent in here}
+        return seen, dict.fromkeys(here, 1.0), dict.fromkeys(here, False), over, infos
 
     def _seen(self) -> dict[str, np.ndarray]:
         return {agent: self.drawn.integers(0, 256, self.shape, np.uint8) for agent in self.possible_agents}

@@ -80,8 +80,8 @@ class Relay(AECEnv):
         self._inform()
 
     def _inform(self) -> None:
-        told = {"action_mask": self.mask(self.agent_selection)} if self.mask_in == "info" and self.agents else {}
-        self.infos = {agent: told if agent == self.agent_selection else {} for agent in self.agents}
+        info = {"action_mask": self.mask(self.agent_selection)} if self.mask_in == "info" and self.agents else {}
+        self.infos = {agent: info if agent == self.agent_selection else {} for agent in self.agents}
 
 
 class Rates(ParallelEnv):

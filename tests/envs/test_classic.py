@@ -38,18 +38,18 @@ class Loop:
     def start(self) -> None:
         self.seed = SEED + self.episode * N_ENVS + self.index
         self.env.reset(seed=self.seed)
-        self.told = dict.fromkeys(self.env.possible_agents, 0.0)
+        self.rewards = dict.fromkeys(self.env.possible_agents, 0.0)
 
     def step(self, action: int) -> tuple[bool, dict[str, Any]]:
         """Takes a turn; whether the game ended, and what was seen last."""
         env = self.env
-        self.told[env.agent_selection] += env.last()[1]
+        self.rewards[env.agent_selection] += env.last()[1]
         env.step(action)
         if not (any(env.terminations.values()) or any(env.truncations.values())):
             return False, {}
         seen = {agent: env.observe(agent)["observation"] for agent in env.possible_agents}
         while env.agents:
-            self.told[env.agent_selection] += env.last()[1]
+            self.rewards[env.agent_selection] += env.last()[1]
             env.step(None)
         return True, seen
 
@@ -88,7 +88,7 @@ def test_equals_pettingzoos_own_loop(name: str, workers: int) -> None:
                         np.testing.assert_array_equal(
                             rows.final_observation[b, i].numpy(), last[agent].astype(np.float32)
                         )
-                    np.testing.assert_allclose(paid[b], [loop.told[agent] for agent in group.agents])
+                    np.testing.assert_allclose(paid[b], [loop.rewards[agent] for agent in group.agents])
                     paid[b] = 0
                     loop.episode += 1
                     loop.start()
@@ -101,11 +101,11 @@ def test_the_contract(name: str) -> None:
     check_vector_env(lambda n_envs: ENVIRONMENTS.get(f"pettingzoo/{name}")(workers=0).build(n_envs))
 
 
-def test_games_are_found_and_are_turn_based() -> None:
-    found = installed()
-    assert found["tictactoe"] == "pettingzoo.classic.tictactoe.tictactoe:env"
-    assert {*GAMES, "chess", "go"} <= set(found)
-    assert found["rps"].endswith(":parallel_env")
+def test_installed_games_are_listed_as_turn_based() -> None:
+    games = installed()
+    assert games["tictactoe"] == "pettingzoo.classic.tictactoe.tictactoe:env"
+    assert {*GAMES, "chess", "go"} <= set(games)
+    assert games["rps"].endswith(":parallel_env")
 
 
 def test_card_games_need_no_torch() -> None:

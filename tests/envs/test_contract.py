@@ -188,7 +188,7 @@ def test_wrong_episode_seeds_are_detected() -> None:
         check_vector_env(lambda n_envs: Spoiled(n_envs, biased))
 
 
-def test_episodes_without_an_end_are_found() -> None:
+def test_episodes_without_an_end_are_detected() -> None:
     with pytest.raises(EnvError, match="clause 'episodes end': env 0 ended 0 of 2 in 5 steps"):
         check_vector_env(lambda n_envs: vector_env(Scripted, n_envs, workers=0), max_steps=5)
 
@@ -198,7 +198,7 @@ def test_a_wrong_number_of_envs_is_detected() -> None:
         check_vector_env(lambda n_envs: vector_env(Scripted, n_envs + 1, workers=0))
 
 
-def test_labels_that_the_spec_does_not_tell_of_are_found() -> None:
+def test_labels_that_the_spec_does_not_declare_are_detected() -> None:
     def labelled(n_envs: int) -> VectorEnv:
         env = Spoiled(n_envs, lambda env, step: None)
         env.spec = replace(env.spec, labels=(LabelSpec("goal"),))
@@ -210,15 +210,15 @@ def test_labels_that_the_spec_does_not_tell_of_are_found() -> None:
 
 def test_different_labels_computed_later_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def shifted(env: MPE, moments: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {name: value + 1 for name, value in told(env, moments).items()}
+        return {name: value + 1 for name, value in labels_of(env, moments).items()}
 
-    told = MPE.labels_of
+    labels_of = MPE.labels_of
     monkeypatch.setattr(MPE, "labels_of", shifted)
     with pytest.raises(EnvError, match=r"clause 'labels': labels_of\(label_state\(\)\) and labels\(\) differ in"):
         check_vector_env(SimpleSpreadConfig().build)
 
 
-def test_actions_that_cannot_be_taken_are_found() -> None:
+def test_actions_that_cannot_be_taken_are_detected() -> None:
     def refuses(env: Spoiled, step: Step) -> None:
         if not env.was_reset and env.steps == 1 and (env.actions["a"] == 2).all():
             raise ValueError("no such action")
@@ -227,7 +227,7 @@ def test_actions_that_cannot_be_taken_are_found() -> None:
         check_vector_env(lambda n_envs: Spoiled(n_envs, refuses))
 
 
-def test_a_state_that_does_not_restore_is_found() -> None:
+def test_a_state_that_does_not_restore_is_detected() -> None:
     class Forgetful(Spoiled):
         def state_dict(self) -> dict[str, Tensor]:
             return {"nothing": torch.zeros(1)}

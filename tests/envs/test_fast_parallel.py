@@ -55,18 +55,18 @@ def test_equal_to_the_stock_environment(name: str, kwargs: dict[str, Any], way: 
         assert_equal(stock.reset(seed=seed)[0], short.reset(seed=seed)[0])
         for _ in range(150):
             actions = {agent: spaces[agent].sample() for agent in stock.agents}
-            for expected, found in zip(stock.step(actions)[:4], short.step(actions)[:4]):
-                assert_equal(expected, found)
+            for expected, actual in zip(stock.step(actions)[:4], short.step(actions)[:4]):
+                assert_equal(expected, actual)
             assert stock.agents == short.agents
             if not stock.agents:
                 break
 
 
-def assert_equal(expected: dict[str, Any], found: dict[str, Any]) -> None:
-    assert list(expected) == list(found)
+def assert_equal(expected: dict[str, Any], actual: dict[str, Any]) -> None:
+    assert list(expected) == list(actual)
     for agent, value in expected.items():
-        assert np.asarray(value).dtype == np.asarray(found[agent]).dtype
-        np.testing.assert_array_equal(value, found[agent])
+        assert np.asarray(value).dtype == np.asarray(actual[agent]).dtype
+        np.testing.assert_array_equal(value, actual[agent])
 
 
 def test_anything_else_is_stepped_as_it_comes() -> None:

@@ -25,9 +25,9 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 def config(name: str, **options: Any) -> GameConfig:
-    found = ENVIRONMENTS.get(name)(**options)
-    assert isinstance(found, GameConfig)
-    return found
+    game = ENVIRONMENTS.get(name)(**options)
+    assert isinstance(game, GameConfig)
+    return game
 
 
 def rows(step: Step) -> Any:
@@ -122,11 +122,11 @@ def test_continuous_pays_least_far_from_what_is_seen() -> None:
 @pytest.mark.parametrize(("name", "options"), OPTIONS)
 def test_the_best_policy_earns_what_the_answers_say(name: str, options: dict[str, Any]) -> None:
     """Plays the answers' actions, and meets their values as discounted sums of own turns' rewards."""
-    gamma, found = 0.9, config(name, **options)
-    with found.build(64) as env:
+    gamma, game = 0.9, config(name, **options)
+    with game.build(64) as env:
         step, moments = env.reset(1), []
         while True:
-            best = [_answer(found, gamma, rows(step).observation[copy]) for copy in range(64)]
+            best = [_answer(game, gamma, rows(step).observation[copy]) for copy in range(64)]
             moments.append([None if answer is None else answer.value for answer in best])
             actions = [
                 [0 if a is None else a for a in ((0, 0) if answer is None else answer.action)] for answer in best
@@ -146,13 +146,13 @@ def test_the_best_policy_earns_what_the_answers_say(name: str, options: dict[str
                 assert known is None or float(following[copy, agent]) == pytest.approx(known, abs=1e-5)
     total = torch.stack([reward for _, reward in moments]).sum(0).mean()  # type: ignore[misc]
     if name != "probe/observation":
-        assert float(total) == pytest.approx(found.optimal_return)
+        assert float(total) == pytest.approx(game.optimal_return)
 
 
-def _answer(found: GameConfig, gamma: float, observation: torch.Tensor) -> Any:
+def _answer(game: GameConfig, gamma: float, observation: torch.Tensor) -> Any:
     """The answer for what one copy's agents see; noise, the last feature of some, is no part of it."""
-    noisy = found.build(1).spec.groups[0].observation.names[-1] == "noise"
-    for answer in found.answers(gamma):
+    noisy = game.build(1).spec.groups[0].observation.names[-1] == "noise"
+    for answer in game.answers(gamma):
         known = torch.tensor(answer.observation)
         if noisy:
             known, observation = known[:, :-1], observation[:, : known.shape[1] - 1]

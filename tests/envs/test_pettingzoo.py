@@ -134,7 +134,7 @@ def test_agents_come_and_go(workers: int, keeps_dead: bool) -> None:
         assert not step.done.any() and not rows.terminated.any() and not rows.truncated.any()
 
 
-def test_max_steps_truncates_whoever_is_left() -> None:
+def test_max_steps_truncates_the_remaining_agents() -> None:
     with CustomConfig(entry_point=SCRIPTED, max_steps=4, workers=0).build(1) as env:
         rows = env.reset(0).groups["a"]
         for _ in range(4):
@@ -273,8 +273,8 @@ def test_configs_travel_as_json() -> None:
     assert from_json(to_json(custom), EnvConfig) == custom
 
 
-def test_installed_names_are_found_without_importing_them() -> None:
-    found = installed()
-    assert found["multiwalker"] == "pettingzoo.sisl.multiwalker.multiwalker:parallel_env"
-    assert found["simple_spread"] == "mpe2.simple_spread.simple_spread:parallel_env"
-    assert {"knights_archers_zombies", "pistonball", "pursuit", "rps"} <= set(found)
+def test_installed_names_are_listed_without_importing_them() -> None:
+    names = installed()
+    assert names["multiwalker"] == "pettingzoo.sisl.multiwalker.multiwalker:parallel_env"
+    assert names["simple_spread"] == "mpe2.simple_spread.simple_spread:parallel_env"
+    assert {"knights_archers_zombies", "pistonball", "pursuit", "rps"} <= set(names)

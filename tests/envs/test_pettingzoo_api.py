@@ -24,7 +24,7 @@ FIVE = re.escape("(observations, rewards, terminations, truncations, infos), eac
         ),
         ("flags of all", rf"step returned a bool as terminations; .*{FIVE}"),
         ("a reward less", r"rewards lack agent 'a_1'; got \['a_0'\]"),
-        ("a stranger sees", r"contain agent 'b_0', which is not among possible_agents \['a_0', 'a_1', 'a_2'\]"),
+        ("an unknown agent sees", r"contain agent 'b_0', which is not among possible_agents \['a_0', 'a_1', 'a_2'\]"),
         ("rewards of two", r"the reward of agent 'a_1' is array\(\[0., 0.\]\); expected a number"),
     ],
 )
@@ -53,7 +53,7 @@ def test_a_reset_that_violates_the_api(workers: int) -> None:
         vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "reset without infos"})
     with pytest.raises(EnvBuildError, match=rf"Unseeded: .*unexpected keyword argument 'seed'; {asked}"):
         vector_env(sample_envs.Unseeded, 1, workers=workers)
-    env = vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "a stranger is reset"})
+    env = vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "an unknown agent is reset"})
     with pytest.raises(
         EnvError,
         match=r"while being reset to the episode with seed 3: agent 'b_0' after reset is not among possible_agents",

@@ -102,7 +102,7 @@ def test_continuous_actions(space: spaces.Space[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "found"),
+    ("space", "described"),
     [
         (spaces.Box(-np.inf, np.inf, (2,)), "bounds are infinite"),
         (spaces.Box(np.array([0, 1], np.float32), np.array([1, 1], np.float32)), "component 1 has low >= high"),
@@ -110,8 +110,8 @@ def test_continuous_actions(space: spaces.Space[Any]) -> None:
         (spaces.Text(5), "is not supported; supported"),
     ],
 )
-def test_actions_that_are_refused(space: spaces.Space[Any], found: str) -> None:
-    with pytest.raises(EnvError, match=f"agent 'walker_1' acts in .*{found}"):
+def test_actions_that_are_refused(space: spaces.Space[Any], described: str) -> None:
+    with pytest.raises(EnvError, match=f"agent 'walker_1' acts in .*{described}"):
         action_codec("walker_1", space)
 
 

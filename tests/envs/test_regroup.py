@@ -1,4 +1,4 @@
-"""Regrouping lays out the same numbers anew: compared with the environment's own groups, step by step."""
+"""Regrouping changes the layout of the same numbers: compared with the environment's own groups, step by step."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_every_agent_sees_and_earns_what_it_did() -> None:
     left, right = plain.reset(7), grouped.reset(7)
     for _ in range(60):
         for field in FIELDS:
-            expected, found = by_agent(left, own, field), by_agent(right, SPLIT, field)
-            assert all(torch.equal(found[agent], value) for agent, value in expected.items()), field
+            expected, actual = by_agent(left, own, field), by_agent(right, SPLIT, field)
+            assert all(torch.equal(actual[agent], value) for agent, value in expected.items()), field
         assert torch.equal(left.done, right.done) and torch.equal(left.episode_seed, right.episode_seed)
         assert left.state is not None and right.state is not None and torch.equal(left.state, right.state)
         actions = random_actions(grouped, right, generator)
@@ -69,14 +69,14 @@ def test_every_agent_sees_and_earns_what_it_did() -> None:
 def test_labels_follow_their_agents() -> None:
     plain, grouped = TAG.build(4), Regrouped(TAG.build(4), SPLIT)
     plain.reset(1), grouped.reset(1)
-    theirs, told = plain.labels(), grouped.labels()
+    theirs, ours = plain.labels(), grouped.labels()
     specs = {label.name: label for label in grouped.spec.labels}
-    assert set(specs) == set(told) and specs["agent_caught"].group == "prey"
-    assert torch.equal(told["agent_caught"], theirs["agent_caught"])
+    assert set(specs) == set(ours) and specs["agent_caught"].group == "prey"
+    assert torch.equal(ours["agent_caught"], theirs["agent_caught"])
     assert specs["adversary_touches_adversary_2"].classes == ("apart", "touching")
     for row in range(3):
         name = f"adversary_prey_distance_adversary_{row}"
-        assert specs[name].group is None and torch.equal(told[name], theirs["adversary_prey_distance"][:, row])
+        assert specs[name].group is None and torch.equal(ours[name], theirs["adversary_prey_distance"][:, row])
 
 
 def test_features_of_different_names_lose_them() -> None:

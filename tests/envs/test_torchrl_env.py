@@ -118,7 +118,7 @@ def test_contract_of_its_kinds(kwargs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("constructor", [one, many])
 def test_what_counters_see_and_get(constructor: Callable[..., EnvBase]) -> None:
-    """By hand: 5 steps, then anew; time up after 3 where it is so."""
+    """By hand: 5 steps, then a reset; a reset after 3 where a time limit is set."""
     env = vector_env(constructor, 2, kwargs={"action": Categorical(4)}, max_steps=3)
     (group,) = env.spec.groups
     assert group.agents == ("one", "two") and group.action.n == (4,)
@@ -200,8 +200,8 @@ def test_an_entry_point() -> None:
     assert check.n_envs == 4 and check.spec.name == "torchrl/custom"
     with pytest.raises(ConfigError, match="module:function"):
         CustomConfig(entry_point="nowhere")
-    with pytest.raises(EnvError, match=r"no name in tests\.envs 'nobody'"):
-        CustomConfig(entry_point="tests.envs:nobody").build(1)
+    with pytest.raises(EnvError, match=r"no name in tests\.envs 'missing'"):
+        CustomConfig(entry_point="tests.envs:missing").build(1)
 
 
 @pytest.mark.parametrize("game", ["tic_tac_toe", "kuhn_poker", "goofspiel"])

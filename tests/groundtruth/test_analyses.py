@@ -32,28 +32,28 @@ CAUSAL = [
 def test_an_analysis_that_asks_for_causes_finds_the_circuit_and_no_decoy(
     planted_instance, name, circuit, network, shared
 ):
-    found = run_and_score(*planted_instance(circuit, network, shared), analyses([name])[name])
-    assert found.items and found.recovered >= RECOVERED_TARGET, found.table().query("recovered < 0.99")
-    assert not found.decoys or found.false_discovery_rate <= DISCOVERY_TARGET
-    assert not found.strays
+    result = run_and_score(*planted_instance(circuit, network, shared), analyses([name])[name])
+    assert result.items and result.recovered >= RECOVERED_TARGET, result.table().query("recovered < 0.99")
+    assert not result.decoys or result.false_discovery_rate <= DISCOVERY_TARGET
+    assert not result.strays
 
 
 @pytest.mark.parametrize("name", ["decode", "tuning"])
 def test_decoding_and_tuning_tell_who_holds_the_concept_and_read_no_nonsense(planted_instance, name):
-    found = run_and_score(*planted_instance("role_switch", "gru", True), analyses([name])[name])
-    assert found.recovered >= RECOVERED_TARGET and found.decoys_claimed == 0
+    result = run_and_score(*planted_instance("role_switch", "gru", True), analyses([name])[name])
+    assert result.recovered >= RECOVERED_TARGET and result.decoys_claimed == 0
 
 
 def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(planted_instance):
-    found = run_and_score(*planted_instance("role_switch", "gru", True), analyses(["decode_as_use"])["decode_as_use"])
-    assert found.by_kind()["agents"] < 0.5 and found.decoys_claimed >= 2
+    result = run_and_score(*planted_instance("role_switch", "gru", True), analyses(["decode_as_use"])["decode_as_use"])
+    assert result.by_kind()["agents"] < 0.5 and result.decoys_claimed >= 2
 
 
 def test_a_dictionary_finds_rare_signals_one_by_one_and_no_rumour(planted_instance):
     subject, recording = planted_instance("sparse_code", "mlp", False)
-    found = run_and_score(subject, recording, analyses(["dictionary"])["dictionary"])
-    assert found.recovered >= RECOVERED_TARGET and min(found.by_kind().values()) >= RECOVERED_TARGET
-    assert (found.decoys_claimed, found.decoys) == (0, 11) and not found.abstained and not found.finding.doubts
+    result = run_and_score(subject, recording, analyses(["dictionary"])["dictionary"])
+    assert result.recovered >= RECOVERED_TARGET and min(result.by_kind().values()) >= RECOVERED_TARGET
+    assert (result.decoys_claimed, result.decoys) == (0, 11) and not result.abstained and not result.finding.doubts
     plain = run_and_score(subject, recording, analyses(["dictionary_by_feature"])["dictionary_by_feature"])
     assert plain.recovered < RECOVERED_TARGET or plain.decoys_claimed, "with features to spare, as they are trained"
 
@@ -73,8 +73,8 @@ def test_a_case_holds_no_key(planted_instance):
 def test_tables_join_what_was_run_in_parts(planted_instance):
     parts = []
     for circuit in ("decoy", "role_switch"):
-        found = run_and_score(*planted_instance(circuit, "mlp", False), analyses(["ablate"])["ablate"])
-        parts.append(Benchmark((found,), 0.0, {"ablate": 1.5}).to_json())
+        result = run_and_score(*planted_instance(circuit, "mlp", False), analyses(["ablate"])["ablate"])
+        parts.append(Benchmark((result,), 0.0, {"ablate": 1.5}).to_json())
     whole = Benchmark.join(parts)
     assert list(whole.table().columns) == ["decoy", "role_switch", "all"] and whole.seconds == {"ablate": 3.0}
     assert whole.table().loc["ablate", "decoy"] == "100.0% | 0/20"

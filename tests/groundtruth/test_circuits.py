@@ -194,8 +194,8 @@ def test_decoys_hold_something_and_change_no_logit(planted_instance, name, netwo
             changed[:, list(decoy.units)] = 7.0
             return changed
 
-        found = played.logits(decoy.agent, decoy.site, scrambled)
-        np.testing.assert_allclose(found, whole[group], rtol=0, atol=2e-5 if decoy.basis else 0)
+        logits = played.logits(decoy.agent, decoy.site, scrambled)
+        np.testing.assert_allclose(logits, whole[group], rtol=0, atol=2e-5 if decoy.basis else 0)
 
 
 @pytest.mark.parametrize(("name", "network", "shared"), GRID)

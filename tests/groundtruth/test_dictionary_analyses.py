@@ -23,26 +23,24 @@ def asked(planted_instance, *which):
     ("circuit", "network", "shared"),
     [("role_switch", "mlp", False), ("partner_goal", "gru", True), ("message_code", "gru", False)],
 )
-def test_circuits_that_are_read_whole_or_are_rarely_there_are_found_one_by_one(
-    planted_instance, circuit, network, shared
-):
+def test_features_that_are_read_whole_or_are_rare_are_recovered_one_by_one(planted_instance, circuit, network, shared):
     """A role, there half the time; a plane that no unit holds; twelve gated units behind four actions."""
-    found = asked(planted_instance, circuit, network, shared)
-    assert min(found.by_kind().values()) >= RECOVERED_TARGET, found.table().query("recovered < 0.99")
-    assert {"features", "span", "complete", "necessary"} <= set(found.by_kind())
-    assert found.decoys_claimed == 0 and not found.abstained and not found.finding.doubts
+    result = asked(planted_instance, circuit, network, shared)
+    assert min(result.by_kind().values()) >= RECOVERED_TARGET, result.table().query("recovered < 0.99")
+    assert {"features", "span", "complete", "necessary"} <= set(result.by_kind())
+    assert result.decoys_claimed == 0 and not result.abstained and not result.finding.doubts
 
 
 def test_features_that_write_what_no_choice_reads_are_declined_and_their_span_is_not(planted_instance):
-    found = asked(planted_instance, "partner_goal", "mlp", False)
-    assert {item.kind for item in found.abstained} == {"features"}
-    assert min(found.by_kind().values()) >= RECOVERED_TARGET and {"span", "complete"} <= set(found.by_kind())
-    (doubt,) = found.finding.doubts
+    result = asked(planted_instance, "partner_goal", "mlp", False)
+    assert {item.kind for item in result.abstained} == {"features"}
+    assert min(result.by_kind().values()) >= RECOVERED_TARGET and {"span", "complete"} <= set(result.by_kind())
+    (doubt,) = result.finding.doubts
     assert "often there" in doubt and "the data do not decide" in doubt
 
 
 def test_two_keys_of_one_network_fit_the_same_activations_and_interventions(planted_instance):
-    """A goal that is told and a role: what the circuit's key says, and one by which each feature writes more, which no
+    """A goal from a message and a role. Two keys: the circuit's, and one by which each feature writes more, which no
     choice reads. Both write the same activations; without a feature, or with more of it, the logits are the same."""
     subject, recording = planted_instance("partner_goal", "mlp", False)
     instance = Instance.of(subject, recording)
@@ -54,20 +52,20 @@ def test_two_keys_of_one_network_fit_the_same_activations_and_interventions(plan
     there = np.stack([goal == g for g in (1, 2, 3)], axis=1).astype(float)
     read = np.zeros((3, h.shape[1]))
     read[:, units] = np.array([h[goal == g][0, units] for g in (1, 2, 3)]) - 1.0
-    told = np.zeros(h.shape[1])
-    told[units] = 1.0
-    first = there @ read + np.outer(there.sum(1), told)  # goals along R z, and that one was told along 1
-    second = there @ (read + told)  # goals along 1 + R z
+    given_goal = np.zeros(h.shape[1])
+    given_goal[units] = 1.0
+    first = there @ read + np.outer(there.sum(1), given_goal)  # goals along R z, and the fact of a message along 1
+    second = there @ (read + given_goal)  # goals along 1 + R z
     assert np.allclose(first[:, units], h[:, units], atol=1e-5) and np.allclose(
         second[:, units], h[:, units], atol=1e-5
     )
-    assert np.allclose(slopes @ read.T, slopes @ (read + told).T, atol=1e-4)
-    assert np.abs(slopes @ read.T).max() > 1.0 > 1e-3 > np.abs(slopes @ told).max()
-    lost = [(there[:, [g]] * rows[g]) @ slopes.T for g in range(3) for rows in (read, read + told)]
+    assert np.allclose(slopes @ read.T, slopes @ (read + given_goal).T, atol=1e-4)
+    assert np.abs(slopes @ read.T).max() > 1.0 > 1e-3 > np.abs(slopes @ given_goal).max()
+    lost = [(there[:, [g]] * rows[g]) @ slopes.T for g in range(3) for rows in (read, read + given_goal)]
     assert all(np.allclose(one, other, atol=1e-3) for one, other in zip(lost[::2], lost[1::2]))
     claims = [
         tuple(FeatureClaim(agent=node.agent, site=node.site, basis=(tuple(map(float, row)),)) for row in rows)
-        for rows in (read, read + told)
+        for rows in (read, read + given_goal)
     ]
     by_key, by_other = (
         score(Finding("by hand", "partner_goal", "mlp", False, 0, ("features",), made), subject.key).recovered

@@ -54,9 +54,9 @@ def test_a_submission_is_scored_and_what_is_wrong_with_it_is_said(exported, tmp_
     keys = load_keys(folder.with_name("instances.keys.json"))
     assert keys == [subject.key for subject in made]
     findings = [submission(key) for key in keys if key.network == "gru"]
-    found = score_submission(findings, folder)
-    assert [s.recovered for s in found.scores] == pytest.approx([1.0, 1.0], abs=2e-3)
-    assert all(s.decoys_claimed == 0 for s in found.scores)
+    result = score_submission(findings, folder)
+    assert [s.recovered for s in result.scores] == pytest.approx([1.0, 1.0], abs=2e-3)
+    assert all(s.decoys_claimed == 0 for s in result.scores)
     file = tmp_path / "submission.json"
     file.write_text(json.dumps(findings))
     main(["score", str(file), "--path", str(folder), "--json", str(tmp_path / "scores.json")])

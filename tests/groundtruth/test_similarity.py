@@ -25,8 +25,8 @@ def test_later_agents_choose_alike_and_hold_what_they_held_in_another_order_wher
         before, after = (View(recording, site, agent, policy_source=s).open().all() for s in (None, instance.later))
         moves = before.std(0) > 1e-3
         both = np.corrcoef(before[:, moves].T, after[:, after.std(0) > 1e-3].T)
-        found = np.abs(both[: moves.sum(), moves.sum() :]).max(1) > 0.99
-        assert found.mean() > 0.9 if same else found.mean() < 0.8
+        matched = np.abs(both[: moves.sum(), moves.sum() :]).max(1) > 0.99
+        assert matched.mean() > 0.9 if same else matched.mean() < 0.8
     batch = instance.batch("agent")
     if batch.recurrent is None:  # a memory's units lie in another order too
         was = instance.logits("agent", batch, [])
@@ -39,13 +39,11 @@ def test_who_compares_recovers_what_stayed_and_takes_nothing_redrawn_for_it(plan
     kept = unchanged_units(subject.key)
     assert set(kept.values()) == {True, False} and len(kept) == 6
     instance = Instance.of(subject, recording)
-    found = score(same_by_cka_and_cca(instance), subject.key)
-    assert found.recovered == 1.0 and (found.decoys_claimed, found.decoys) == (0, 3)
-    other, _ = planted_instance(
-        "partner_goal", "mlp", True
-    )  # strangers in the place of the later agents: nothing stayed
-    strangers = same_by_cka_and_cca(replace(instance, later=other.agents))
-    assert score(strangers, subject.key).recovered == 0.0
+    result = score(same_by_cka_and_cca(instance), subject.key)
+    assert result.recovered == 1.0 and (result.decoys_claimed, result.decoys) == (0, 3)
+    other, _ = planted_instance("partner_goal", "mlp", True)  # unrelated agents as the later ones: nothing stayed
+    unrelated = same_by_cka_and_cca(replace(instance, later=other.agents))
+    assert score(unrelated, subject.key).recovered == 0.0
 
 
 def test_what_was_redrawn_is_a_decoy_and_a_wrong_answer_is_scored_low(planted_instance):
@@ -53,5 +51,5 @@ def test_what_was_redrawn_is_a_decoy_and_a_wrong_answer_is_scored_low(planted_in
     q, kept = subject.task, unchanged_units(subject.key)
     turned = tuple(place for place, same in kept.items() if not same)
     wrong = Finding("x", q.name, q.network, q.shared, q.seed, ("similar",), (SimilarClaim(sites=turned),))
-    found = score(wrong, subject.key)
-    assert found.recovered == 0.0 and (found.decoys_claimed, found.decoys) == (3, 3)
+    result = score(wrong, subject.key)
+    assert result.recovered == 0.0 and (result.decoys_claimed, result.decoys) == (3, 3)

@@ -78,15 +78,15 @@ def policy_of(config: ModelConfig) -> tuple[ActorCritic, Tensor]:
 
 def fired(network: Network, run: Callable[[], Any]) -> list[tuple[str, Tensor]]:
     """What each site put out, in order."""
-    found: list[tuple[str, Tensor]] = []
+    activations: list[tuple[str, Tensor]] = []
     hooks = [
-        module.register_forward_hook(lambda module, inputs, output, layer=layer: found.append((layer, output)))
+        module.register_forward_hook(lambda module, inputs, output, layer=layer: activations.append((layer, output)))
         for layer, module, _, _ in network.site_modules()
     ]
     run()
     for hook in hooks:
         hook.remove()
-    return found
+    return activations
 
 
 @pytest.mark.parametrize(("name", "share"), CASES)
@@ -98,11 +98,11 @@ def test_every_site_fires_once_in_order_with_an_agent_axis(name: str, share: boo
     assert (recurrent is None) == (network.recurrent_shape is None)
     if recurrent is not None:
         assert recurrent.shape == (2, 4, N_AGENTS, *network.recurrent_shape)  # type: ignore[misc]
-    found = fired(network, lambda: network(x))
-    assert [(layer, activation.shape) for layer, activation in found] == [
+    activations = fired(network, lambda: network(x))
+    assert [(layer, activation.shape) for layer, activation in activations] == [
         (layer, (2, 4, N_AGENTS, n_units)) for layer, _, n_units, _ in network.site_modules()
     ]
-    assert network.site_modules()[-1][3] == "head" and torch.equal(found[-1][1], output)
+    assert network.site_modules()[-1][3] == "head" and torch.equal(activations[-1][1], output)
     assert [kind for *_, kind in network.site_modules()].count("head") == 1
     named = [layer for layer, *_ in network.site_modules()]
     assert len(set(named)) == len(named)
@@ -166,8 +166,8 @@ def test_gradients_are_those_of_finite_differences(name: str, share: bool) -> No
     parameters = dict(network.named_parameters())
 
     def outcome(x: Tensor, *values: Tensor) -> Tensor:
-        found: Tensor = torch.func.functional_call(network, dict(zip(parameters, values)), (x,))[0]
-        return found
+        output: Tensor = torch.func.functional_call(network, dict(zip(parameters, values)), (x,))[0]
+        return output
 
     values = tuple(value.detach().requires_grad_() for value in parameters.values())
     assert torch.autograd.gradcheck(outcome, (x, *values), fast_mode=True)
@@ -204,7 +204,7 @@ def test_integrated_gradients_add_up(name: str, share: bool) -> None:
 @pytest.mark.parametrize("name", MODELS.names())
 def test_an_agent_id_tells_apart_agents_that_share_weights(name: str) -> None:
     if "agent_id" not in {item.name for item in fields(MODELS.get(name))}:
-        pytest.skip("a network of somebody's own, without that option")
+        pytest.skip("a network from outside marlnb, without that option")
     plain, knowing = build(make(name)), build(make(name, agent_id=True))
     x = torch.randn(4, 1, plain.in_features).expand(4, N_AGENTS, plain.in_features)
     torch.testing.assert_close(plain(x)[0][:, 0], plain(x)[0][:, 1])

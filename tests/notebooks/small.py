@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 SMALL: dict[str, dict[str, Any]] = {
-    "quickstart": {  # with another seed than 0 it is told that a promise is not kept, and all goes on
+    "quickstart": {  # with a seed other than 0 it prints that a result is not reproduced, and continues
         "seed": 1,
         "frames": 3200,
         "n_envs": 16,

@@ -25,7 +25,7 @@ def test_the_report_is_the_notebook_of_the_folder() -> None:
 
 
 def test_the_report_compares_what_was_run_here_and_elsewhere(tmp_path: Path) -> None:
-    found = benchmark(
+    result = benchmark(
         out=tmp_path / "b",
         algorithms=["ippo", "mappo"],
         environments=["mpe/simple_spread"],
@@ -35,11 +35,11 @@ def test_the_report_compares_what_was_run_here_and_elsewhere(tmp_path: Path) -> 
         compare=[BENCHMARL],
         progress=False,
     )
-    executed = nbformat.read(found.report, 4)
+    executed = nbformat.read(result.report, 4)
     outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
     figures = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(figures) == 5  # one task, all tasks, aggregates, profiles, improvement
-    told = "".join(output.get("text", "") for output in outputs)
-    assert "4 of 4 runs complete, 2 external" in told
-    assert "mpe/simple_spread: 0 = random (-26.4), 1 = scripted oracle (-7.67)" in told
-    assert "image/png" in found.report.with_suffix(".html").read_text(encoding="utf-8")
+    printed = "".join(output.get("text", "") for output in outputs)
+    assert "4 of 4 runs complete, 2 external" in printed
+    assert "mpe/simple_spread: 0 = random (-26.4), 1 = scripted oracle (-7.67)" in printed
+    assert "image/png" in result.report.with_suffix(".html").read_text(encoding="utf-8")

@@ -39,7 +39,7 @@ def notebook(path: Path, parameters: str, *sources: str) -> Path:
     return path
 
 
-def told(executed: Path) -> tuple[str, int, str]:
+def printed(executed: Path) -> tuple[str, int, str]:
     """What an executed notebook printed, its figures' number, and its tables."""
     outputs = [output for cell in nbformat.read(executed, 4).cells for output in cell.get("outputs", [])]
     figures = sum("image/png" in output.get("data", {}) for output in outputs)
@@ -53,7 +53,7 @@ def test_a_batch_ends_in_its_comparison_and_what_failed_is_explained(tmp_path: P
     batch = mnb.submit(source, sweep, on="local", out=tmp_path / "b", then=COMPARE, wait=True, progress=False)
     report = batch.report_job()
     assert report.status().state == "complete", batch.table().to_string()
-    text, figures, tables = told(report.folder / "notebook.ipynb")
+    text, figures, tables = printed(report.folder / "notebook.ipynb")
     assert "4 jobs of train.ipynb; 4 complete" in text
     assert "compared: algorithm; repeated: seed" in text
     assert "nothing is missing: 4 trainings of 4 jobs are compared" in text
@@ -74,7 +74,7 @@ def test_a_batch_without_trainings_whose_job_failed_compares_durations(tmp_path:
     failed.write_status(JobStatus("failed", "cell 2: AssertionError", 1, 2, 2, seconds=30.0, error=error))
     out = batch.path / "compare"
     execute(COMPARE, out, {"batch": str(batch.path)}, progress=False)
-    text, figures, _ = told(out / "notebook.ipynb")
+    text, figures, _ = printed(out / "notebook.ipynb")
     assert "1 complete, 1 failed" in text or "1 failed, 1 complete" in text
     assert "no training is complete: durations and states are all that can be compared" in text
     assert "not compared: algorithm=ippo,seed=1: failed, and it has no training: cell 2: AssertionError" in text

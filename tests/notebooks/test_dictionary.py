@@ -15,5 +15,5 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "dictionary.ipynb"
 @pytest.mark.timeout(600)
 def test_it_runs(tmp_path: Path) -> None:
     execute(NOTEBOOK, tmp_path / "run", {"epochs": 15}, progress=False)
-    found = Dictionary.load(tmp_path / "run" / "dictionary.h5")
-    assert found.site == "listener/actor/hidden_2" and found.n_features == 128
+    dictionary = Dictionary.load(tmp_path / "run" / "dictionary.h5")
+    assert dictionary.site == "listener/actor/hidden_2" and dictionary.n_features == 128

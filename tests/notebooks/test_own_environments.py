@@ -25,6 +25,6 @@ def test_it_runs_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path / "run-files")  # where the module is
     assert Run.open(folder).status()["state"] == "complete"
     cells = nbformat.read(folder / "notebook.ipynb", 4).cells
-    told = "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
-    assert "no option 'kwargs.lenght'; did you mean 'kwargs.length'" in told
-    assert "kwargs.length must be at least 2; got 1" in told
+    printed = "".join(out.get("text", "") for cell in cells for out in cell.get("outputs", []))
+    assert "no option 'kwargs.lenght'; did you mean 'kwargs.length'" in printed
+    assert "kwargs.length must be at least 2; got 1" in printed

@@ -41,9 +41,9 @@ def test_the_quickstart_runs_and_goes_on_from_what_is_there(tmp_path: Path) -> N
     executed = nbformat.read(folder / "notebook.ipynb", 4)
     figures = [o for cell in executed.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
     assert len(figures) >= 8
-    told = "".join(out.get("text", "") for cell in executed.cells for out in cell.get("outputs", []))
-    assert "not reached with mappo, seed 1: a return of -9.0: -" in told
-    assert "not reached with mappo, seed 1: silence costs 2.0: " in told
+    printed = "".join(out.get("text", "") for cell in executed.cells for out in cell.get("outputs", []))
+    assert "not reached with mappo, seed 1: a return of -9.0: -" in printed
+    assert "not reached with mappo, seed 1: silence costs 2.0: " in printed
     assert "image/png" in (folder / "notebook.html").read_text(encoding="utf-8")
     execute(quickstart, folder, SMALL["quickstart"], progress=False)
     assert run.recordings["recording"].stat().st_mtime_ns == written  # trained and recorded once

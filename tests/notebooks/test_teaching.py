@@ -84,7 +84,7 @@ def test_the_students_version_is_made_from_the_instructors(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", INSTRUCTOR, ids=lambda path: path.stem)
-def test_a_blank_is_told_what_is_asked_and_every_solution_is_right(path: Path, tmp_path: Path) -> None:
+def test_every_blank_states_its_task_and_every_solution_is_right(path: Path, tmp_path: Path) -> None:
     """First the student's version, then the instructor's, in one kernel, where what was trained is used again."""
     student, instructor = nbformat.read(FOLDER / path.name, 4), nbformat.read(path, 4)
     again = [cell for cell in instructor.cells if "parameters" not in cell.metadata.get("tags", [])]

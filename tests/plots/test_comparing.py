@@ -180,7 +180,7 @@ def test_units_are_named_with_their_strength() -> None:
         plots.event_response(EVENT, channels=["unit 9"])
 
 
-def test_titles_say_whether_roles_were_found() -> None:
+def test_titles_say_whether_roles_were_detected() -> None:
     assert "3.00" in drawn(plots.team_map(ROLES)) and "teams found" in plots.team_map(ROLES).get_title(loc="left")
     assert "a continuum, not roles" in plots.role_map(ROLES).get_title(loc="left")
     assert "2.00 (independently: 1.70)" in plots.role_shares(ROLES).get_xlabel()
@@ -219,8 +219,8 @@ def test_a_map_of_many_values_is_shaded_and_hides_no_point() -> None:
     for is_class in (True, False):
         ax = plots.embedding_map(replace(many, color=some, color_is_class=is_class))
         assert sum(len(drawn.get_offsets()) for drawn in ax.collections) == 60
-        told = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
-        assert told[0] == "not known (20)"
+        entries = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
+        assert entries[0] == "not known (20)"
     drawn = plots.embedding_map(replace(many, color=np.arange(60) % 12.0)).collections
     looks = {(str(one.get_facecolor()[0]), str(one.get_paths()[0].vertices)) for one in drawn}
     assert len(looks) == len(drawn) == 12
@@ -229,6 +229,6 @@ def test_a_map_of_many_values_is_shaded_and_hides_no_point() -> None:
 def test_many_warnings_leave_the_figure_readable() -> None:
     """Thirty lines of warnings would cover it and shrink its axes."""
     ax = plots.embedding_map(replace(MAP, warnings=tuple(f"reason {k}" for k in range(30))))
-    told = next(text.get_text() for text in ax.texts if "NOT TO BE TRUSTED" in text.get_text()).splitlines()
+    lines = next(text.get_text() for text in ax.texts if "NOT TO BE TRUSTED" in text.get_text()).splitlines()
     expected = [f"reason {k}" for k in range(4)]
-    assert told == ["NOT TO BE TRUSTED", *expected, "and 26 more: see the result's warnings"]
+    assert lines == ["NOT TO BE TRUSTED", *expected, "and 26 more: see the result's warnings"]

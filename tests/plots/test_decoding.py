@@ -68,8 +68,8 @@ def test_the_curve_over_offsets_is_sorted_and_fills_surviving_markers() -> None:
 
 
 def test_the_curve_over_time_of_one_site() -> None:
-    found = decoding(*(score(site, t=t, value=0.3 + t / 10) for site in ("b/h1", "b/h2") for t in range(3)))
-    ax = plots.decoding_over_time(found, site="b/h2")
+    result = decoding(*(score(site, t=t, value=0.3 + t / 10) for site in ("b/h1", "b/h2") for t in range(3)))
+    ax = plots.decoding_over_time(result, site="b/h2")
     np.testing.assert_allclose(ax.lines[0].get_xydata(), [[0, 0.3], [1, 0.4], [2, 0.5]])
     assert "b/h2" in ax.get_title(loc="left")
 

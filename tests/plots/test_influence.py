@@ -46,11 +46,11 @@ def test_shares_are_averaged_at_each_step() -> None:
 
 def test_agents_are_side_by_side_largest_on_top() -> None:
     values = np.array([[[1.0, -3.0], [2.0, 1.0]], [[1.0, 3.0], [np.nan, np.nan]]])
-    found = SimpleNamespace(
+    attribution = SimpleNamespace(
         values=values, agents=("a", "b"), feature_names=("x", "y"), feature_agents=(), units="logits", target="logit",
         warnings=(),
     )  # fmt: skip
-    ax = plots.attribution_by_agent(found)
+    ax = plots.attribution_by_agent(attribution)
     assert [bar.get_width() for bar in ax.patches] == [3, 1, 1, 2]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["y", "x"]
     drawn(ax)
@@ -59,11 +59,11 @@ def test_agents_are_side_by_side_largest_on_top() -> None:
 def test_lags_go_back_in_time_and_end_with_the_state() -> None:
     values = np.zeros((2, 1, 2, 1))
     values[:, 0, :, 0] = [[2.0, -1.0], [4.0, 1.0]]
-    found = SimpleNamespace(
+    attribution = SimpleNamespace(
         values=values, state_values=np.array([[0.5], [-0.5]]), agents=("a",), feature_names=("x",), units="logits",
         target="logit", warnings=(),
     )  # fmt: skip
-    ax = plots.attribution_over_lags(found)
+    ax = plots.attribution_over_lags(attribution)
     heights = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in ax.patches}
     assert heights == {0: pytest.approx(3), -1: pytest.approx(1), -2: pytest.approx(0.5)}
     assert "state" in [label.get_text() for label in ax.get_xticklabels()]
@@ -78,9 +78,9 @@ def test_an_isolated_point_has_a_marker() -> None:
 
 
 def test_lags_of_an_agent_that_never_acted_are_an_error() -> None:
-    found = SimpleNamespace(
+    attribution = SimpleNamespace(
         values=np.full((2, 1, 2, 1), np.nan), state_values=np.full((2, 1), np.nan), agents=("a",), feature_names=("x",),
         units="logits", target="logit", warnings=(),
     )  # fmt: skip
     with pytest.raises(AnalysisError, match="a acted at none of the 2 steps"):
-        plots.attribution_over_lags(found)
+        plots.attribution_over_lags(attribution)

@@ -73,6 +73,14 @@ class Decoding:
     checkpoint: int | None = 10
     warnings: tuple[str, ...] = ()
 
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(score.agent for score in self.scores))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(score.site for score in self.scores))
+
 
 def attribution(**changes: object) -> Attribution:
     signs = np.where(np.arange(12) % 2, 1.0, -1.0)[:, None, None]
@@ -235,11 +243,11 @@ def test_sample_efficiency_shows_each_algorithm_with_its_band_and_the_levels() -
 
 
 def test_aggregates_are_bars_from_low_to_high() -> None:
-    found = {
+    aggregates = {
         "IQM": {"a": interval(0.5), "b": interval(0.7)},
         "optimality gap": {"a": interval(0.5), "b": interval(0.3)},
     }
-    figure = plots.aggregate_intervals(found, note="e/t: 0 = random (-40), 1 = oracle (-8)")
+    figure = plots.aggregate_intervals(aggregates, note="e/t: 0 = random (-40), 1 = oracle (-8)")
     left, right = figure.axes
     spans = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in left.patches]
     np.testing.assert_allclose(spans, [(0.4, 0.6), (0.6, 0.8)])

@@ -35,9 +35,9 @@ def _iterations(run: Run) -> int:
 
 @pytest.fixture
 def training(tmp_path: Path) -> Training:
-    begun = start(_endless(), tmp_path / "run")
-    _until(lambda: _iterations(begun.run) > 2)
-    return begun
+    started = start(_endless(), tmp_path / "run")
+    _until(lambda: _iterations(started.run) > 2)
+    return started
 
 
 def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
@@ -105,15 +105,15 @@ def test_awaiting_waits_for_the_end_while_the_event_loop_runs(tmp_path: Path) ->
 
 
 def test_a_cancelled_await_asks_the_training_to_stop(tmp_path: Path) -> None:
-    begun: list[Training] = []
+    trainings: list[Training] = []
 
     async def cut_short() -> None:
-        begun.append(start(_endless(), tmp_path / "run"))
-        await asyncio.wait_for(begun[0], 0.2)
+        trainings.append(start(_endless(), tmp_path / "run"))
+        await asyncio.wait_for(trainings[0], 0.2)
 
     with pytest.raises(asyncio.TimeoutError):
         asyncio.run(cut_short())
-    assert begun[0].wait(120).status()["state"] == "stopped"
+    assert trainings[0].wait(120).status()["state"] == "stopped"
 
 
 def test_an_error_is_stored_and_raised_by_wait(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A training that a batch job stops and goes on with ends as one that was left alone, whatever its environment can."""
+"""A training that a batch job stops and resumes ends as an uninterrupted one, whatever its environment supports."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_stops_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         assert all((own[key] == value).all() for key, value in policy.state_dict().items())
 
 
-def test_checkpoints_that_somebody_asked_for_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_checkpoints_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
     path = tmp_path / "run"
 

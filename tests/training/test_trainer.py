@@ -151,11 +151,11 @@ def test_a_broken_environment_fails_the_run_and_loses_nothing_saved(tmp_path: Pa
 
 
 def test_an_environment_that_cannot_be_built_frees_the_lock(tmp_path: Path) -> None:
-    experiment = count_experiment("algorithms.nobody=ippo")
+    experiment = count_experiment("algorithms.missing=ippo")
     run = Run.create(tmp_path / "r", experiment)
     closed = Count.closed
     for _ in range(2):
-        with pytest.raises(ConfigError, match="nobody"):
+        with pytest.raises(ConfigError, match="missing"):
             Trainer(experiment, run)
     assert Count.closed == closed + 2 and run.status()["state"] == "failed"
 

@@ -156,7 +156,7 @@ def test_each_method_equals_captum_called_agent_by_agent(activation: str) -> Non
             )
 
 
-def test_a_planted_neuron_is_found_with_its_exact_weight() -> None:
+def test_attribution_recovers_a_planted_neuron_with_its_exact_weight() -> None:
     env = env_of(DISCRETE)
     config = MLPConfig(share_parameters=False, activation="relu", hidden=(8,))
     policy = ActorCritic(env.group("agent"), env, config, config)

@@ -166,7 +166,7 @@ def test_a_saved_attribution_is_read_back_unchanged(recording: Recording, tmp_pa
         mine, its = getattr(result, each.name), getattr(again, each.name)
         if isinstance(mine, np.ndarray):
             np.testing.assert_array_equal(its, mine)
-        elif each.name != "origin":  # JSON has no tuples, and what an experiment is told by has
+        elif each.name != "origin":  # JSON has no tuples; an experiment's origin has
             assert its == mine, each.name
     assert again.to_json() == result.to_json()
 

@@ -99,8 +99,8 @@ def test_frequent_features_draw_a_warning_and_rare_ones_do_not(
     result = replace(result, explained=0.9)  # this figure is of the doubt alone
     assert not result.warnings and any("often there" in note for note in result.feature_warnings)
     assert "DOUBTFUL" in repr(result) and "DOUBTFUL" in result._repr_html_()
-    told = " ".join(text.get_text() for text in feature_density(result).texts)
-    assert "often there" in told.replace("\n", " ")
+    shown = " ".join(text.get_text() for text in feature_density(result).texts)
+    assert "often there" in shown.replace("\n", " ")
 
 
 def test_kurtosis_is_saved_and_nan_in_older_files(plain: Dictionary, tmp_path: Path) -> None:

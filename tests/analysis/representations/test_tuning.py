@@ -38,7 +38,7 @@ def test_eta_squared_by_hand() -> None:
     np.testing.assert_allclose(eta_squared(x, np.array([0, 0, 1, 1]), 2), [16 / 20, 0, 0])
 
 
-def test_planted_units_are_found_and_no_other(planted: Recording) -> None:
+def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> None:
     result = tuning(planted, site=SITE, label="goal", n_shuffles=50, n_bootstrap=50)
     assert result.bins == ("red", "green", "blue") and result.is_class
     assert result.tuned.tolist() == [3] and result.order[0] == 3

@@ -22,7 +22,7 @@ def test_benjamini_hochberg_is_scipys() -> None:
     np.testing.assert_allclose(benjamini_hochberg(p), false_discovery_control(p))
 
 
-def test_the_best_of_noise_survives_seldom_and_a_finding_always() -> None:
+def test_the_best_of_noise_rarely_survives_and_an_effect_always() -> None:
     rng = np.random.default_rng(1)
     false = 0
     for _ in range(200):

@@ -36,6 +36,6 @@ def answers(name: str, examined: DoctorRequest) -> list[Finding]:
     return [Finding(name, *answer) for answer in checks()[name](examined)]
 
 
-def told(level: str, found: Iterable[Finding]) -> list[str]:
+def messages(level: str, findings: Iterable[Finding]) -> list[str]:
     """The findings of one level, each with its remedy."""
-    return [f"{finding.finding}{os.linesep}{finding.remedy}" for finding in found if finding.level == level]
+    return [f"{finding.finding}{os.linesep}{finding.remedy}" for finding in findings if finding.level == level]

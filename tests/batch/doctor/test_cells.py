@@ -9,7 +9,7 @@ import pytest
 from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
-from tests.batch.doctor.notebooks import answers, subject, told, write
+from tests.batch.doctor.notebooks import answers, messages, subject, write
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ from tests.batch.doctor.notebooks import answers, subject, told, write
     ],
 )
 def test_what_waits_for_a_person_fails_with_the_cells_number(tmp_path: Path, cell: str, words: str) -> None:
-    (found,) = told("fail", answers("interaction", subject(tmp_path, "1 + 1", cell)))
-    assert "cell 4 " in found and words in found
+    (problem,) = messages("fail", answers("interaction", subject(tmp_path, "1 + 1", cell)))
+    assert "cell 4 " in problem and words in problem
 
 
-def test_what_waits_for_nobody_is_let_pass(tmp_path: Path) -> None:
+def test_cells_that_do_not_wait_for_input_pass(tmp_path: Path) -> None:
     cells = ("%matplotlib inline", "plt.show()", "make(render_mode='rgb_array')", "self.input(3)", "# input('x')")
     assert answers("interaction", subject(tmp_path, *cells)) == []
 
@@ -54,8 +54,8 @@ def test_what_waits_for_nobody_is_let_pass(tmp_path: Path) -> None:
     ],
 )
 def test_what_needs_a_network_is_a_warning(tmp_path: Path, cell: str) -> None:
-    (found,) = told("warn", answers("downloads", subject(tmp_path, cell)))
-    assert "cell 3 needs a network" in found
+    (warning,) = messages("warn", answers("downloads", subject(tmp_path, cell)))
+    assert "cell 3 needs a network" in warning
 
 
 def test_what_needs_none_is_no_warning(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_what_needs_none_is_no_warning(tmp_path: Path) -> None:
         "!pip install --no-index --find-links wheels gym",
         "MNIST('data', download=False)",
     )
-    (found,) = answers("downloads", subject(tmp_path, *cells))
-    assert found.level == "ok"
+    (finding,) = answers("downloads", subject(tmp_path, *cells))
+    assert finding.level == "ok"
 
 
 def test_data_that_is_not_there_fails_and_what_is_written_does_not(tmp_path: Path) -> None:
@@ -85,27 +85,27 @@ def test_data_that_is_not_there_fails_and_what_is_written_does_not(tmp_path: Pat
         "weights = '/no/such/folder/w.pt'",
     )
     examined = subject(tmp_path, *cells, sweep=Sweep({}, {"name": "x"}))
-    found = answers("data and weights", examined)
-    first, second = told("fail", found)
+    findings = answers("data and weights", examined)
+    first, second = messages("fail", findings)
     assert "cell 3 opens 'runs/missing' with mnb.Run.open()" in first
     assert "cell 6 opens 'data/x.txt'" in second
-    (warned,) = told("warn", found)
+    (warned,) = messages("warn", findings)
     assert "cell 8 names /no/such/folder/w.pt" in warned
 
 
-def test_paths_on_a_disk_of_this_machine_are_told_for_a_cluster(tmp_path: Path) -> None:
+def test_paths_on_a_local_disk_are_reported_for_a_cluster(tmp_path: Path) -> None:
     from marlnb.batch.doctor.files import is_local
 
     if not is_local(tmp_path):
         pytest.skip("the folder for temporary files is on a shared file system here")
     cell = f"folder = {str(tmp_path)!r}"
-    assert told("warn", answers("data and weights", subject(tmp_path, cell))) == []
+    assert messages("warn", answers("data and weights", subject(tmp_path, cell))) == []
     examined = subject(tmp_path, cell, profile=Profile(executor="slurm"))
-    (warned,) = told("warn", answers("data and weights", examined))
+    (warned,) = messages("warn", answers("data and weights", examined))
     assert "nodes cannot see" in warned
 
 
-def test_variables_that_nobody_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_are_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     monkeypatch.setenv("SET_IN_THE_SHELL", "1")
     cells = (
@@ -116,10 +116,10 @@ def test_variables_that_nobody_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "os.environ.get('NOT_SET_ANYWHERE', 'x')",
     )
     local = answers("variables", subject(tmp_path, *cells, profile=Profile(environment={"FROM_PROFILE": "x"})))
-    assert [text.split()[1] for text in told("fail", local)] == ["3", "6"]  # 6: SLURM_JOB_ID, without SLURM
-    assert [text.split()[1] for text in told("warn", local)] == ["4"]
+    assert [text.split()[1] for text in messages("fail", local)] == ["3", "6"]  # 6: SLURM_JOB_ID, without SLURM
+    assert [text.split()[1] for text in messages("warn", local)] == ["4"]
     slurm = Profile(executor="slurm", environment={"FROM_PROFILE": "x"})
-    warned = told("warn", answers("variables", subject(tmp_path, *cells, profile=slurm)))
+    warned = messages("warn", answers("variables", subject(tmp_path, *cells, profile=slurm)))
     (handed,) = [text for text in warned if "cell 6" in text]
     assert "SET_IN_THE_SHELL" in handed and "not passed to jobs" in handed
 
@@ -137,9 +137,9 @@ def test_imports_and_environments_are_read_from_the_cells(tmp_path: Path) -> Non
 
 
 def test_the_notebook_itself(tmp_path: Path) -> None:
-    (found,) = told("fail", answers("notebook", subject(tmp_path, "x = (1,", "y = 2")))
-    assert "cell 3 is not valid Python" in found
+    (problem,) = messages("fail", answers("notebook", subject(tmp_path, "x = (1,", "y = 2")))
+    assert "cell 3 is not valid Python" in problem
     bare = write(tmp_path / "b.ipynb", parameters="n: int\nseed = 0")
-    found_ = answers("notebook", DoctorRequest(Profile(), tmp_path, tmp_path, bare))
-    assert "parameter 'n' has neither a default nor a value" in told("fail", found_)[0]
-    assert "no parameter `run`" in told("warn", found_)[0]
+    findings = answers("notebook", DoctorRequest(Profile(), tmp_path, tmp_path, bare))
+    assert "parameter 'n' has neither a default nor a value" in messages("fail", findings)[0]
+    assert "no parameter `run`" in messages("warn", findings)[0]

@@ -15,22 +15,22 @@ from marlnb.batch.doctor.network import has_route_out
 from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
-from tests.batch.doctor.notebooks import answers, subject, told, write
+from tests.batch.doctor.notebooks import answers, messages, subject, write
 
 ROUTES = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
 
 
 def test_a_folder_that_works_is_tried_and_left_clean(tmp_path: Path) -> None:
-    found = answers("folder", subject(tmp_path))
-    assert told("fail", found) == [] and "locks, renames and private folders work" in told("ok", found)[0]
+    findings = answers("folder", subject(tmp_path))
+    assert messages("fail", findings) == [] and "locks, renames and private folders work" in messages("ok", findings)[0]
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.ipynb", "cwd"]
 
 
 def test_a_disk_that_is_too_small_for_the_sweep(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     n_jobs = free // 200_000_000 + 50
-    found = answers("space", subject(tmp_path, sweep=Sweep({"seed": tuple(range(n_jobs))}, {})))
-    assert "GB needed" in told("fail", found)[0]
+    findings = answers("space", subject(tmp_path, sweep=Sweep({"seed": tuple(range(n_jobs))}, {})))
+    assert "GB needed" in messages("fail", findings)[0]
 
 
 def test_the_kind_of_file_system_is_what_df_says(tmp_path: Path) -> None:
@@ -58,15 +58,16 @@ def test_routes_are_read_without_sending_anything(tmp_path: Path) -> None:
 
 def test_temporary_folders_whose_name_is_too_long_for_sockets(tmp_path: Path) -> None:
     profile = Profile(environment={"TMPDIR": "/tmp/" + "x" * 60})
-    assert "too long for the kernel's sockets" in told("fail", answers("shell", subject(tmp_path, profile=profile)))[0]
+    (problem,) = messages("fail", answers("shell", subject(tmp_path, profile=profile)))
+    assert "too long for the kernel's sockets" in problem
 
 
 def test_an_active_environment_that_is_not_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
-    for name in ("CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME"):  # of whoever runs the tests
+    for name in ("CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME"):  # which may be set where the tests run
         monkeypatch.delenv(name, raising=False)
-    (found,) = told("warn", answers("shell", subject(tmp_path)))
-    assert f"VIRTUAL_ENV is {tmp_path}" in found
+    (warning,) = messages("warn", answers("shell", subject(tmp_path)))
+    assert f"VIRTUAL_ENV is {tmp_path}" in warning
 
 
 def test_loggers_that_would_call_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,11 +75,11 @@ def test_loggers_that_would_call_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
     cell = "compose('loggers=[wandb,tensorbord]')"
     online = subject(tmp_path, cell, profile=Profile(offline=False))
     online.__dict__["seen"] = _no_kernel()
-    assert "WANDB_MODE=online" in told("warn", answers("loggers", online))[0]
-    assert "unknown logger 'tensorbord'" in told("fail", answers("loggers", online))[0]
+    assert "WANDB_MODE=online" in messages("warn", answers("loggers", online))[0]
+    assert "unknown logger 'tensorbord'" in messages("fail", answers("loggers", online))[0]
     offline = subject(tmp_path, cell)
     offline.__dict__["seen"] = _no_kernel()
-    assert "without a key" in told("ok", answers("loggers", offline))[0]
+    assert "without a key" in messages("ok", answers("loggers", offline))[0]
 
 
 def test_a_batch_made_with_other_versions(tmp_path: Path) -> None:
@@ -86,14 +87,14 @@ def test_a_batch_made_with_other_versions(tmp_path: Path) -> None:
     batch = Batch.create(tmp_path / "batch", source, Sweep({}, {}), Profile())
     file = batch.path / BATCH
     examined = subject(tmp_path, existing=(batch.path,))
-    assert told("warn", answers("existing runs", examined)) == []
+    assert messages("warn", answers("existing runs", examined)) == []
     made_with = batch.made_with()["marlnb"]
     file.write_text(file.read_text().replace(f'"marlnb": "{made_with}"', '"marlnb": "0.0.9"'))
-    (found,) = told("warn", answers("existing runs", examined))
-    assert f"marlnb 0.0.9, now {made_with}" in found
+    (warning,) = messages("warn", answers("existing runs", examined))
+    assert f"marlnb 0.0.9, now {made_with}" in warning
 
 
-def test_a_check_that_breaks_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_raises_is_reported_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(_: DoctorRequest) -> list[tuple[str, str, str]]:
         raise ZeroDivisionError("by zero")
 

@@ -23,13 +23,13 @@ def test_limits_as_slurm_writes_them() -> None:
 
 
 def test_a_job_that_slurm_takes_and_never_begins() -> None:
-    def found(**keys: str) -> list[str]:
+    def problems(**keys: str) -> list[str]:
         return [text for _, text, _ in never_starting(Profile(executor="slurm", **keys), PARTITIONS)]  # type: ignore[arg-type]
 
-    assert found(time_limit="01:00:00") == []
-    assert "more than partition debug allows, 1:00:00" in found(time_limit="02:00:00")[0]
-    assert found(time_limit="02:00:00", partition="long") == []
-    assert "partition old is down" in found(partition="old")[0]
+    assert problems(time_limit="01:00:00") == []
+    assert "more than partition debug allows, 1:00:00" in problems(time_limit="02:00:00")[0]
+    assert problems(time_limit="02:00:00", partition="long") == []
+    assert "partition old is down" in problems(partition="old")[0]
 
 
 def test_the_job_on_the_node_has_the_batchs_own_preparations(tmp_path: Path) -> None:
@@ -60,5 +60,5 @@ def test_a_machine_without_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", str(tmp_path))
     only = {"executor": checks()["executor"]}
     monkeypatch.setattr("marlnb.batch.doctor.check.checks", lambda: only)
-    (found,) = examine(subject(tmp_path, profile=Profile(executor="slurm")))
-    assert found.level == "fail" and "sbatch was not found on this machine" in found.finding
+    (finding,) = examine(subject(tmp_path, profile=Profile(executor="slurm")))
+    assert finding.level == "fail" and "sbatch was not found on this machine" in finding.finding

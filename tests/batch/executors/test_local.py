@@ -37,20 +37,20 @@ WARNED_SOON: dict[str, Any] = {"time_limit": "00:01:03", "warn_s": 60}  # after 
 SLEEP = "import time\nprint('sleeping', flush=True)\ntime.sleep(100)"
 
 
-def test_killed_jobs_are_begun_again_up_to_a_cap_failed_ones_are_not_and_the_others_go_on(make: Maker) -> None:
+def test_killed_jobs_restart_up_to_a_cap_failed_ones_do_not_and_the_others_continue(make: Maker) -> None:
     batch = make(FATES, n=range(1, 5), then="print(batch)", resubmits=1)
     submit(batch, then=True)
-    found = finish(batch)
+    outcomes = finish(batch)
     attempts = {name: status.attempt for name, status in batch.statuses().items()}
-    assert {name: state for name, (state, _) in found.items()} == {
+    assert {name: state for name, (state, _) in outcomes.items()} == {
         "n=1": "failed",
         "n=2": "complete",
         "n=3": "complete",
         "n=4": "failed",
     }
     assert attempts == {"n=1": 1, "n=2": 2, "n=3": 2, "n=4": 2}
-    assert "ZeroDivisionError" in found["n=1"][1]
-    assert "killed by SIGKILL" in found["n=4"][1] and "given up" in found["n=4"][1]
+    assert "ZeroDivisionError" in outcomes["n=1"][1]
+    assert "killed by SIGKILL" in outcomes["n=4"][1] and "given up" in outcomes["n=4"][1]
     events = (batch.path / "events.log").read_text(encoding="utf-8")
     assert "n=2: restarted: killed by SIGKILL" in events and "n=3: restarted: interrupted (the kernel" in events
     cores, threads = output(batch.job("n=2").folder).rsplit(maxsplit=1)
@@ -91,7 +91,10 @@ def test_a_supervisor_that_is_ended_leaves_saved_jobs_and_nothing_that_runs(make
     assert (known["n=0"].state, known["n=1"].state) == ("running", "queued")
     os.kill(supervisor(batch), number)
     wait_until(lambda: not processes_of(batch.job("n=0").folder))
-    assert finish(batch) == {"n=0": ("interrupted", "SIGTERM"), "n=1": ("waiting", "")}  # it was told, and could write
+    assert finish(batch) == {
+        "n=0": ("interrupted", "SIGTERM"),
+        "n=1": ("waiting", ""),
+    }  # it wrote its status
 
 
 def test_cancelled_jobs_are_stopped_whether_they_run_or_wait(make: Maker) -> None:
@@ -100,15 +103,15 @@ def test_cancelled_jobs_are_stopped_whether_they_run_or_wait(make: Maker) -> Non
     wait_until(lambda: has_printed(batch, "n=0", "sleeping"))
     executor_of(batch).cancel(batch, [batch.job("n=0"), batch.job("n=2")])
     wait_until(lambda: has_printed(batch, "n=1", "sleeping"))  # the one in between goes on
-    found = {name: status.state for name, status in batch.statuses().items()}
-    assert found == {"n=0": "stopped", "n=1": "running", "n=2": "stopped"}
+    states = {name: status.state for name, status in batch.statuses().items()}
+    assert states == {"n=0": "stopped", "n=1": "running", "n=2": "stopped"}
     kill(supervisor(batch))
     wait_until(lambda: not processes_of(batch.job("n=1").folder))
-    executor_of(batch).cancel(batch, [batch.job("n=1")])  # nobody supervises it any more
+    executor_of(batch).cancel(batch, [batch.job("n=1")])  # it has no supervisor any more
     assert finish(batch)["n=1"][0] == "stopped"
 
 
-def test_a_time_limit_warns_and_a_training_that_went_on_is_begun_again_without_being_counted(make: Maker) -> None:
+def test_a_time_limit_warns_and_restarts_after_progress_are_not_counted(make: Maker) -> None:
     warned = (
         'trap \'echo "{\\"frames\\": $n}" > status.json; exit 75\' USR1; echo run >> attempts; n=$(wc -l < attempts)\n'
         '[ $n = 3 ] && { echo \'{"state": "complete"}\' > job_status.json; exit 0; }\nwhile true; do sleep 0.05; done'
@@ -151,11 +154,11 @@ def test_gpus_are_dealt_out_from_those_that_are_visible(make: Maker, monkeypatch
     assert set(taken[:2]) == {"MIG-a", "GPU-b"} and taken[2] in taken[:2]
 
 
-def test_a_process_that_cannot_be_begun_is_a_failed_job(make: Maker) -> None:
+def test_a_process_that_cannot_start_is_a_failed_job(make: Maker) -> None:
     batch = make("", n=(0, 1), python="/nowhere/python")
     submit(batch)
-    found = finish(batch)
-    assert all(state == "failed" and "/nowhere/python" in reason for state, reason in found.values())
+    outcomes = finish(batch)
+    assert all(state == "failed" and "/nowhere/python" in reason for state, reason in outcomes.values())
     assert all(entry.state == "ended" for entry in read_entries(batch.submissions()[0]).values())
 
 
@@ -175,10 +178,10 @@ def test_what_this_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_preview_tells_the_processes_and_begins_nothing(make: Maker, tmp_path: Path) -> None:
     batch = make("", n=(0, 1, 2), then="", at_once=2, python="/elsewhere/python")
-    told = executor_of(batch).preview(batch, batch.jobs(), then=True).splitlines()
-    assert told[0] == f"# 3 processes, 2 in parallel, each with 1 of {usable_cores()} cores"
-    assert told[1] == f"/elsewhere/python -m marlnb.batch.job.run_job {batch.path}/jobs/n=0"
-    assert told[-2:] == [
+    lines = executor_of(batch).preview(batch, batch.jobs(), then=True).splitlines()
+    assert lines[0] == f"# 3 processes, 2 in parallel, each with 1 of {usable_cores()} cores"
+    assert lines[1] == f"/elsewhere/python -m marlnb.batch.job.run_job {batch.path}/jobs/n=0"
+    assert lines[-2:] == [
         "# when all are complete",
         f"/elsewhere/python -m marlnb.batch.job.run_job {batch.path}/report",
     ]

@@ -32,7 +32,7 @@ class Scheduler:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._told = 0
+        self._n_read = 0
         self._log = folder / "calls"
         self._log.touch()
         for name in COMMANDS:
@@ -59,9 +59,9 @@ class Scheduler:
 
     def calls(self) -> list[str]:
         """Since the last time that this was asked."""
-        found = self._log.read_text().splitlines()
-        told, self._told = found[self._told :], len(found)
-        return told
+        lines = self._log.read_text().splitlines()
+        new, self._n_read = lines[self._n_read :], len(lines)
+        return new
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_a_submission_is_one_script_one_call_and_one_record(make: Make, schedule
 
 def test_a_preview_is_what_is_submitted_and_writes_nothing(make: Make, scheduler: Scheduler) -> None:
     batch, executor = make(2, then=True)
-    told = executor.preview(batch, batch.jobs(), then=True)
+    preview = executor.preview(batch, batch.jobs(), then=True)
     assert not batch.submissions()
     executor.submit(batch, batch.jobs(), then=True)
-    assert (batch.submissions()[0] / "script.sbatch").read_text() in told
+    assert (batch.submissions()[0] / "script.sbatch").read_text() in preview
     scheduler.refuses("scontrol", "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)")
     assert "--array=0-1" in executor.preview(batch, batch.jobs(), then=False)
 
@@ -146,21 +146,21 @@ def test_a_sweep_longer_than_arrays_may_be(make: Make, scheduler: Scheduler) -> 
     assert executor.query(batch)["seed=4"] == JobInfo("queued", "Dependency", "43_0")
 
 
-def test_what_slurm_refuses_is_told_and_counts_for_nothing(make: Make, scheduler: Scheduler) -> None:
+def test_a_refusal_by_slurm_is_reported_and_no_attempt_is_counted(make: Make, scheduler: Scheduler) -> None:
     batch, executor = make()
     scheduler.says("sinfo", "debug\nurgent\n")
     words = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     scheduler.refuses("sbatch", words)
     with pytest.raises(BatchError) as caught:
         executor.submit(batch, batch.jobs(), then=False, reason="NODE_FAIL")
-    told = str(caught.value)
-    assert words in told and "check the profile's key `partition`; partitions here are: debug, urgent" in told
+    message = str(caught.value)
+    assert words in message and "check the profile's key `partition`; partitions here are: debug, urgent" in message
     assert batch.submissions() == [] and (batch.path / "submissions" / "refused" / "script.sbatch").is_file()
     assert {known.state for known in executor.query(batch).values()} == {"unknown"}
     assert words in (batch.path / "events.log").read_text()
 
 
-def test_what_was_begun_before_a_refusal_is_ended(make: Make, scheduler: Scheduler) -> None:
+def test_jobs_submitted_before_a_refusal_are_cancelled(make: Make, scheduler: Scheduler) -> None:
     batch, executor = make(3)
     scheduler.configure(largest=1)
     (scheduler.folder / "sbatch").write_text(

@@ -48,7 +48,7 @@ def test_the_executed_copy_and_its_html_lie_in_the_folder(tmp_path: Path) -> Non
     assert Job.open(folder).status().state == "complete"
 
 
-def test_a_cell_that_fails_is_kept_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_cell_is_kept_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = notebook(tmp_path / "a.ipynb", "1 / (n - 1)", "print('never')")
     with pytest.raises(PapermillExecutionError, match="division by zero"):
         execute(source, tmp_path / "run", progress=False)

@@ -117,7 +117,7 @@ def test_a_training_elsewhere_is_stopped_and_gone_on_with_as_well(tmp_path: Path
     assert list((run_folder / "checkpoints").iterdir())
 
 
-def test_a_kernel_that_is_killed_while_it_starts_is_begun_again(tmp_path: Path) -> None:
+def test_a_kernel_that_is_killed_while_it_starts_is_restarted(tmp_path: Path) -> None:
     startup = tmp_path / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "00.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")

@@ -24,7 +24,7 @@ def _page(folder: Path, *cells: nbformat.NotebookNode) -> str:
     return make_page(folder / "a notebook.ipynb")
 
 
-def test_a_page_of_text_tables_and_figures_asks_nobody_for_anything(tmp_path: Path) -> None:
+def test_a_page_of_text_tables_and_figures_requests_nothing(tmp_path: Path) -> None:
     data = {"image/png": PICTURE, "text/plain": "<Figure>", "text/html": "<table><tr><td>7</td></tr></table>"}
     cell = new_code_cell(
         "1 + 1", outputs=[new_output("display_data", {"image/png": PICTURE}), new_output("display_data", data)]
@@ -50,12 +50,12 @@ def test_a_page_of_text_tables_and_figures_asks_nobody_for_anything(tmp_path: Pa
 def test_what_needs_a_script_gets_it_without_holding_the_page_up(
     tmp_path: Path, cell: nbformat.NotebookNode, script: str, how: str
 ) -> None:
-    (found,) = FETCHED.findall(_page(tmp_path, cell))
-    assert script in found and f"<script {how}".strip() in found
+    (tag,) = FETCHED.findall(_page(tmp_path, cell))
+    assert script in tag and f"<script {how}".strip() in tag
 
 
 def test_widgets_wait_for_their_script_and_the_page_does_not(tmp_path: Path) -> None:
     content = new_notebook(cells=[new_code_cell("1")], metadata={"widgets": {}})
     nbformat.write(content, tmp_path / "a.ipynb")
-    (found,) = FETCHED.findall(make_page(tmp_path / "a.ipynb"))
-    assert "require" in found and "<script defer" in found
+    (tag,) = FETCHED.findall(make_page(tmp_path / "a.ipynb"))
+    assert "require" in tag and "<script defer" in tag

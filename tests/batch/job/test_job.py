@@ -1,4 +1,4 @@
-"""A job's folder: written once, told by its files, held by whoever executes it."""
+"""A job's folder: it is written once, its files give its status, and the executing process locks it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_everything_in_a_jobs_folder_is_its_users_own(done: Job) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [done.folder, *done.folder.rglob("*")]}
     assert modes["job"] == modes["sub"] == 0o700 and "mine.txt" in modes
     shared = {name: oct(mode) for name, mode in modes.items() if mode & 0o077 and name != "job.json"}
-    assert not shared  # job.json was written by whoever submitted, in a folder that nobody else can enter
+    assert not shared  # job.json was written at the submission, in a folder that other users cannot enter
 
 
 def test_a_failure_tells_job_values_cell_error_log_and_command(tmp_path: Path) -> None:
@@ -68,13 +68,13 @@ def test_a_failure_tells_job_values_cell_error_log_and_command(tmp_path: Path) -
     assert status.state == "failed" and status.reason == "cell 4: ZeroDivisionError: division by zero"
     assert status.error is not None and status.error.cell == 4 and status.error.source == "x = 1\n1 / n"
     assert status.error.name == "ZeroDivisionError" and "\x1b" not in status.error.traceback
-    told = describe_failure(job)
+    text = describe_failure(job)
     for part in ("n=0", '{"n": 0}', "cell 4 of 5", "1 / n", "division by zero", "before"):
-        assert part in told
-    assert told.endswith(f"marlnb batch {tmp_path} --only n=0")
+        assert part in text
+    assert text.endswith(f"marlnb batch {tmp_path} --only n=0")
     log = job.log.read_text()
-    assert log.count(told.splitlines()[0]) == 1 and log.rstrip().endswith(told)  # the log holds it, and it not itself
-    assert told.count("ZeroDivisionError: division by zero") <= 3 and told.count("to run this job again") == 1
+    assert log.count(text.splitlines()[0]) == 1 and log.rstrip().endswith(text)  # the log holds it, and it not itself
+    assert text.count("ZeroDivisionError: division by zero") <= 3 and text.count("to run this job again") == 1
     assert texts(job)[-1] == "" and "Exception" in nbformat.read(job.folder / "notebook.ipynb", 4).cells[0].source
     assert run(job) == 1 and job.status().attempt == 2  # the same again, and the notebook has one marker still
     assert len(nbformat.read(job.folder / "notebook.ipynb", 4).cells) == 7
@@ -163,5 +163,5 @@ def test_it_starts_without_torch() -> None:
     code = (
         "import sys; import marlnb.batch.job.execute_notebook; print('torch' in sys.modules, 'pandas' in sys.modules)"
     )
-    found: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "False False\n"
+    done: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"

@@ -17,7 +17,7 @@ def said() -> list[str]:
 
 
 def test_a_stop_followed_at_once_by_a_signal_is_a_stop(tmp_path: Path, said: list[str]) -> None:
-    """As `marlnb cancel` and then `scancel`: nobody has looked for the file yet."""
+    """As `marlnb cancel` and then `scancel`: the job has not checked for the file yet."""
     with StopRequests(tmp_path, said.append) as requests:
         (tmp_path / "STOP").touch()
         with pytest.raises(Interruption, match="the file STOP"):

@@ -32,7 +32,7 @@ def test_what_another_has_taken_is_left_until_it_gives_it_back_or_must_be_shared
     assert Pool("gpu", ["0"], tmp_path).acquire(1, share=False) == ["0"]  # another kind
 
 
-def test_a_folder_that_is_somebody_elses_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_folder_that_is_a_link_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = lock_folder()
     assert folder == tmp_path / f"marlnb-{os.getuid()}" and folder.stat().st_mode & 0o777 == 0o700

@@ -21,7 +21,7 @@ def maker(tmp_path: Path) -> Maker:
     return Maker(tmp_path)
 
 
-def begun(maker: Maker, script: str, **profile: str) -> JobProcess:
+def started(maker: Maker, script: str, **profile: str) -> JobProcess:
     """A job's process that has got as far as to write `ready`."""
     batch = maker("", python=maker.script(script), **profile)
     process = JobProcess.start(batch.jobs()[0], batch.profile, [], [])
@@ -59,7 +59,7 @@ def test_one_that_heeds_nothing_is_killed_with_all_that_it_started(
     maker: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SAVE_S", 0.3)
-    process = begun(maker, "trap '' TERM USR1\nsetsid sleep 100 &\ntouch ready\nwhile true; do sleep 0.05; done")
+    process = started(maker, "trap '' TERM USR1\nsetsid sleep 100 &\ntouch ready\nwhile true; do sleep 0.05; done")
     assert len(processes_of(process.job.folder)) >= 2
     process.interrupt()
     sent = []
@@ -72,7 +72,7 @@ def test_one_that_heeds_nothing_is_killed_with_all_that_it_started(
 
 
 def test_a_cancelled_job_is_asked_again_when_its_start_took_the_request_away(maker: Maker) -> None:
-    process = begun(maker, "touch ready\nuntil [ -e STOP ]; do sleep 0.02; done; rm STOP\n" * 2 + "exit 130")
+    process = started(maker, "touch ready\nuntil [ -e STOP ]; do sleep 0.02; done; rm STOP\n" * 2 + "exit 130")
     stop = process.job.folder / "STOP"
     process.cancel()
     wait_until(lambda: not stop.exists())

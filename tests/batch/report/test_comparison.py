@@ -57,35 +57,35 @@ def end(job: Job, state: str = "complete", minutes: float = 1.0, **facts: Any) -
 @pytest.fixture
 def batch(tmp_path: Path) -> Batch:
     """mappo's seeds score 1, 2, 6, ippo's 10 and 20; its third failed before training, after 3 minutes."""
-    found = batch_of(tmp_path, {"algorithm": ["mappo", "ippo"], "seed": [0, 1, 2]})
-    for job, last in zip(found.jobs(), (1.0, 2.0, 6.0, 10.0, 20.0)):
+    made = batch_of(tmp_path, {"algorithm": ["mappo", "ippo"], "seed": [0, 1, 2]})
+    for job, last in zip(made.jobs(), (1.0, 2.0, 6.0, 10.0, 20.0)):
         train(job.folder, [*[0.0] * 9, last])
         end(job, minutes=2.0)
-    end(found.jobs()[5], "failed", 3.0, reason="cell 1: ValueError: no")
-    return found
+    end(made.jobs()[5], "failed", 3.0, reason="cell 1: ValueError: no")
+    return made
 
 
 def test_settings_are_compared_over_what_repeats(batch: Batch) -> None:
-    found = compare_batch(batch)
-    assert (found.axes, found.repeats, found.measure, found.tasks) == (
+    comparison = compare_batch(batch)
+    assert (comparison.axes, comparison.repeats, comparison.measure, comparison.tasks) == (
         ("algorithm",), "seed", "training", ["mpe/simple_spread"],
     )  # fmt: skip
-    groups = found.by("algorithm", "mpe/simple_spread")
+    groups = comparison.by("algorithm", "mpe/simple_spread")
     assert {name: [result.score for result in results] for name, results in groups.items()} == {
         "mappo": [1, 2, 6], "ippo": [10, 20],
     }  # fmt: skip
-    assert groups == found.settings("mpe/simple_spread")
-    assert found.excluded == {"algorithm=ippo,seed=2": "failed, and it has no training: cell 1: ValueError: no"}
+    assert groups == comparison.settings("mpe/simple_spread")
+    assert comparison.excluded == {"algorithm=ippo,seed=2": "failed, and it has no training: cell 1: ValueError: no"}
     with pytest.raises(BatchError, match=r"no compared axis of the batch 'seed'. Valid: algorithm"):
-        found.by("seed", "mpe/simple_spread")
+        comparison.by("seed", "mpe/simple_spread")
 
 
 def test_estimates_and_curves_are_interquartile_means_with_intervals(batch: Batch) -> None:
     groups = compare_batch(batch).by("algorithm", "mpe/simple_spread")
-    found = estimates(groups, lambda result: result.score)
+    by_setting = estimates(groups, lambda result: result.score)
     # of fewer than four runs no quarter can be cut off: the mean; every resample lies between the runs
-    assert found["mappo"].value == pytest.approx(3.0) and found["ippo"].value == pytest.approx(15.0)
-    assert (found["mappo"].low, found["mappo"].high) == (1.0, 6.0)
+    assert by_setting["mappo"].value == pytest.approx(3.0) and by_setting["ippo"].value == pytest.approx(15.0)
+    assert (by_setting["mappo"].low, by_setting["mappo"].high) == (1.0, 6.0)
     frames, band = bands(groups)["mappo"]
     assert list(frames) == list(range(100, 1001, 100)) and list(band.value) == pytest.approx([0.0] * 9 + [3.0])
     scores = score_table(groups).set_index("setting")
@@ -108,21 +108,21 @@ def test_a_single_run_has_no_interval_and_a_sweep_need_not_repeat(tmp_path: Path
     batch = batch_of(tmp_path, {"lr": [1e-4, 0.2]})
     train(batch.jobs()[0].folder, [5.0] * 4)
     end(batch.jobs()[0])
-    found = compare_batch(batch)
-    assert (found.axes, found.repeats) == (("lr",), None)
-    groups = found.by("lr", "mpe/simple_spread")
+    comparison = compare_batch(batch)
+    assert (comparison.axes, comparison.repeats) == (("lr",), None)
+    groups = comparison.by("lr", "mpe/simple_spread")
     assert list(groups) == ["0.0001"] and math.isnan(estimates(groups, lambda r: r.score)["0.0001"].low)
     assert np.isnan(bands(groups)["0.0001"][1].low).all()
-    assert ">0.0001</td>" in linked(job_table(batch, found), batch, tmp_path)  # not rounded
-    assert found.excluded == {"lr=0.2": "waiting, and it has no training"}
+    assert ">0.0001</td>" in linked(job_table(batch, comparison), batch, tmp_path)  # not rounded
+    assert comparison.excluded == {"lr=0.2": "waiting, and it has no training"}
 
 
 def test_one_job_without_anything_swept(tmp_path: Path) -> None:
     batch = batch_of(tmp_path, {})
     train(batch.jobs()[0].folder, [7.0])
     end(batch.jobs()[0])
-    found = compare_batch(batch)
-    assert found.axes == () and list(found.settings("mpe/simple_spread")) == ["all runs"]
+    comparison = compare_batch(batch)
+    assert comparison.axes == () and list(comparison.settings("mpe/simple_spread")) == ["all runs"]
     assert list(duration_table(batch, [])["setting"]) == ["all runs"]
 
 
@@ -130,9 +130,9 @@ def test_a_batch_that_trained_nothing_compares_states_and_durations(tmp_path: Pa
     batch = batch_of(tmp_path, {"size": [1, 2]})
     for job in batch.jobs():
         end(job)
-    found = compare_batch(batch)
-    assert found.tasks == [] and found.excluded["size=1"] == "complete, and it has no training"
-    assert list(job_table(batch, found)["frames"]) == [0, 0]
+    comparison = compare_batch(batch)
+    assert comparison.tasks == [] and comparison.excluded["size=1"] == "complete, and it has no training"
+    assert list(job_table(batch, comparison)["frames"]) == [0, 0]
 
 
 def test_a_run_counts_when_its_training_is_complete_whatever_became_of_its_notebook(tmp_path: Path) -> None:
@@ -144,10 +144,10 @@ def test_a_run_counts_when_its_training_is_complete_whatever_became_of_its_noteb
     end(broken, "failed", reason="cell 5: AssertionError")
     train(going.folder, [1.0, 100.0, 100.0], state="stopped")
     end(going, "interrupted", reason="SIGUSR1")
-    found = compare_batch(batch)
-    assert [result.score for result in found.compared] == [3.0, -9.0]
-    assert found.excluded == {"seed=2": "its training is stopped at 300 of 300 frames (SIGUSR1)"}
-    assert list(job_table(batch, found)["score"]) == [3.0, -9.0, 100.0]
+    comparison = compare_batch(batch)
+    assert [result.score for result in comparison.compared] == [3.0, -9.0]
+    assert comparison.excluded == {"seed=2": "its training is stopped at 300 of 300 frames (SIGUSR1)"}
+    assert list(job_table(batch, comparison)["score"]) == [3.0, -9.0, 100.0]
 
 
 def test_evaluations_are_compared_where_every_training_has_some(batch: Batch) -> None:
@@ -158,8 +158,8 @@ def test_evaluations_are_compared_where_every_training_has_some(batch: Batch) ->
     lacking = compare_batch(batch, measure="evaluation")
     assert lacking.excluded["algorithm=ippo,seed=1"] == "its training has no evaluation to compare"
     Run.open(folders[4]).append_evaluation({"iteration": 10, "frames": 1000, "returns": {"a": [4, 6], "b": [4, 4]}})
-    found = compare_batch(batch)
-    assert found.measure == "evaluation" and [r.score for r in found.compared] == [0.5, 1.5, 2.5, 3.5, 4.5]
+    comparison = compare_batch(batch)
+    assert comparison.measure == "evaluation" and [r.score for r in comparison.compared] == [0.5, 1.5, 2.5, 3.5, 4.5]
     with pytest.raises(BatchError, match=r"no measure 'evaluations'; did you mean 'evaluation'"):
         compare_batch(batch, measure="evaluations")  # type: ignore[arg-type]
 
@@ -180,11 +180,11 @@ def test_other_tasks_and_trainings_below_a_job_are_kept_apart(tmp_path: Path) ->
     train(one.folder, [1.0])
     train(two.folder / "first", [2.0], env="simple_tag")
     train(two.folder / "runs" / "second", [3.0], env="simple_tag")
-    found = compare_batch(batch)
+    comparison = compare_batch(batch)
     tasks = ["mpe/simple_spread", "mpe/simple_tag, first", "mpe/simple_tag, runs/second"]
-    assert found.tasks == tasks
-    assert [list(found.by("env", task)) for task in tasks] == [["simple_spread"], ["simple_tag"], ["simple_tag"]]
-    table = job_table(batch, found)
+    assert comparison.tasks == tasks
+    assert [list(comparison.by("env", task)) for task in tasks] == [["simple_spread"], ["simple_tag"], ["simple_tag"]]
+    table = job_table(batch, comparison)
     assert table["frames"][1] == 200 and math.isnan(table["score"][1])
 
 

@@ -18,46 +18,46 @@ def captured(name: str) -> str:
 
 
 def test_squeue_tells_each_task() -> None:
-    found = read_squeue(captured("squeue-running"))
-    assert found["18_0"] == JobInfo("ended", "", "18_0", "vm")
-    assert found["18_1"] == JobInfo("ended", "FAILED", "18_1", "vm")
-    assert found["18_2"] == JobInfo("running", "", "18_2", "vm")
-    assert found["18_3"] == JobInfo("ended", "CANCELLED", "18_3", "vm")
-    assert found["18_5"] == JobInfo("ended", "FAILED, JobLaunchFailure", "18_5", "vm")
-    assert found["19_0"] == JobInfo("queued", "Dependency", "19_0")
-    assert found["20_0"] == JobInfo("queued", HELD, "20_0")
-    assert "20_1" not in found
-    assert found["27_9"] == JobInfo("ended", "FAILED, BadConstraints", "27_9")
-    assert found["28_3"] == JobInfo("queued", "Resources", "28_3")
-    assert len(found) == len(captured("squeue-running").splitlines())
+    tasks = read_squeue(captured("squeue-running"))
+    assert tasks["18_0"] == JobInfo("ended", "", "18_0", "vm")
+    assert tasks["18_1"] == JobInfo("ended", "FAILED", "18_1", "vm")
+    assert tasks["18_2"] == JobInfo("running", "", "18_2", "vm")
+    assert tasks["18_3"] == JobInfo("ended", "CANCELLED", "18_3", "vm")
+    assert tasks["18_5"] == JobInfo("ended", "FAILED, JobLaunchFailure", "18_5", "vm")
+    assert tasks["19_0"] == JobInfo("queued", "Dependency", "19_0")
+    assert tasks["20_0"] == JobInfo("queued", HELD, "20_0")
+    assert "20_1" not in tasks
+    assert tasks["27_9"] == JobInfo("ended", "FAILED, BadConstraints", "27_9")
+    assert tasks["28_3"] == JobInfo("queued", "Resources", "28_3")
+    assert len(tasks) == len(captured("squeue-running").splitlines())
 
 
 def test_squeue_of_what_has_ended_tells_no_reason_from_when_it_waited() -> None:
-    found = read_squeue(captured("squeue-ended"))
-    assert {known.state for known in found.values()} == {"ended"}
-    assert found["18_2"].reason == "TIMEOUT"
-    assert found["19_0"].reason == "CANCELLED, DependencyNeverSatisfied"
-    assert found["20_0"].reason == found["28_3"].reason == "CANCELLED"
+    tasks = read_squeue(captured("squeue-ended"))
+    assert {known.state for known in tasks.values()} == {"ended"}
+    assert tasks["18_2"].reason == "TIMEOUT"
+    assert tasks["19_0"].reason == "CANCELLED, DependencyNeverSatisfied"
+    assert tasks["20_0"].reason == tasks["28_3"].reason == "CANCELLED"
 
 
 def test_sacct_tells_each_task_those_that_wait_too() -> None:
-    found = read_sacct(captured("sacct-running"))
-    assert found["18_0"] == JobInfo("ended", "", "18_0", "vm")
-    assert found["18_1"] == JobInfo("ended", "FAILED, exit code 1", "18_1", "vm")
-    assert found["18_3"] == JobInfo("ended", "CANCELLED by 0", "18_3", "vm")
-    assert found["18_4"] == JobInfo("running", "", "18_4", "vm")
-    assert found["18_5"] == JobInfo("ended", "FAILED, signal 9", "18_5", "vm")
-    assert found["19_0"] == JobInfo("queued", "Dependency", "19_0")
-    assert "20_1" not in found
-    assert [found[f"20_{k}"] for k in (0, 2, 9)] == [JobInfo("queued", HELD, f"20_{k}") for k in (0, 2, 9)]
-    assert found["28_3"] == JobInfo("queued", "", "28_3")
+    tasks = read_sacct(captured("sacct-running"))
+    assert tasks["18_0"] == JobInfo("ended", "", "18_0", "vm")
+    assert tasks["18_1"] == JobInfo("ended", "FAILED, exit code 1", "18_1", "vm")
+    assert tasks["18_3"] == JobInfo("ended", "CANCELLED by 0", "18_3", "vm")
+    assert tasks["18_4"] == JobInfo("running", "", "18_4", "vm")
+    assert tasks["18_5"] == JobInfo("ended", "FAILED, signal 9", "18_5", "vm")
+    assert tasks["19_0"] == JobInfo("queued", "Dependency", "19_0")
+    assert "20_1" not in tasks
+    assert [tasks[f"20_{k}"] for k in (0, 2, 9)] == [JobInfo("queued", HELD, f"20_{k}") for k in (0, 2, 9)]
+    assert tasks["28_3"] == JobInfo("queued", "", "28_3")
 
 
 def test_a_task_of_its_own_goes_before_the_list_that_it_was_in() -> None:
     assert "28_2|RUNNING" in captured("sacct-later") and "28_[2-3]|PENDING" in captured("sacct-later")
-    found = read_sacct(captured("sacct-later"))
-    assert (found["28_2"].state, found["28_3"].state) == ("running", "queued")
-    assert found["18_2"] == JobInfo("ended", "TIMEOUT", "18_2", "vm")
+    tasks = read_sacct(captured("sacct-later"))
+    assert (tasks["28_2"].state, tasks["28_3"].state) == ("running", "queued")
+    assert tasks["18_2"] == JobInfo("ended", "TIMEOUT", "18_2", "vm")
     ended = read_sacct(captured("sacct-ended"))
     assert ended["28_3"].reason == "CANCELLED by 0" and ended["28_0"].reason == ""
     assert ended["19_0"].reason == "CANCELLED, DependencyNeverSatisfied"

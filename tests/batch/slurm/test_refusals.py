@@ -29,14 +29,14 @@ from marlnb.errors import BatchError
         ({"modules": ("a\nb",)}, "is not a valid name of a module"),
     ],
 )
-def test_each_is_told(keys: dict[str, Any], message: str) -> None:
+def test_each_invalid_profile_is_an_error(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(BatchError, match=message.replace("`", ".").replace("(", ".")):
         check_profile(Profile(executor="slurm", **keys))
 
 
 def test_profiles_of_marlnb_pass() -> None:
-    found = [name for name in profiles() if find_profile(name).executor == "slurm"]
-    assert {"slurm", "slurm-gpu", "jean-zay"} <= set(found)
-    for name in found:
+    names = [name for name in profiles() if find_profile(name).executor == "slurm"]
+    assert {"slurm", "slurm-gpu", "jean-zay"} <= set(names)
+    for name in names:
         check_profile(find_profile(name))
     check_profile(Profile(constraint="(a100|h100)&nvlink*2", options=("--exclusive", "--export=ALL")))

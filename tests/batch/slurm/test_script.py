@@ -45,7 +45,7 @@ def scripts(batch: Batch) -> dict[str, str]:
 CASES = {
     "slurm": (find_profile("slurm"), "/shared/ada/runs/sweep"),
     "slurm-gpu": (find_profile("slurm-gpu"), "/shared/ada/runs/sweep"),
-    "jean-zay": (find_profile("jean-zay", {"account": "abc@v100"}), "/lustre/shared/abc/ada/sweep"),
+    "jean-zay": (with_changes(find_profile("jean-zay"), {"account": "abc@v100"}), "/lustre/shared/abc/ada/sweep"),
     "everything": (
         Profile(
             executor="slurm",
@@ -140,8 +140,8 @@ def test_only_marlnbs_own_variables_and_pythons_path_come_from_the_shell() -> No
         "SECRET_KEY": "s",
         "HF_HUB_OFFLINE": "0",
     }
-    found = exports(Profile(offline=False), shell)
-    assert {key: value for key, value in found.items() if not key.endswith("_THREADS")} == {
+    exported = exports(Profile(offline=False), shell)
+    assert {key: value for key, value in exported.items() if not key.endswith("_THREADS")} == {
         "MARLNB_CONFIG_DIR": "conf",
         "PYTHONPATH": "src",
         "HF_HUB_OFFLINE": "0",

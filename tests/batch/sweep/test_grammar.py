@@ -34,8 +34,8 @@ from tests.batch.sweep.test_parameters import notebook
     ],
 )
 def test_axes(text: str, values: list[Any]) -> None:
-    found = values_of_texts([f"x={text}"])["x"]
-    assert found.is_axis and json.dumps(found.items) == json.dumps(values)
+    parsed = values_of_texts([f"x={text}"])["x"]
+    assert parsed.is_axis and json.dumps(parsed.items) == json.dumps(values)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_axes(text: str, values: list[Any]) -> None:
     ],
 )
 def test_one_value(text: str, value: Any) -> None:
-    found = values_of_texts([f"x={text}"])["x"]
-    assert not found.is_axis and json.dumps(found.items) == json.dumps([value])
+    parsed = values_of_texts([f"x={text}"])["x"]
+    assert not parsed.is_axis and json.dumps(parsed.items) == json.dumps([value])
 
 
 @pytest.mark.parametrize(

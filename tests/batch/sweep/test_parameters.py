@@ -46,9 +46,9 @@ def notebook(path: Path, cell: str = CELL, **metadata: Any) -> Path:
 
 
 def test_name_default_type_and_help(tmp_path: Path) -> None:
-    found = read_parameters(notebook(tmp_path / "a.ipynb"))
-    told = {name: (each.code, each.takes, each.help) for name, each in found.items()}
-    assert told == {
+    parameters = read_parameters(notebook(tmp_path / "a.ipynb"))
+    described = {name: (each.code, each.takes, each.help) for name, each in parameters.items()}
+    assert described == {
         "run": ('"runs/x"', "a text", 'where: a "#" in a comment, too'),
         "lr": ("1e-3", "a number", "how fast it learns"),
         "steps": ("10 * 1000", "a whole number", "not a literal, but annotated"),
@@ -67,8 +67,8 @@ def test_name_default_type_and_help(tmp_path: Path) -> None:
         "right": ('"x"', "a text", ""),
         "old": ("5", "a number", "as papermill writes it"),
     }
-    assert found["hidden"].default == [64, 64] and not found["steps"].is_literal
-    assert [name for name, each in found.items() if each.is_required] == ["needed"]
+    assert parameters["hidden"].default == [64, 64] and not parameters["steps"].is_literal
+    assert [name for name, each in parameters.items() if each.is_required] == ["needed"]
 
 
 def test_reading_executes_nothing(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_reading_executes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_values_arrive_in_the_form_that_is_taken(tmp_path: Path, name: str, value: Any, arrives: Any) -> None:
-    (found,) = check_parameters(notebook(tmp_path / "a.ipynb"), {name: value}).values()
-    assert json.dumps(found) == json.dumps(arrives)
+    (checked,) = check_parameters(notebook(tmp_path / "a.ipynb"), {name: value}).values()
+    assert json.dumps(checked) == json.dumps(arrives)
 
 
 @pytest.mark.parametrize(

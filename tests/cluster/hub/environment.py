@@ -20,7 +20,7 @@ def prepare() -> None:
     """Installs what is missing, and says so.
 
     Raises:
-        SystemExit: something cannot be had; with the installer's words.
+        SystemExit: a package is not available; the message is the installer's.
     """
     missing = [package for program, package in DEBIAN.items() if shutil.which(program) is None]
     if missing:

@@ -37,7 +37,7 @@ c.BatchSpawnerBase.batchspawner_singleuser_cmd = f"{BIN}/batchspawner-singleuser
 c.Spawner.cmd = [f"{BIN}/jupyterhub-singleuser"]
 c.Spawner.args = [
     "--allow-root",  # of the tests alone
-    "--KernelManager.transport=ipc",  # TCP ports of a node can be reached by whoever else has a job there
+    "--KernelManager.transport=ipc",  # every user with a job on a node can reach the node's TCP ports
     "--LabApp.news_url=None",  # neither this nor the next can be reached from the node
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
 ]

@@ -1,4 +1,4 @@
-"""Person: somebody at a browser, who logs in, asks for a server, and runs cells."""
+"""Person: a user at a browser, who logs in, asks for a server, and runs cells."""
 
 from __future__ import annotations
 

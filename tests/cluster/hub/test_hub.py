@@ -31,7 +31,7 @@ experiment = mnb.Experiment.compose(
 )
 run = mnb.train(experiment, "{run}", resume=True)
 run"""
-TOLD = "print(run.status()['state'], os.environ['WHO'])"
+STATE = "print(run.status()['state'], os.environ['WHO'])"
 
 
 def rows(run: Path) -> int:
@@ -41,10 +41,10 @@ def rows(run: Path) -> int:
 
 def test_a_kernel_is_installed_without_rights_in_seconds(hub: Hub) -> None:
     started = time.monotonic()
-    told = hub.marlnb("hub", "install", "--env", "WHO=it's me")
+    output = hub.marlnb("hub", "install", "--env", "WHO=it's me")
     assert time.monotonic() - started < 30
-    assert f"installed in {hub.data / 'kernels' / 'marlnb'}" in told
-    assert "labextension @jupyter-widgets/jupyterlab-manager" in told
+    assert f"installed in {hub.data / 'kernels' / 'marlnb'}" in output
+    assert "labextension @jupyter-widgets/jupyterlab-manager" in output
     theirs = subprocess.run(
         [os.environ.get("HUB_PYTHON", Path(__file__).parents[3] / ".peers/hub/bin/python"), "-c", "import marlnb"],
         cwd="/",
@@ -54,7 +54,7 @@ def test_a_kernel_is_installed_without_rights_in_seconds(hub: Hub) -> None:
 
 
 def test_a_notebook_trains_on_the_node_that_it_was_given(hub: Hub, person: Person) -> None:
-    hub.write("train.ipynb", ALLOCATION, WIDGET, TRAINING.format(run="runs/hub", frames=20_000), TOLD)
+    hub.write("train.ipynb", ALLOCATION, WIDGET, TRAINING.format(run="runs/hub", frames=20_000), STATE)
     job = person.begin_server(20)
     notebook = person.open(hub.work / "train.ipynb")
 
@@ -79,8 +79,8 @@ def test_a_notebook_trains_on_the_node_that_it_was_given(hub: Hub, person: Perso
 
     notebook.run(2)
     until("it is complete", lambda: run.status()["state"] == "complete", timeout_s=400)
-    told = notebook.run(3)
-    told.get_by_text("complete it's me").wait_for(timeout=120_000)
+    cell = notebook.run(3)
+    cell.get_by_text("complete it's me").wait_for(timeout=120_000)
     assert [row["iteration"] for row in _metrics(run)] == list(range(1, 201))
     person.photograph("complete")
 
@@ -121,7 +121,7 @@ def test_a_training_is_saved_before_its_allocation_ends_and_goes_on_in_the_next(
     assert any(f"training from iteration {saved}," in line for line in Run.open(path).events())
 
 
-def test_nobody_else_reads_a_run_or_reaches_a_kernel(hub: Hub, person: Person) -> None:
+def test_other_users_can_neither_read_a_run_nor_reach_a_kernel(hub: Hub, person: Person) -> None:
     run = hub.work / "runs" / "long"
     sockets = [path for path in (hub.data / "runtime").iterdir() if stat.S_ISSOCK(path.stat().st_mode)]
     assert len(sockets) >= 5, "the kernel's transport is not ipc"

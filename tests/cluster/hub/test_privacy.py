@@ -32,7 +32,7 @@ def shared() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(300)
-def test_nobody_else_reads_a_batch_or_reaches_its_kernels(shared: Path) -> None:
+def test_other_users_can_neither_read_a_batch_nor_reach_its_kernels(shared: Path) -> None:
     source = notebooks.write(shared / "training.ipynb", notebooks.TRAINING)
     batch = Batch.create(shared / "batch", source, Sweep({}, {"iterations": 100_000}), Profile())
     (job,) = batch.jobs()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-NOBODY = 65534
+UNPRIVILEGED_USER = 65534
 _TRY = """
 import json, os, socket, sys
 user = int(sys.argv[1])
@@ -28,7 +28,7 @@ print(json.dumps(done))
 """
 
 
-def trespass(paths: Iterable[str], *, user: int = NOBODY) -> list[str]:
+def trespass(paths: Iterable[str], *, user: int = UNPRIVILEGED_USER) -> list[str]:
     """Of these the ones that the user can list, read, or, with `connect ` before a socket's path, connect to.
 
     Raises:

@@ -44,7 +44,7 @@ GUARD_S = 100.0
 
 
 def built(n_envs: int = 1, **options: object) -> ExternalEnv:
-    """Whoever plays is waited for however slow the machine is: no outcome depends on time."""
+    """Waits for the simulators however slow the machine is: no outcome depends on time."""
     options = {"groups": GROUPS, "timeout_s": GUARD_S, "deadline_s": GUARD_S, **options}
     env = ExternalConfig(**options).build(n_envs)  # type: ignore[arg-type]
     assert isinstance(env, ExternalEnv)
@@ -100,7 +100,7 @@ def test_an_episode_number_by_number() -> None:
     with built() as env:
         env.reset(41)
         simulator = Simulator(env, play)
-        step = env.step(actions(env))  # nobody acts yet
+        step = env.step(actions(env))  # no agent acts yet
         a, b = step.groups["a"], step.groups["b"]
         assert a.acting.tolist() == [[True, False]] and b.acting.tolist() == [[True]]
         assert a.observation.tolist() == [[[1, 2], [0, 0]]] and b.observation.tolist() == [[[7]]]
@@ -127,7 +127,7 @@ def test_an_episode_number_by_number() -> None:
         assert seen["seed"] == 41
 
 
-def test_episodes_take_the_place_that_has_had_the_fewest() -> None:
+def test_episodes_are_balanced_over_copies() -> None:
     seeds: list[int] = []
 
     def play(client: Client) -> None:
@@ -308,7 +308,7 @@ def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pyt
 
         done = threading.Event()
 
-        def strangers() -> None:
+        def unknown_clients() -> None:
             for token in ("wrong", "the right on", "ü"):
                 with pytest.raises(ConnectionRefused, match="the token is not this server's"):
                     Client.connect(env.address, token, timeout_s=GUARD_S)
@@ -323,7 +323,7 @@ def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pyt
                 client.begin_episode().act({"boss": [1.0]})
             done.set()
 
-        thread = threading.Thread(target=strangers, daemon=True)
+        thread = threading.Thread(target=unknown_clients, daemon=True)
         thread.start()
         env.step(actions(env))
         env.step(actions(env))
@@ -378,7 +378,7 @@ def test_an_invalid_report_raises_where_it_is_sent(report: Callable[[object], ob
             {("observation", "boss"): np.zeros((2, 3), np.float32)},
             r"'boss': got float32 of .*\[2, 3\]; expected",
         ),
-        ({}, {("observation", "nobody"): np.zeros(1, np.float32)}, r"observation of 'nobody': no such agent"),
+        ({}, {("observation", "missing"): np.zeros(1, np.float32)}, r"observation of 'missing': no such agent"),
         ({}, {("mask", "a_0"): np.ones(3, bool)}, r"at least one agent"),
         ({}, {("action", "boss"): np.ones(1, np.float32)}, r"action of 'boss' does not belong in 'act'"),
         ({"rewards": {"boss": 10**400}}, {}, r"reward of 'boss': got 1000"),
@@ -449,16 +449,16 @@ def test_bytes_that_are_no_message(header: bytes, body: bytes, message: str) -> 
 
 def test_a_message_arrives_in_any_pieces() -> None:
     sent = Message({"op": "act", "x": 1}, {("observation", "a"): np.arange(6).reshape(2, 3), ("o", "b"): np.float32(2)})
-    data, inbox, found = sent.pack() * 2, Inbox(), []
+    data, inbox, messages = sent.pack() * 2, Inbox(), []
     for k in range(0, len(data), 7):
         inbox.add(data[k : k + 7])
         while (message := inbox.take()) is not None:
-            found.append(message)
-    for message in found:
+            messages.append(message)
+    for message in messages:
         assert message.header == {"op": "act", "x": 1}
         assert message.arrays["observation", "a"].tolist() == [[0, 1, 2], [3, 4, 5]]
         assert message.arrays["o", "b"].shape == () and float(message.arrays["o", "b"]) == 2
-    assert len(found) == 2
+    assert len(messages) == 2
 
 
 def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -504,7 +504,7 @@ def test_over_a_unix_socket(tmp_path: Path) -> None:
         assert not path.exists()
 
 
-def test_when_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_simulator_connects(capsys: pytest.CaptureFixture[str]) -> None:
     with built(timeout_s=0.2) as env:
         env.reset(0)
         with pytest.raises(
@@ -565,6 +565,6 @@ def test_groups_from_a_file_and_there_and_back(tmp_path: Path) -> None:
 def _env_json(config: EnvConfig) -> dict[str, object]:
     from marlnb.codec import to_json
 
-    found = to_json(config)
-    assert isinstance(found, dict)
-    return found
+    data = to_json(config)
+    assert isinstance(data, dict)
+    return data

@@ -63,7 +63,7 @@ def test_two_simulators_are_solved_by_two_algorithms_through_a_kill(tmp_path: Pa
             for process in (first, second):
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-            simulator(processes, folder)  # another pair goes on with the learning
+            simulator(processes, folder)  # another pair continues the training
             simulator(processes, folder)
             killed_at.append(report.iteration)
 
@@ -73,12 +73,12 @@ def test_two_simulators_are_solved_by_two_algorithms_through_a_kill(tmp_path: Pa
     assert metrics["iteration"].tolist() == list(range(1, len(metrics) + 1))  # none was lost
     assert metrics["recent_return"].iloc[-1] >= 3.9 and metrics["recent_return"].iloc[0] < 3
     assert len(metrics) < 100  # 3.9 was reached before the frames ended
-    assert [process.wait(120) for process in processes[2:]] == [0, 0]  # told that it is over
+    assert [process.wait(120) for process in processes[2:]] == [0, 0]  # they received the end of the training
     assert not (folder / "server.json").exists()
 
     simulator(processes, folder / "evaluation")  # waits until there is one
-    found = evaluate(run, episodes=5, n_envs=1)
-    assert found.return_mean == {"signal": BEST, "mirror": BEST} and found.length_mean <= 2 * BEST + 1
+    evaluation = evaluate(run, episodes=5, n_envs=1)
+    assert evaluation.return_mean == {"signal": BEST, "mirror": BEST} and evaluation.length_mean <= 2 * BEST + 1
     simulator(processes, folder / "evaluation")
     recording = record(run, episodes=3, n_envs=1, progress=False)
     assert len(recording.episodes) == 3
@@ -91,13 +91,13 @@ def test_a_training_without_simulators_goes_on_when_one_comes(tmp_path: Path, pr
     simulator(processes, folder, 3)  # leaves after three episodes, in the first rollout
 
     reports: list[Report] = []
-    begun = subprocess.Popen(
+    late_simulator = subprocess.Popen(
         [sys.executable, "-c", LATER, str(SCRIPT), str(folder)], env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-    processes.append(begun)
+    processes.append(late_simulator)
     run = train(experiment("n_envs=1", "frames=192"), folder, progress=False, on_report=[reports.append])
     assert run.status()["state"] == "complete" and len(reports) == 3
-    assert processes[0].wait(120) == 0 and begun.wait(120) == 0
+    assert processes[0].wait(120) == 0 and late_simulator.wait(120) == 0
 
 
 LATER = """

@@ -23,8 +23,8 @@ def test_it_can_be_followed_from_nothing(
     assert [block["file"] for block in blocks] == ["guessing.py", None]
     (tmp_path / "guessing.py").write_text(blocks[0]["code"])
     exec(compile(blocks[1]["code"], str(PAGE), "exec"), {})
-    told = capfd.readouterr().out
-    assert told.count("the training is over") == 2 and "[0, 0]" in told
+    output = capfd.readouterr().out
+    assert output.count("the training is over") == 2 and "[0, 0]" in output
     run = Run.open("runs/guessing")
     assert run.status()["state"] == "complete" and run.metrics()["recent_return"].iloc[-1] >= 3.9
     assert (

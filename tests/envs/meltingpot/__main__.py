@@ -26,7 +26,7 @@ NEEDED = (
 
 
 def install() -> Path:
-    """The environment's Python; made anew where this file has changed since."""
+    """The environment's Python; it is installed again where this file has changed since."""
     python, stamp, wanted = FOLDER / "bin" / "python", FOLDER / ".ready", Path(__file__).read_text()
     if stamp.exists() and stamp.read_text() == wanted:
         return python

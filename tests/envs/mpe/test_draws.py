@@ -27,11 +27,11 @@ def test_the_reference_is_splitmix64() -> None:
 
 def test_numbers_equal_those_of_integers() -> None:
     seeds = [0, 1, 17, 2**31 - 1]
-    found = uniform(torch.tensor(seeds), 5)
+    drawn = uniform(torch.tensor(seeds), 5)
     for column, seed in enumerate(seeds):
         start = splitmix64_mix((seed + GAMMA) & MASK)
         expected = [(splitmix64_mix((start + k * GAMMA) & MASK) >> 11) * 2.0**-53 for k in range(1, 6)]
-        assert found[:, column].tolist() == expected
+        assert drawn[:, column].tolist() == expected
 
 
 def test_neighbouring_seeds_are_independent() -> None:

@@ -145,15 +145,15 @@ def test_labels_tell_the_goal_that_the_observation_shows() -> None:
 def test_labels_computed_later_equal_those_computed_at_once(name: str) -> None:
     env = ENVIRONMENTS.get(name)().build(4)
     step, generator = env.reset(seed=3), torch.Generator().manual_seed(0)
-    moments, told = [], []
+    moments, labels = [], []
     for _ in range(30):  # beyond an episode's end: what it drew changes
         moments.append(env.label_state().clone())
-        told.append(env.labels())
+        labels.append(env.labels())
         step = env.step(random_actions(env, step, generator))
     later = env.labels_of(torch.cat(moments))
     assert set(later) == {label.name for label in env.spec.labels}
     for label, values in later.items():
-        assert torch.equal(values, torch.cat([at_the_time[label] for at_the_time in told])), label
+        assert torch.equal(values, torch.cat([at_the_time[label] for at_the_time in labels])), label
 
 
 def test_labels_of_reference_are_the_partners_knowledge() -> None:

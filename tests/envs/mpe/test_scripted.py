@@ -42,8 +42,8 @@ def _mpe2(config: MPEConfig, spec: EnvSpec, policy: ScriptedPolicy, episodes: in
 @pytest.mark.parametrize(("name", "policy_name"), LINES)
 def test_the_table_holds(name: str, policy_name: str) -> None:
     config, policies = references()[name]
-    found = _native(config, policies[policy_name], 1500)
-    assert abs(found.mean() - REFERENCE_RETURNS[name][policy_name]) < 4 * found.std() / 1500**0.5 + 0.01
+    returns = _native(config, policies[policy_name], 1500)
+    assert abs(returns.mean() - REFERENCE_RETURNS[name][policy_name]) < 4 * returns.std() / 1500**0.5 + 0.01
 
 
 @pytest.mark.parametrize(

@@ -54,19 +54,19 @@ def units(agent, site, *named):
 
 
 def test_units_are_what_both_name_over_what_either_names():
-    found = score(
+    result = score(
         finding_of(("units",), units("agent_1", UNIT.site, 3, 4), units("agent_1", EARLY.site, 5)), key_of(UNIT, EARLY)
     )
-    assert [item.recovered for item in found.items] == [0.5, 0.5]
-    assert found.recovered == 0.5 and found.by_kind() == {"units": 0.5}
-    assert found.strays == pytest.approx(1 / 3) and (found.decoys_claimed, found.decoys) == (0, 3)
+    assert [item.recovered for item in result.items] == [0.5, 0.5]
+    assert result.recovered == 0.5 and result.by_kind() == {"units": 0.5}
+    assert result.strays == pytest.approx(1 / 3) and (result.decoys_claimed, result.decoys) == (0, 3)
 
 
 def test_decoys_are_counted_once_each_and_only_where_claims_could_name_them():
     claims = (units("agent_1", UNIT.site, 3, 7), units("agent_0", UNIT.site, 7, 8))
-    found = score(finding_of(("units",), *claims), key_of(UNIT))
-    assert (found.decoys_claimed, found.decoys) == (2, 3) and found.false_discovery_rate == pytest.approx(2 / 3)
-    assert found.strays == 0.25
+    result = score(finding_of(("units",), *claims), key_of(UNIT))
+    assert (result.decoys_claimed, result.decoys) == (2, 3) and result.false_discovery_rate == pytest.approx(2 / 3)
+    assert result.strays == 0.25
     by_agent = score(finding_of(("agents",), AgentsClaim(agents=("agent_0", "agent_1"))), key_of(UNIT))
     assert (by_agent.decoys_claimed, by_agent.decoys) == (1, 1) and by_agent.recovered == 0.5
     nothing = score(finding_of(("sites",)), key_of(UNIT))
@@ -85,8 +85,8 @@ def test_a_subspace_is_scored_by_its_principal_angles():
 def test_a_direction_through_a_decoy_is_a_discovery_of_it():
     basis = tuple(np.eye(8)[7] * 0.9 + np.eye(8)[3] * 0.4)
     through = SubspaceClaim(agent="agent_1", site=UNIT.site, basis=(basis,))
-    found = score(finding_of(("subspace",), through), key_of(UNIT))
-    assert (found.decoys_claimed, found.decoys, found.items) == (1, 3, ())
+    result = score(finding_of(("subspace",), through), key_of(UNIT))
+    assert (result.decoys_claimed, result.decoys, result.items) == (1, 3, ())
 
 
 @pytest.mark.parametrize(("value", "right"), [(4.3, 1.0), (3.5, 0.0), (-4.0, 0.0)])
@@ -122,8 +122,8 @@ def test_codes_influences_and_what_is_left_of_the_behaviour():
         CompleteClaim(agent="agent_1", value=0.9),
         NecessaryClaim(agent="agent_1", value=-0.2),
     )
-    found = score(finding_of(("code", "influence", "complete", "necessary"), *claims), key)
-    assert found.by_kind() == pytest.approx({"code": 1 / 3, "influence": 0.5, "complete": 0.9, "necessary": 1.0})
+    result = score(finding_of(("code", "influence", "complete", "necessary"), *claims), key)
+    assert result.by_kind() == pytest.approx({"code": 1 / 3, "influence": 0.5, "complete": 0.9, "necessary": 1.0})
     assert score(finding_of(("complete",)), key).recovered == 0.0
     assert score(finding_of(("influence",)), key_of(UNIT)).recovered == 1.0  # none there, none claimed
 
@@ -157,10 +157,10 @@ def test_shares_are_right_within_a_tenth_and_a_weight_of_zero_is_a_decoy():
     assert sorted(weights.values()) == [0.0, 0.5, 2.0]
     q_ = subject.task
     claims = tuple(ValueWeightClaim(agent=a, value=1.05 * w) for a, w in weights.items() if w < 2)
-    found = score(Finding("x", q_.name, q_.network, q_.shared, q_.seed, ("value_weight",), claims), subject.key)
-    assert [item.recovered for item in found.items if item.what.endswith("0.5")] == [1.0]
-    assert [item.recovered for item in found.items if item.what.endswith("2")] == [0.0]
-    assert (found.decoys_claimed, found.decoys) == (1, 1)
+    result = score(Finding("x", q_.name, q_.network, q_.shared, q_.seed, ("value_weight",), claims), subject.key)
+    assert [item.recovered for item in result.items if item.what.endswith("0.5")] == [1.0]
+    assert [item.recovered for item in result.items if item.what.endswith("2")] == [0.0]
+    assert (result.decoys_claimed, result.decoys) == (1, 1)
 
 
 def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
@@ -229,18 +229,18 @@ def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
 def test_what_is_declined_is_no_item_and_stands_as_missed_beside():
     agents, feature = AgentsClaim(agents=("agent_1",)), np.eye(8)[7]
     said = finding_of(("agents", "features"), agents, FeatureClaim("agent_1", UNIT.site, basis=(tuple(feature),)))
-    found = score(said, key_of(UNIT))
-    assert found.recovered == found.recovered_of_all == 0.5 and (found.decoys_claimed, found.decoys) == (1, 3)
+    result = score(said, key_of(UNIT))
+    assert result.recovered == result.recovered_of_all == 0.5 and (result.decoys_claimed, result.decoys) == (1, 3)
     declining = replace(said, claims=(agents,), abstains=("features",), doubts=("nothing here is rare",))
-    found = score(declining, key_of(UNIT))
-    assert found.recovered == 1.0 and found.recovered_of_all == 0.5
-    assert [item.kind for item in found.abstained] == ["features"]
-    assert (found.decoys_claimed, found.decoys) == (0, 1), "what it could not have claimed does not count for it"
-    read = Score.from_json(json.loads(json.dumps(found.to_json())))
-    assert (read.items, read.abstained, read.finding.doubts) == (found.items, found.abstained, declining.doubts)
-    older = {name: value for name, value in found.to_json().items() if name not in ("abstained", "doubts")}
+    result = score(declining, key_of(UNIT))
+    assert result.recovered == 1.0 and result.recovered_of_all == 0.5
+    assert [item.kind for item in result.abstained] == ["features"]
+    assert (result.decoys_claimed, result.decoys) == (0, 1), "what it could not have claimed does not count for it"
+    read = Score.from_json(json.loads(json.dumps(result.to_json())))
+    assert (read.items, read.abstained, read.finding.doubts) == (result.items, result.abstained, declining.doubts)
+    older = {name: value for name, value in result.to_json().items() if name not in ("abstained", "doubts")}
     assert Score.from_json(older).abstained == ()
-    grid = Benchmark((found,), 0.0, {})
+    grid = Benchmark((result,), 0.0, {})
     assert grid.abstentions().loc["by hand"].to_dict() == {
         "features": 1.0,
         "all": 0.5,

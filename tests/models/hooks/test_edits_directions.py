@@ -104,12 +104,12 @@ def test_directions_survive_json_and_misfits_raise(build_policy: Callable[..., A
 
 
 def test_a_direction_is_saved_and_read_back() -> None:
-    found = Direction("a/actor/hidden_1", "a_0", (0.6, -0.8), 0.1, 2.0, "goal")
-    text = json.dumps(found.to_json())
-    assert Direction.from_json(json.loads(text)) == found
+    direction = Direction("a/actor/hidden_1", "a_0", (0.6, -0.8), 0.1, 2.0, "goal")
+    text = json.dumps(direction.to_json())
+    assert Direction.from_json(json.loads(text)) == direction
     with pytest.raises(ConfigError, match="did you mean 'scale'"):
-        Direction.from_json({**found.to_json(), "scal": 1.0})
+        Direction.from_json({**direction.to_json(), "scal": 1.0})
     with pytest.raises(ConfigError, match=r"missing: \['vector'\]"):
-        Direction.from_json({name: value for name, value in found.to_json().items() if name != "vector"})
+        Direction.from_json({name: value for name, value in direction.to_json().items() if name != "vector"})
     with pytest.raises(ShapeError, match="length 1"):
-        Direction.from_json({**found.to_json(), "vector": [3.0, 4.0]})
+        Direction.from_json({**direction.to_json(), "vector": [3.0, 4.0]})

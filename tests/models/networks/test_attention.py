@@ -15,8 +15,8 @@ def test_it_equals_torchs_multihead_attention_for_each_agent(share: bool, heads:
     attention = SelfAttention(3, 5, 8, heads, shared=share)
     nn.init.normal_(attention.projection.bias)
     nn.init.normal_(attention.attended.output.bias)
-    found = {}
-    attention.weights.register_forward_hook(lambda module, inputs, output: found.update(weights=output))
+    captured = {}
+    attention.weights.register_forward_hook(lambda module, inputs, output: captured.update(weights=output))
     x = torch.randn(6, 3, 5, 8)
     output = attention(x.flatten(2)).unflatten(-1, (5, 8))
     for agent in range(3):
@@ -33,7 +33,7 @@ def test_it_equals_torchs_multihead_attention_for_each_agent(share: bool, heads:
         seen = x[:, agent]
         expected, weights = oracle(seen, seen, seen, average_attn_weights=False)
         torch.testing.assert_close(output[:, agent], seen + expected)
-        torch.testing.assert_close(found["weights"][:, agent].unflatten(-1, (heads, 5, 5)), weights)
+        torch.testing.assert_close(captured["weights"][:, agent].unflatten(-1, (heads, 5, 5)), weights)
 
 
 def test_rows_may_come_in_any_order_and_the_weights_follow_them() -> None:
@@ -46,14 +46,14 @@ def test_rows_may_come_in_any_order_and_the_weights_follow_them() -> None:
         "hidden_1",
         "head",
     ]
-    found = []
+    captured = []
     {site[0]: site[1] for site in network.site_modules()}["attention"].register_forward_hook(
-        lambda module, inputs, output: found.append(output.unflatten(-1, (2, 4, 4)))
+        lambda module, inputs, output: captured.append(output.unflatten(-1, (2, 4, 4)))
     )
     rows, order = torch.randn(8, 3, 4, 6), [2, 0, 3, 1]
     torch.testing.assert_close(network(rows.flatten(2))[0], network(rows[:, :, order].flatten(2))[0])
-    torch.testing.assert_close(found[0][..., order, :][..., order], found[1])
-    torch.testing.assert_close(found[0].sum(-1), torch.ones(8, 3, 2, 4))
+    torch.testing.assert_close(captured[0][..., order, :][..., order], captured[1])
+    torch.testing.assert_close(captured[0].sum(-1), torch.ones(8, 3, 2, 4))
 
 
 def test_entities_of_several_kinds_look_at_one_another() -> None:

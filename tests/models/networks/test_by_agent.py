@@ -110,8 +110,8 @@ def test_every_agent_has_its_own_sites() -> None:
         logits = policy.act(observation).logits
     layer = policy.actor.network.networks[0].hidden[0]  # type: ignore[index, union-attr]
     for agent in (0, 2, 3):
-        found = activations[f"bob/actor/bob_{agent}/hidden_1"]
-        torch.testing.assert_close(found[:, 0], torch.tanh(observation[:, agent] @ layer.linear.weight.T))  # type: ignore[union-attr, operator]
+        activation = activations[f"bob/actor/bob_{agent}/hidden_1"]
+        torch.testing.assert_close(activation[:, 0], torch.tanh(observation[:, agent] @ layer.linear.weight.T))  # type: ignore[union-attr, operator]
     for agent in range(4):
         assert torch.equal(activations[f"bob/actor/bob_{agent}/head"][:, 0], logits[:, agent])
     head = policy.actor.network.networks[0].head.weight.detach()  # type: ignore[index, union-attr]
@@ -178,10 +178,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         next(trainer)
     with Trainer.resume(Run.open(folder / "halves")) as trainer:
         next(trainer)
-        found = trainer.policies["agent"].state_dict()
+        weights = trainer.policies["agent"].state_dict()
     run = Run.open(folder / "whole")
     expected = run.policies()["agent"].state_dict()
-    assert found.keys() == expected.keys() and all(torch.equal(found[key], expected[key]) for key in found)
+    assert weights.keys() == expected.keys() and all(torch.equal(weights[key], expected[key]) for key in weights)
     return run
 
 
@@ -216,9 +216,9 @@ def test_only_the_sites_of_recorded_agents_are_kept(run: Run) -> None:
 def test_what_an_agents_units_tell_is_compared_with_the_same_network_untrained(run: Run) -> None:
     with record(run, episodes=12, name="decoded", progress=False) as recording:
         label = recording.steps("agent", "observation").to_numpy()[:, 1, 0]
-        found = decode(recording, site="agent/actor/agent_1/gru", label=label, kind="regression", n_shuffles=2)
-        assert [score.agent for score in found.scores] == ["agent_1"]
-        assert found.scores[0].untrained is not None and np.isfinite(found.scores[0].untrained)
+        result = decode(recording, site="agent/actor/agent_1/gru", label=label, kind="regression", n_shuffles=2)
+        assert [score.agent for score in result.scores] == ["agent_1"]
+        assert result.scores[0].untrained is not None and np.isfinite(result.scores[0].untrained)
         with pytest.raises(AnalysisError, match=r"'agent_0'.*agent_1"):
             decode(recording, site="agent/actor/agent_1/gru", label=label, agent="agent_0", kind="regression")
 

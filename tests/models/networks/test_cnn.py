@@ -55,15 +55,15 @@ def test_each_agent_equals_torchs_convolutions(share: bool) -> None:
 @pytest.mark.parametrize("share", [True, False])
 def test_a_sites_units_are_the_feature_maps_height_width_channel(share: bool) -> None:
     network = make(InputSpec(((9, 7, 2),)), share=share)
-    found: list[Tensor] = []
+    captured: list[Tensor] = []
     name, module, n_units, _ = network.site_modules()[0]
-    module.register_forward_hook(lambda module, inputs, output: found.append(output))
+    module.register_forward_hook(lambda module, inputs, output: captured.append(output))
     image = torch.randn(2, 5, 3, 9, 7, 2)
     network(image.flatten(-3))
-    assert name == "conv_1" and found[0].shape == (2, 5, 3, n_units) and n_units == 4 * 3 * 4
+    assert name == "conv_1" and captured[0].shape == (2, 5, 3, n_units) and n_units == 4 * 3 * 4
     for agent in range(3):
         expected = oracle(module, image[:, :, agent].flatten(0, 1), None if share else agent)  # type: ignore[arg-type]
-        torch.testing.assert_close(found[0][:, :, agent].flatten(0, 1), expected.flatten(1))
+        torch.testing.assert_close(captured[0][:, :, agent].flatten(0, 1), expected.flatten(1))
 
 
 def test_channels_may_come_first_and_stacks_of_frames_become_channels() -> None:

@@ -29,8 +29,8 @@ def test_an_affine_map_and_its_gradients_are_those_of_double_precision(sizes: tu
         magnitudes = gradients_of(xs.abs(), weights.abs(), sizes_of_slopes)
         without_gradient = fast.affine(x, weight, bias, tanh=tanh)
     torch.testing.assert_close(without_gradient, y, atol=0, rtol=0)
-    for found, wanted, size in zip((y, *gradients), (exact, *expected), (magnitude, *magnitudes)):
-        rounding = ((found.double() - wanted).abs() / size).max() / torch.finfo(torch.float32).eps
+    for actual, wanted, size in zip((y, *gradients), (exact, *expected), (magnitude, *magnitudes)):
+        rounding = ((actual.double() - wanted).abs() / size).max() / torch.finfo(torch.float32).eps
         assert rounding < 8
 
 

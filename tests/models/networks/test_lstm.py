@@ -17,13 +17,13 @@ def as_torchs(weight: Tensor, units: int) -> Tensor:
 def oracle_of(cell: AgentLSTMCell, agent: int | None, in_features: int) -> nn.LSTM:
     oracle = nn.LSTM(in_features, cell.units, batch_first=True)
     own = slice(None) if agent is None else agent
-    found = {
+    parameters = {
         "weight_ih_l0": cell.input.weight[own],
         "weight_hh_l0": cell.state.weight[own],
         "bias_ih_l0": cell.input.bias[own],
         "bias_hh_l0": cell.state.bias[own],
     }
-    oracle.load_state_dict({key: as_torchs(value, cell.units) for key, value in found.items()})
+    oracle.load_state_dict({key: as_torchs(value, cell.units) for key, value in parameters.items()})
     return oracle
 
 

@@ -119,9 +119,9 @@ def test_a_training_stopped_and_resumed_gives_the_same_bits(tmp_path: Path) -> N
             next(first)
     with Trainer.resume(Run.open(tmp_path / "halves")) as second:
         assert second.iteration == 2
-        found = [next(second) for _ in range(2)][-1], _weights(second)
-    assert found[0].learning == expected[0].learning
-    assert all(torch.equal(found[1][name], value) for name, value in expected[1].items())
+        actual = [next(second) for _ in range(2)][-1], _weights(second)
+    assert actual[0].learning == expected[0].learning
+    assert all(torch.equal(actual[1][name], value) for name, value in expected[1].items())
     assert len(expected[1]) > 20 and expected[0].learning["agent"]["grad_norm_actor"] > 0
 
 

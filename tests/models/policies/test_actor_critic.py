@@ -92,7 +92,9 @@ def test_deeplift_completes_on_the_mlp(
     torch.testing.assert_close(attribution.sum((1, 2)), change, atol=1e-5, rtol=1e-3)
 
 
-def test_a_planted_unit_is_found(build_policy: Callable[..., ActorCritic], observations: dict) -> None:
+def test_integrated_gradients_recover_a_planted_unit(
+    build_policy: Callable[..., ActorCritic], observations: dict
+) -> None:
     policy = build_policy(share=False)
     network, x = policy.actor.network, observations["walker"]
     with torch.no_grad():

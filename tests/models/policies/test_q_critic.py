@@ -85,12 +85,12 @@ def test_an_agents_gradient_is_that_of_its_own_value_alone() -> None:
     critic = build(env, share=True)
     seen, codes = time_step(env, critic)
     own = codes["walker"].clone().requires_grad_()
-    (found,) = torch.autograd.grad(critic.q_with_own_action(seen, codes, own).sum(), own)
+    (gradient,) = torch.autograd.grad(critic.q_with_own_action(seen, codes, own).sum(), own)
     joint = codes["walker"].clone().requires_grad_()
     values = critic(seen, {**codes, "walker": joint})
     for agent in range(3):
         (alone,) = torch.autograd.grad(values[:, agent].sum(), joint, retain_graph=True)
-        torch.testing.assert_close(found[:, agent], alone[:, agent], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(gradient[:, agent], alone[:, agent], atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -147,7 +147,7 @@ def test_values_are_those_of_greedy_actions_and_every_site_fires(
         value, state = policy.value(observations)
     assert {name.split("/")[1] for name in activations} == {"actor", "critic", "critic_2"}
     assert {site.name for site in policy.sites()} == set(activations)
-    assert all(found.shape[:2] == (4, 3) for found in activations.values())
+    assert all(activation.shape[:2] == (4, 3) for activation in activations.values())
     actions = {name: p.act(observations[name], explore=False).action for name, p in policies.items()}
     assert torch.equal(policy.act(observations["walker"], explore=False).action, actions["walker"])
     codes = {name: policy.critic.encode_action(name, taken) for name, taken in actions.items()}

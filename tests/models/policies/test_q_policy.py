@@ -45,7 +45,7 @@ def test_without_exploring_the_largest_q_is_chosen(kind: str, share: bool) -> No
     torch.testing.assert_close(value, q.max(-1).values)
 
 
-def test_a_share_of_epsilon_is_drawn_evenly_and_its_probability_told() -> None:
+def test_a_share_of_epsilon_is_drawn_evenly_with_its_probability() -> None:
     """With epsilon 0.4 and 5 choices: the greedy one 0.68, each other one 0.08; 20,000 draws, 5 deviations."""
     policy = make_policy()
     policy.epsilon.fill_(0.4)
@@ -118,6 +118,6 @@ def test_recordings_and_attributions_reach_q_policies(tmp_path: Path, config: IQ
     taken = q.gather(-1, steps["action"].unsqueeze(-1)).squeeze(-1)
     expected = {("action", None): taken, ("logit", 1): q[..., 1], ("value", None): value}
     for (to, target), score in expected.items():
-        found = mnb.attribute(recording, group="agent", to=to, target=target, n_steps=100)  # type: ignore[arg-type]
-        torch.testing.assert_close(torch.from_numpy(found.score), score, atol=1e-4, rtol=1e-4)
-        assert np.abs(found.convergence_delta).max() < 0.05 * np.abs(found.values).sum(-1).max()
+        attribution = mnb.attribute(recording, group="agent", to=to, target=target, n_steps=100)  # type: ignore[arg-type]
+        torch.testing.assert_close(torch.from_numpy(attribution.score), score, atol=1e-4, rtol=1e-4)
+        assert np.abs(attribution.convergence_delta).max() < 0.05 * np.abs(attribution.values).sum(-1).max()

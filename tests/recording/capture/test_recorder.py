@@ -87,12 +87,12 @@ def test_an_episode_longer_than_the_buffers(tmp_path: Path) -> None:
         name = f"envs{n_envs}"
         with record(
             run, episodes=3, n_envs=n_envs, seed=1, sites="a/actor/hidden_1", name=name, progress=False
-        ) as found:
-            assert found.episodes["length"].tolist() == [length_of(1 + k, 290) for k in range(3)]
+        ) as recording:
+            assert recording.episodes["length"].tolist() == [length_of(1 + k, 290) for k in range(3)]
             for number in range(3):
-                t = found.rows["t"][found.rows["episode"] == number]
+                t = recording.rows["t"][recording.rows["episode"] == number]
                 assert t.tolist() == list(range(length_of(1 + number, 290)))
-                seen = found.steps("a", "observation").sel(episode=number, agent="a_2", feature="t").to_numpy()
+                seen = recording.steps("a", "observation").sel(episode=number, agent="a_2", feature="t").to_numpy()
                 np.testing.assert_allclose(seen, np.arange(len(t)) / 10, rtol=1e-6)
 
 
@@ -245,9 +245,9 @@ def test_after_an_error_hooks_are_removed_and_written_episodes_remain(tmp_path: 
     original = Run.policies
 
     def policies(self: Run, *args: object, **options: object) -> object:
-        found = original(self, *args, **options)  # type: ignore[arg-type]
-        seen.extend(found.values())
-        return found
+        activations = original(self, *args, **options)  # type: ignore[arg-type]
+        seen.extend(activations.values())
+        return activations
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "policies", policies)
@@ -340,8 +340,8 @@ def test_the_plan_states_what_is_written(tmp_path: Path) -> None:
     assert "activations/a/actor/hidden_1" in str(plan) and "3 agent" in plan._repr_html_()
     with record(run, episodes=40, sites="*/actor/hidden_1", dtype="float16", progress=False) as recording:
         assert len(recording) <= plan.rows
-        found = {path: recording.file[path] for path in sizes}
-        assert {path: data[:1].nbytes for path, data in found.items()} == sizes
+        written = {path: recording.file[path] for path in sizes}
+        assert {path: data[:1].nbytes for path, data in written.items()} == sizes
         assert recording.path.stat().st_size < plan.size_bytes
 
 

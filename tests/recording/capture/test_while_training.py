@@ -85,8 +85,8 @@ def test_a_killed_training_continues_the_same_file(
         else:
             patch.setattr("marlnb.training.loop.Loop.advance", _kill)
         next(trainer)
-    found = sorted(path.stem for path in (run.path / "recordings" / "training.segments").glob("*.h5"))
-    assert found == ["000000000", "000000002", "000000004"] and run.checkpoint("last").iteration == 3
+    segments = sorted(path.stem for path in (run.path / "recordings" / "training.segments").glob("*.h5"))
+    assert segments == ["000000000", "000000002", "000000004"] and run.checkpoint("last").iteration == 3
     with Recording.open(run.recordings["training"]) as broken:
         assert not broken.complete
     mnb.resume(run, progress=False, callbacks=[callback()])

@@ -30,18 +30,18 @@ def test_backfilled_equals_recorded(
     lacking = record(run, name="lacking", sites="b/actor/head", segment_bytes=segment_bytes, **options)  # type: ignore[arg-type]
     rows, before = len(lacking), lacking.steps("a", "observation").to_numpy()
     assert mnb.backfill(lacking, "*") is lacking
-    with Recording.open(lacking.path) as found:
-        assert sorted(found.sites) == sorted(whole.sites) and len(found) == rows and found.complete
-        assert np.array_equal(found.steps("a", "observation").to_numpy(), before)
-        assert any("/critic/" in site for site in found.sites)
+    with Recording.open(lacking.path) as filled:
+        assert sorted(filled.sites) == sorted(whole.sites) and len(filled) == rows and filled.complete
+        assert np.array_equal(filled.steps("a", "observation").to_numpy(), before)
+        assert any("/critic/" in site for site in filled.sites)
         for site in whole.sites:
-            a, b = whole[site], found[site]
+            a, b = whole[site], filled[site]
             assert (a.dims, a.shape, a.dtype_stored) == (b.dims, b.shape, b.dtype_stored)
             tolerance = 1e-5 if dtype == "float32" else 2**-8
             scale = max(1.0, float(np.abs(a.to_numpy()).max()))
             assert np.abs(a.to_numpy() - b.to_numpy()).max() <= tolerance * scale, site
-        assert found.file["activations/a/actor/hidden_1"].attrs["filled"] == "backfilled"
-        assert "filled" not in found.file["steps/a/reward"].attrs
+        assert filled.file["activations/a/actor/hidden_1"].attrs["filled"] == "backfilled"
+        assert "filled" not in filled.file["steps/a/reward"].attrs
     assert [item.name for item in lacking.path.parent.iterdir() if item.name.startswith(".")] == []
     with pytest.raises(RecordingError, match="already"):
         mnb.backfill(lacking, "a/actor/hidden_1")

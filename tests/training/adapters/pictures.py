@@ -40,7 +40,7 @@ class Pictures(ParallelEnv):
     def step(self, actions: dict[str, Any]) -> tuple[Any, ...]:
         self.t += 1
         over = self.t >= self.n_steps
-        told: tuple[Any, ...] = (
+        result: tuple[Any, ...] = (
             self._seen(),
             {agent: float(actions[agent] == 0) for agent in self.agents},
             dict.fromkeys(self.agents, False),
@@ -48,7 +48,7 @@ class Pictures(ParallelEnv):
             {agent: {} for agent in self.agents},
         )
         self.agents = [] if over else self.agents
-        return told
+        return result
 
     def _seen(self) -> dict[str, Any]:
         low, high = (0, 256) if self.observation_spaces["agent_0"].dtype == np.uint8 else (0, 1)

@@ -38,35 +38,35 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
     agents = mnb.agents_from_benchmarl(CASES[case], path=tmp_path)
-    told: dict[str, Any] = dict(np.load(CASES[case] / "expected.npz"))
+    theirs: dict[str, Any] = dict(np.load(CASES[case] / "expected.npz"))
     ((group, policy),) = agents.by_group.items()
-    observation = torch.from_numpy(told[f"{group}/observation"])
+    observation = torch.from_numpy(theirs[f"{group}/observation"])
     logits, _ = policy.logits(observation)
     if "continuous" in case:
         mean, log_std = logits.chunk(2, dim=-1)
-        np.testing.assert_allclose(mean.detach(), told[f"{group}/loc"], atol=1e-6)
-        np.testing.assert_allclose(log_std.exp().detach(), told[f"{group}/scale"], atol=1e-6)
+        np.testing.assert_allclose(mean.detach(), theirs[f"{group}/loc"], atol=1e-6)
+        np.testing.assert_allclose(log_std.exp().detach(), theirs[f"{group}/scale"], atol=1e-6)
     elif "ddpg" in case:
-        middle = 0.5 if "state" in told else 0.0  # of the bounds: TanhDelta shifts its parameter by it
-        shifted = told[f"{group}/param"] + middle
+        middle = 0.5 if "state" in theirs else 0.0  # of the bounds: TanhDelta shifts its parameter by it
+        shifted = theirs[f"{group}/param"] + middle
         np.testing.assert_allclose(logits.detach(), shifted, atol=1e-6)
         chosen = policy.act(observation, explore=True).action  # forces within [-1, 1], or [0, 1]
         np.testing.assert_allclose(chosen, middle + (1 - middle) * np.tanh(shifted), atol=1e-6)
     else:
-        expected = told.get(f"{group}/logits", told.get(f"{group}/action_value"))
+        expected = theirs.get(f"{group}/logits", theirs.get(f"{group}/action_value"))
         np.testing.assert_allclose(logits.detach(), expected, atol=1e-6)
         greedy = policy.act(observation, explore=False).action
         np.testing.assert_array_equal(greedy, expected.argmax(-1))
     assert agents.networks[group] == ([0, 1, 2] if "unshared" in case else [0, 0, 0])
-    if f"{group}/value" in told:
-        state = torch.from_numpy(told["state"]) if "state" in told else None
+    if f"{group}/value" in theirs:
+        state = torch.from_numpy(theirs["state"]) if "state" in theirs else None
         values, _ = policy.value({group: observation}, state=state)
-        np.testing.assert_allclose(values.detach(), told[f"{group}/value"][..., 0], atol=1e-6)
-    if f"{group}/q" in told:
-        action = torch.from_numpy(told[f"{group}/action"])
-        state = torch.from_numpy(told["state"]) if "state" in told else None
+        np.testing.assert_allclose(values.detach(), theirs[f"{group}/value"][..., 0], atol=1e-6)
+    if f"{group}/q" in theirs:
+        action = torch.from_numpy(theirs[f"{group}/action"])
+        state = torch.from_numpy(theirs["state"]) if "state" in theirs else None
         judged = policy.action_critic({group: observation}, state, action)
-        np.testing.assert_allclose(judged.detach(), told[f"{group}/q"], atol=1e-6)
+        np.testing.assert_allclose(judged.detach(), theirs[f"{group}/q"], atol=1e-6)
         greedy = policy.act(observation, explore=False).action
         values, _ = policy.value({group: observation}, state=state)
         torch.testing.assert_close(values, policy.action_critic({group: observation}, state, greedy).amin(0))
@@ -112,21 +112,21 @@ RECURRENT = {
 @pytest.mark.parametrize("case", RECURRENT)
 def test_what_remembers_says_what_benchmarl_says_of_sequences(case: str, tmp_path: Path) -> None:
     policies = mnb.agents_from_benchmarl(RECURRENT[case], path=tmp_path).by_group
-    told: dict[str, Any] = dict(np.load(RECURRENT[case] / "expected.npz"))
+    expected: dict[str, Any] = dict(np.load(RECURRENT[case] / "expected.npz"))
     ((group, policy),) = policies.items()
     memory, judges = None, None
     for t in range(4):
-        observation = torch.from_numpy(told[f"{group}/observation"][:, t])
+        observation = torch.from_numpy(expected[f"{group}/observation"][:, t])
         logits, memory = policy.logits(observation, recurrent=memory)
         if "continuous" in case:
             mean, log_std = logits.chunk(2, dim=-1)
-            np.testing.assert_allclose(mean.detach(), told[f"{group}/loc"][:, t], atol=1e-6)
-            np.testing.assert_allclose(log_std.exp().detach(), told[f"{group}/scale"][:, t], atol=1e-6)
+            np.testing.assert_allclose(mean.detach(), expected[f"{group}/loc"][:, t], atol=1e-6)
+            np.testing.assert_allclose(log_std.exp().detach(), expected[f"{group}/scale"][:, t], atol=1e-6)
         else:
-            np.testing.assert_allclose(logits.detach(), told[f"{group}/logits"][:, t], atol=1e-6)
-        state = torch.from_numpy(told["state"][:, t]) if "state" in told else None
+            np.testing.assert_allclose(logits.detach(), expected[f"{group}/logits"][:, t], atol=1e-6)
+        state = torch.from_numpy(expected["state"][:, t]) if "state" in expected else None
         values, judges = policy.value({group: observation}, state=state, recurrent=judges)
-        np.testing.assert_allclose(values.detach(), told[f"{group}/value"][:, t, :, 0], atol=1e-6)
+        np.testing.assert_allclose(values.detach(), expected[f"{group}/value"][:, t, :, 0], atol=1e-6)
 
 
 def test_what_remembers_is_recorded_explained_and_edited(tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_what_remembers_is_recorded_explained_and_edited(tmp_path: Path) -> None
     assert not entering[0].any()
     np.testing.assert_array_equal(entering[1:, :, 0], hidden[:-1])
     np.testing.assert_array_equal(entering[1:, :, 1], recording["agent/actor/cell"].sel(episode=2).to_numpy()[:-1])
-    found = mnb.attribute_over_time(
+    attribution = mnb.attribute_over_time(
         recording, group="agent", to="action", t=20, lookback=6, policies=agents.by_group
     )  # fmt: skip
-    assert np.nanmax(np.abs(found.convergence_delta)) < 1e-3 and not found.warnings
+    assert np.nanmax(np.abs(attribution.convergence_delta)) < 1e-3 and not attribution.warnings
     value = mnb.attribute(recording, group="agent", to="value", steps=[0, 9], policies=agents.by_group, progress=False)
     assert value.sources == "state" and np.abs(value.convergence_delta).max() < 1e-3 and np.abs(value.values).max() > 0
     with pytest.raises(AnalysisError, match="needs sources='state'"):
@@ -179,12 +179,12 @@ def test_an_environment_of_ones_own_is_taken_by_its_groups(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match=r"the experiment \['agent'\]"):
         mnb.agents_from_benchmarl(SPREAD, env="mpe/simple_speaker_listener", path=tmp_path)
     agents = mnb.agents_from_benchmarl(SPREAD, env=SimpleSpreadConfig(), path=tmp_path)  # without its state
-    told = np.load(SPREAD / "expected.npz")
-    values, _ = agents.by_group["agent"].value({"agent": torch.from_numpy(told["agent/observation"])})
+    expected = np.load(SPREAD / "expected.npz")
+    values, _ = agents.by_group["agent"].value({"agent": torch.from_numpy(expected["agent/observation"])})
     assert values.shape == (16, 3)  # from the observations, all in a row
 
 
-def test_a_checkpoint_can_be_named_and_damage_is_told(tmp_path: Path) -> None:
+def test_a_checkpoint_can_be_named_and_damage_is_reported(tmp_path: Path) -> None:
     copy = shutil.copytree(SPREAD, tmp_path / "experiment")
     one = copy / "checkpoints" / "checkpoint_60000.pt"
     assert mnb.agents_from_benchmarl(one).by_group.keys() == {"agent"}
@@ -197,7 +197,7 @@ def test_a_checkpoint_can_be_named_and_damage_is_told(tmp_path: Path) -> None:
 
 
 class Harm:
-    """What a stranger's pickle may bring."""
+    """What a third party's pickle may contain."""
 
     def __init__(self, call: Any, *arguments: Any) -> None:
         self.call, self.arguments = call, arguments

@@ -55,55 +55,55 @@ def opened(case: str, path: Path) -> tuple[Agents, Any, str, dict[str, Any]]:
     env: Any = partial(Pictures, **OPTIONS[end]) if end in OPTIONS else None
     agents = mnb.agents_from_benchmarl(HERE / case, env, path=path)
     ((group, policy),) = agents.by_group.items()
-    told = {name: torch.from_numpy(values) for name, values in np.load(HERE / case / "expected.npz").items()}
-    return agents, policy, group, told
+    theirs = {name: torch.from_numpy(values) for name, values in np.load(HERE / case / "expected.npz").items()}
+    return agents, policy, group, theirs
 
 
 @pytest.mark.parametrize("case", MEMORYLESS)
 def test_it_says_what_benchmarl_says(case: str, tmp_path: Path) -> None:
-    _, policy, group, told = opened(case, tmp_path)
-    observation = told[f"{group}/observation"]
+    _, policy, group, theirs = opened(case, tmp_path)
+    observation = theirs[f"{group}/observation"]
     logits, _ = policy.logits(observation)
-    if f"{group}/loc" in told:
+    if f"{group}/loc" in theirs:
         mean, log_std = logits.chunk(2, dim=-1)
-        torch.testing.assert_close(mean, told[f"{group}/loc"], atol=1e-6, rtol=1e-6)
-        torch.testing.assert_close(log_std.exp(), told[f"{group}/scale"], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(mean, theirs[f"{group}/loc"], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(log_std.exp(), theirs[f"{group}/scale"], atol=1e-6, rtol=1e-6)
     else:
-        torch.testing.assert_close(logits, told[f"{group}/logits"], atol=1e-5, rtol=1e-6)
+        torch.testing.assert_close(logits, theirs[f"{group}/logits"], atol=1e-5, rtol=1e-6)
         assert float(logits.detach().std()) > 0.01
-    if f"{group}/q" in told:
-        judged = policy.action_critic({group: observation}, None, told[f"{group}/action"])
-        torch.testing.assert_close(judged, told[f"{group}/q"], atol=1e-6, rtol=1e-6)
+    if f"{group}/q" in theirs:
+        judged = policy.action_critic({group: observation}, None, theirs[f"{group}/action"])
+        torch.testing.assert_close(judged, theirs[f"{group}/q"], atol=1e-6, rtol=1e-6)
     else:
         values, _ = policy.value({group: observation})
-        torch.testing.assert_close(values, told[f"{group}/value"][..., 0], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(values, theirs[f"{group}/value"][..., 0], atol=1e-6, rtol=1e-6)
     assert policy.cross_agent == ("gnn_" in case or "gat_" in case or "sequence" in case)
 
 
 @pytest.mark.parametrize("case", ["ippo_sequence_pictures", "mappo_sequence_pictures"])
 def test_sequences_that_remember_say_what_benchmarl_says(case: str, tmp_path: Path) -> None:
-    _, policy, group, told = opened(case, tmp_path)
+    _, policy, group, theirs = opened(case, tmp_path)
     memory: Any = None
     judges: Any = None
     for t in range(4):
-        observation = told[f"{group}/observation"][:, t]
+        observation = theirs[f"{group}/observation"][:, t]
         logits, memory = policy.logits(observation, recurrent=memory)
-        torch.testing.assert_close(logits, told[f"{group}/logits"][:, t], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(logits, theirs[f"{group}/logits"][:, t], atol=1e-6, rtol=1e-6)
         values, judges = policy.value({group: observation}, recurrent=judges)
-        torch.testing.assert_close(values, told[f"{group}/value"][:, t, :, 0], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(values, theirs[f"{group}/value"][:, t, :, 0], atol=1e-6, rtol=1e-6)
     assert memory.abs().max() > 0 and judges.abs().max() > 0
 
 
 @pytest.mark.parametrize("case", SOFT)
 def test_critics_of_discrete_sac_say_what_torchrls_loss_makes_of_them(case: str, tmp_path: Path) -> None:
-    agents, policy, group, told = opened(case, tmp_path)
-    seen, state = {group: told[f"{group}/observation"]}, told.get("state")
+    agents, policy, group, theirs = opened(case, tmp_path)
+    seen, state = {group: theirs[f"{group}/observation"]}, theirs.get("state")
     logits, _ = policy.logits(seen[group])
-    torch.testing.assert_close(logits, told[f"{group}/logits"], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(logits, theirs[f"{group}/logits"], atol=1e-6, rtol=1e-6)
     judged = policy.action_critic(seen, state, logits)
-    torch.testing.assert_close(judged, told[f"{group}/q"], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(judged, theirs[f"{group}/q"], atol=1e-6, rtol=1e-6)
     values, _ = policy.value(seen, state=state)
-    torch.testing.assert_close(values, told[f"{group}/soft_value"], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(values, theirs[f"{group}/soft_value"], atol=1e-6, rtol=1e-6)
     expected = (logits.softmax(-1) * judged.amin(0)).sum(-1)
     assert (values - expected).min() > 0.1  # the entropy that the policy is paid for
     assert policy.has_critic and {s.name for s in policy.sites()} > {f"{group}/critic/head", f"{group}/critic_2/head"}
@@ -134,7 +134,7 @@ def test_they_are_recorded_explained_and_edited(case: str, tmp_path: Path) -> No
     said = recording.steps(group, "logits").to_numpy()
     np.testing.assert_allclose(said, logits.detach().numpy(), atol=1e-5)
     target = 0 if policy.group.action.kind == "continuous" else None
-    found = mnb.attribute(
+    attribution = mnb.attribute(
         recording,
         group=group,
         to="action",
@@ -144,7 +144,7 @@ def test_they_are_recorded_explained_and_edited(case: str, tmp_path: Path) -> No
         policies=agents.by_group,
         progress=False,
     )
-    assert np.nanmax(np.abs(found.convergence_delta)) < 1e-2 and np.nanmax(np.abs(found.values)) > 0
+    assert np.nanmax(np.abs(attribution.convergence_delta)) < 1e-2 and np.nanmax(np.abs(attribution.values)) > 0
     with edited(agents.by_group, [mnb.Ablate(site, agents=(f"{group.removesuffix('s')}_1",))]):
         wiped, _ = policy.logits(observation, recurrent=recurrent)
     moved = (wiped - logits).abs().amax((0, 2))
@@ -155,14 +155,14 @@ def test_they_are_recorded_explained_and_edited(case: str, tmp_path: Path) -> No
 
 def test_what_an_agent_hears_is_what_the_graph_brings(tmp_path: Path) -> None:
     """Of the default convolution, by hand: the others' observations summed, through one map, and its own."""
-    _, policy, group, told = opened("mappo_gnn_navigation", tmp_path)
+    _, policy, group, theirs = opened("mappo_gnn_navigation", tmp_path)
     (file,) = (HERE / "mappo_gnn_navigation" / "checkpoints").iterdir()
     tensors = torch.load(file, weights_only=True)[f"loss_{group}"]
     rel, bias, root = (
         next(t for name, t in tensors.items() if name.startswith("actor") and name.endswith(end))
         for end in ("lin_rel.weight", "lin_rel.bias", "lin_root.weight")
     )
-    seen = told[f"{group}/observation"]
+    seen = theirs[f"{group}/observation"]
     others = torch.stack([seen[:, [1, 2]].sum(1), seen[:, [0, 2]].sum(1), seen[:, [0, 1]].sum(1)], dim=1)
     torch.testing.assert_close(policy.network(seen)[0], others @ rel.T + bias + seen @ root.T)
 
@@ -192,7 +192,7 @@ def test_graphs_that_cannot_be_read_are_refused_in_words(options: dict[str, Any]
         graph_layer(graph(**options), {}, 3, 4, central=False, where="the actor")
 
 
-def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
+def test_mismatches_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"reads images \[x, y, channel\]; the environment gives \[4, 3\]"):
         mnb.agents_from_benchmarl(HERE / "ippo_cnn_pictures", partial(Pictures, (4, 3)), path=tmp_path)
     with pytest.raises(ConfigError, match="reads 2 channels; the environment gives 3 agents 5"):

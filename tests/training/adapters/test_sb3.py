@@ -109,10 +109,10 @@ def test_images_are_seen_as_the_model_saw_them(kind: Any, tmp_path: Path) -> Non
     assert names == [f"eye/actor/{name}" for name in ("hidden_3", "hidden_4", "head")]  # of maps as one row of units
     recording = mnb.record(agents, episodes=2, n_envs=1, progress=False)
     assert recording["eye/actor/hidden_4"].to_numpy().shape == (10, 2, 512)
-    found = mnb.attribute(
+    attribution = mnb.attribute(
         recording, group="eye", method="saliency", policies=agents.by_group, steps=[0], progress=False
     )
-    assert found.values.shape[-1] == 40 * 36 * 3 and np.nanmax(np.abs(found.values)) > 0
+    assert attribution.values.shape[-1] == 40 * 36 * 3 and np.nanmax(np.abs(attribution.values)) > 0
 
 
 MEMORIES: dict[str, dict[str, Any]] = {
@@ -178,10 +178,10 @@ def test_models_that_remember_of_each_agent_are_saved_recorded_explained_and_edi
     entering = recording.recurrent("agent").sel(episode=1).to_numpy()
     np.testing.assert_allclose(entering[1:, 2, 0], hidden[:-1], atol=1e-6)
     assert np.abs(hidden).max() > 0.1
-    found = mnb.attribute(
+    attribution = mnb.attribute(
         recording, group="agent", agent="agent_1", to="action", policies=agents.by_group, progress=False
     )
-    assert np.nanmax(np.abs(found.convergence_delta)) < 1e-2 and np.nanmax(np.abs(found.values)) > 0
+    assert np.nanmax(np.abs(attribution.convergence_delta)) < 1e-2 and np.nanmax(np.abs(attribution.values)) > 0
     wiped = mnb.intervene(agents, mnb.Ablate("agent/actor/agent_1/lstm"), episodes=2)
     moved = [wiped.of("tv_direct", f"agent_{k}").difference for k in range(3)]
     assert moved[1] > 0 and moved[0] == moved[2] == 0
@@ -210,9 +210,9 @@ def test_images_are_remembered_as_the_model_remembers_them(tmp_path: Path) -> No
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name the groups"):
-        mnb.agents_from_sb3({"nobody": None}, "mpe/simple_spread", path=tmp_path)
+        mnb.agents_from_sb3({"missing": None}, "mpe/simple_spread", path=tmp_path)
     odd = model_of(PPO, CHOICES)
-    odd.policy.memory = torch.nn.LSTM(18, 18)  # of somebody's own
+    odd.policy.memory = torch.nn.LSTM(18, 18)  # of a custom policy
     with pytest.raises(ConfigError, match="LSTM layers; a recurrent policy takes its state"):
         mnb.agents_from_sb3(odd, "mpe/simple_spread", path=tmp_path)
     with pytest.raises(CheckpointError, match="no Stable-Baselines3 model at nothing"):

@@ -88,11 +88,11 @@ def test_normals_have_torchrls_density(kind: Any, in_one: bool, seen: torch.Tens
     actor = normal_actor(kind, in_one=in_one, **bounds)
     policy = mnb.agents_from_torchrl(actor, CONTINUOUS, path=tmp_path).by_group["agent"]
     assert [site.name for site in policy.sites()] == [f"agent/actor/{x}" for x in ("hidden_1", "hidden_2", "head")]
-    told = asked(actor, seen)
+    theirs_td = asked(actor, seen)
     chosen = policy.act(seen, explore=False)
-    expected = told["agent", "action"].clamp(0, 1)
+    expected = theirs_td["agent", "action"].clamp(0, 1)
     torch.testing.assert_close(chosen.action, expected, atol=1e-5, rtol=0)
-    theirs = kind(told["agent", "loc"], told["agent", "scale"], **bounds)
+    theirs = kind(theirs_td["agent", "loc"], theirs_td["agent", "scale"], **bounds)
     drawn = theirs.sample()
     if kind is TanhNormal:
         drawn = drawn.clamp(0.01, 0.99)
@@ -143,10 +143,10 @@ def test_masked_choices(seen: torch.Tensor, tmp_path: Path) -> None:
     assert agents.networks == {"agent": [0, 1, 2]}
     mask = torch.rand(6, 3, 5, generator=torch.Generator().manual_seed(2)) > 0.4
     mask[..., 0] = True
-    told = asked(actor, seen, action_mask=mask)
+    theirs = asked(actor, seen, action_mask=mask)
     chosen = agents.by_group["agent"].act(seen, action_mask=mask, explore=False)
-    assert torch.equal(chosen.action, told["agent", "action"])
-    torch.testing.assert_close(agents.by_group["agent"].logits(seen)[0].detach(), told["agent", "logits"])
+    assert torch.equal(chosen.action, theirs["agent", "action"])
+    torch.testing.assert_close(agents.by_group["agent"].logits(seen)[0].detach(), theirs["agent", "logits"])
 
 
 def test_q_values_are_acted_on_greedily(seen: torch.Tensor, tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_q_values_are_acted_on_greedily(seen: torch.Tensor, tmp_path: Path) -> N
     )
     both = TensorDictSequential(network, values)
     policy = mnb.agents_from_torchrl(both, DISCRETE, path=tmp_path).by_group["agent"]
-    told = asked(both, seen)
+    theirs = asked(both, seen)
     for explore in (False, True):
         chosen = policy.act(seen, explore=explore)
-        assert torch.equal(chosen.action, told["agent", "action"].reshape(6, 3))
+        assert torch.equal(chosen.action, theirs["agent", "action"].reshape(6, 3))
         assert (chosen.log_prob == 0).all()
 
 

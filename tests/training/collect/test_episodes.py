@@ -31,7 +31,7 @@ def test_exactly_the_episodes_asked_for_count_whatever_their_lengths(n_envs: int
     )
 
 
-def test_the_watcher_sees_every_step_of_the_episodes_that_count_once() -> None:
+def test_the_callback_sees_every_step_of_counted_episodes_once() -> None:
     class Notes:
         def __init__(self) -> None:
             self.steps: list[tuple[int, int, int]] = []

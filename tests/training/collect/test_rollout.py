@@ -68,7 +68,7 @@ def test_agents_that_die_and_appear_are_masked_and_keep_their_last_observation()
 
 
 def test_a_recurrent_rollout_can_be_replayed_from_its_stored_states() -> None:
-    """Log-probabilities computed anew over whole sequences, zeroed at is_init, are those that acting gave."""
+    """Log-probabilities recomputed over whole sequences, with states zeroed at is_init, are those of acting."""
     experiment = Experiment.compose(
         "env=mpe/simple_speaker_listener", "algorithm=ippo", "model=gru", "n_envs=3", "rollout_steps=16", "threads=1"
     )

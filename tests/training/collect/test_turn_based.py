@@ -63,7 +63,7 @@ def test_knights_and_archers_that_die_learn_as_they_come(tmp_path: Path, algorit
     assert len(learning) == 2 and np.isfinite(learning.to_numpy()).all()
 
 
-class Told(Scripted):
+class Instructed(Scripted):
     """Sees a dictionary: where it is, and which of three signs is shown."""
 
     def observation_space(self, agent: str) -> spaces.Space:
@@ -74,10 +74,17 @@ class Told(Scripted):
 
 
 def test_dictionaries_are_flattened(tmp_path: Path) -> None:
-    if "test/told" not in ENVIRONMENTS.names():
-        marlnb.environment("test/told")(Told)
+    if "test/scripted" not in ENVIRONMENTS.names():
+        marlnb.environment("test/scripted")(Instructed)
     experiment = Experiment.compose(
-        *("env=test/told", "env.workers=0", "algorithm=mappo", "model.hidden=[8]", "n_envs=2", "rollout_steps=16"),
+        *(
+            "env=test/scripted",
+            "env.workers=0",
+            "algorithm=mappo",
+            "model.hidden=[8]",
+            "n_envs=2",
+            "rollout_steps=16",
+        ),
         *("frames=64", *TINY),
     )
     run = train(experiment, tmp_path / "run", progress=False)

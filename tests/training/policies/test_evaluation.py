@@ -31,31 +31,31 @@ def native_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.parametrize("n_envs", [None, 1, 7])
 def test_means_and_errors_are_those_of_the_episodes_asked_for(toy_run: Run, n_envs: int | None) -> None:
-    found = evaluate(toy_run, episodes=23, seed=50, n_envs=n_envs)
+    evaluation = evaluate(toy_run, episodes=23, seed=50, n_envs=n_envs)
     seeds = np.arange(50, 73)
     b = seeds % 5 * (2 + seeds % 7)
     a = b + 0.5 * (2 + seeds % 7)
-    assert found.return_mean == {"a": pytest.approx(a.mean()), "b": pytest.approx(b.mean())}
-    assert found.return_se["a"] == pytest.approx(np.std(a, ddof=1) / np.sqrt(23))
-    assert found.length_mean == pytest.approx((2 + seeds % 7).mean())
-    assert found.score == pytest.approx((a.mean() + b.mean()) / 2) and found.checkpoint == 3
+    assert evaluation.return_mean == {"a": pytest.approx(a.mean()), "b": pytest.approx(b.mean())}
+    assert evaluation.return_se["a"] == pytest.approx(np.std(a, ddof=1) / np.sqrt(23))
+    assert evaluation.length_mean == pytest.approx((2 + seeds % 7).mean())
+    assert evaluation.score == pytest.approx((a.mean() + b.mean()) / 2) and evaluation.checkpoint == 3
 
 
 def test_json_says_what_was_evaluated(toy_run: Run) -> None:
-    found = evaluate(toy_run, episodes=1, seed=50)
-    data = json.loads(json.dumps(found.to_json()))
+    evaluation = evaluate(toy_run, episodes=1, seed=50)
+    data = json.loads(json.dumps(evaluation.to_json()))
     assert data["episodes"] == 1 and data["return_se"] == {"a": None, "b": None} and data["env"] == "toy/count"
     assert data["return_mean"]["b"] == 0.0 and data["checkpoint"] == 3 and data["edits"] == []
 
 
 def test_a_random_policy_scores_what_is_known_of_it(native_run: Run) -> None:
     """mpe2's simple_speaker_listener under random actions: -42.9 an agent, measured elsewhere."""
-    found = evaluate(native_run, episodes=600, policy="random")
+    evaluation = evaluate(native_run, episodes=600, policy="random")
     for group in ("speaker", "listener"):
-        error = found.return_se[group]
+        error = evaluation.return_se[group]
         assert error is not None and error < 1.5
-        assert abs(found.return_mean[group] + 42.9) < 3.5 * error
-    assert found.checkpoint is None and found.policy == "random"
+        assert abs(evaluation.return_mean[group] + 42.9) < 3.5 * error
+    assert evaluation.checkpoint is None and evaluation.policy == "random"
 
 
 def test_evaluating_twice_gives_the_same_and_changes_nothing(native_run: Run) -> None:

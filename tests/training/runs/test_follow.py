@@ -1,4 +1,4 @@
-"""Following a run: every line once, none torn, and all anew after a resume has cut the files."""
+"""Following a run: every line once, none torn, and all again after a resume has cut the files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_each_look_finds_what_is_new(tmp_path: Path) -> None:
     assert follower.read().rows == [{"iteration": 3}]
 
 
-def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
+def test_a_resumed_run_is_read_from_the_start(tmp_path: Path) -> None:
     run = train(count_experiment(), tmp_path / "run", progress=False)
     follower = RunFollower(run)
     before = [row["iteration"] for row in follower.read().rows]

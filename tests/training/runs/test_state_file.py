@@ -62,7 +62,7 @@ def test_objects_are_refused_with_their_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [MANIFEST, TENSORS])
-def test_every_damaged_byte_is_found(tmp_path: Path, name: str) -> None:
+def test_every_damaged_byte_is_detected(tmp_path: Path, name: str) -> None:
     write_state(tmp_path, {"w": torch.randn(40), "n": [1, 2.5, "text"]}, {"iteration": 3})
     whole = (tmp_path / name).read_bytes()
     for position in range(len(whole)):

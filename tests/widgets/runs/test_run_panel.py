@@ -129,8 +129,8 @@ def test_tabs_are_made_when_they_are_opened(run: Run) -> None:  # noqa: F811
 
 def _lines(panel: RunPanel) -> dict[str, list[list[float]]]:
     """What a page that is opened now would be sent."""
-    found: dict[str, list[list[float]]] = panel.returns.get_state("lines")["lines"]
-    return found
+    lines: dict[str, list[list[float]]] = panel.returns.get_state("lines")["lines"]
+    return lines
 
 
 def test_what_was_loaded_is_the_panels(run: Run) -> None:  # noqa: F811
