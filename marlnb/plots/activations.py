@@ -106,8 +106,6 @@ def filmstrip(
         ax.plot(x, y, color="#BBBBBB", linewidth=0.8, clip_on=False)
     ax.set_xticks(lefts + 0.5 + width / 2, [f"t = {t}" for t in times])
     ax.set_yticks([])
-    finish(ax, title=title, x="time (steps)", y="", grid="")
-    for side in ax.spines.values():
-        side.set_visible(False)
+    ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
-    return ax
+    return finish(ax, title=title, x="time (steps)", y="", grid="")

@@ -14,8 +14,8 @@ from marlnb.plots.canvas import (
     MUTED,
     OKABE_ITO,
     agent_colour,
-    alarm,
     axes,
+    choose_agent,
     finish,
     heat_map,
     mean_with_middle_half,
@@ -49,24 +49,17 @@ def attribution_bars(
     """
     import seaborn as sns
 
-    index, who = _agent(attribution, agent)
-    values = attribution.values[:, index]
+    who = choose_agent(agent, attribution.agents, "attribution")
+    values = attribution.values[:, attribution.agents.index(who)]
     values = values[np.isfinite(values).all(axis=-1)]
     values = values if signed else np.abs(values)
     n_features = values.shape[1]
     order = np.argsort(-np.abs(values.mean(axis=0)), kind="stable")[:max_features]
     ax = axes(ax, height=1.6 + 0.27 * len(order))
-    sns.barplot(
-        [values[:, feature] for feature in order],
-        orient="h",
-        color=agent_colour(who, agents) if who in agents else OKABE_ITO[0],
-        saturation=1,
-        width=0.72,
-        errorbar=("pi", 50),  # percentile interval: the middle half
-        err_kws={"color": INK, "linewidth": 1.4},
-        capsize=0.2,
-        ax=ax,
-    )
+    colour = agent_colour(who, agents) if who in agents else OKABE_ITO[0]
+    middle_half = {"errorbar": ("pi", 50), "err_kws": {"color": INK, "linewidth": 1.4}, "capsize": 0.2}
+    bars = [values[:, feature] for feature in order]
+    sns.barplot(bars, orient="h", color=colour, saturation=1, width=0.72, ax=ax, **middle_half)
     names = _names(attribution)
     ax.set_yticks(range(len(order)), [names[feature] for feature in order])
     ax.set_ylim(len(order) - 0.3, -0.7)
@@ -76,20 +69,12 @@ def attribution_bars(
     n_hidden = n_features - len(order)
     hidden = f"\n{n_hidden} smaller feature{'s' * (n_hidden > 1)} not shown" if n_hidden else ""
     heading = title or f"What drives {who}: {attribution.target}"
-    finish(ax, title=heading, x=f"{quantity} ({attribution.units}), lines: middle half of rows", y="", grid="x")
+    below = provenance(attribution) + hidden
     ax.annotate(
-        provenance(attribution) + hidden,
-        (1, 0),
-        (0, -42),
-        "axes fraction",
-        "offset points",
-        ha="right",
-        va="top",
-        fontsize=8,
-        color=MUTED,
+        below, (1, 0), (0, -42), "axes fraction", "offset points", ha="right", va="top", fontsize=8, color=MUTED
     )
-    alarm(ax, attribution.warnings)
-    return ax
+    across = f"{quantity} ({attribution.units}), lines: middle half of rows"
+    return finish(ax, title=heading, x=across, y="", grid="x", warnings=attribution.warnings)
 
 
 def attribution_over_time(
@@ -107,8 +92,8 @@ def attribution_over_time(
         features: name of each group -> the features that it sums; None: the `max_features` largest ones, and a group
             of all others.
     """
-    index, who = _agent(attribution, agent)
-    size = np.abs(attribution.values[:, index])
+    who = choose_agent(agent, attribution.agents, "attribution")
+    size = np.abs(attribution.values[:, attribution.agents.index(who)])
     groups = _groups(list(_names(attribution)), size, features, max_features)
     marker_every = max(1, len(np.unique(attribution.t)) // 8)
     ax = axes(ax)
@@ -119,9 +104,8 @@ def attribution_over_time(
     ax.legend(frameon=False, fontsize=9, loc="upper right")
     heading = title or f"When is {who} driven by what? {attribution.target}"
     across = "time (steps); bands: middle half of rows"
-    finish(ax, title=heading, x=across, y=f"mean |contribution| ({attribution.units})")
-    alarm(ax, attribution.warnings)
-    return ax
+    up = f"mean |contribution| ({attribution.units})"
+    return finish(ax, title=heading, x=across, y=up, warnings=attribution.warnings)
 
 
 def attribution_by_agent(
@@ -159,22 +143,17 @@ def attribution_by_agent(
     ax.legend(frameon=False, fontsize=9, loc="lower right")
     n_hidden = len(names) - len(order)
     hidden = f"\n{n_hidden} smaller ones not shown" if n_hidden else ""
-    finish(
-        ax,
-        title=title or f"What drives each agent: {attribution.target}",
-        x=f"mean |contribution| ({attribution.units}), lines: middle half of rows{hidden}",
-        y="",
-        grid="x",
-    )
-    alarm(ax, attribution.warnings)
-    return ax
+    heading = title or f"What drives each agent: {attribution.target}"
+    across = f"mean |contribution| ({attribution.units}), lines: middle half of rows{hidden}"
+    return finish(ax, title=heading, x=across, y="", grid="x", warnings=attribution.warnings)
 
 
 def attribution_over_lags(
     attribution: TemporalAttribution, *, agent: str | None = None, title: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Mean |contribution| of the steps before an output: one stacked bar a lag, and the share of the earlier state."""
-    index, who = _agent(attribution, agent)
+    who = choose_agent(agent, attribution.agents, "attribution")
+    index = attribution.agents.index(who)
     values, state = attribution.values[:, index], attribution.state_values[:, index]
     acting = np.isfinite(state) & np.isfinite(values).all((1, 2))
     if not acting.any():
@@ -193,9 +172,8 @@ def attribution_over_lags(
     ax.set_xticks([*-lags, -len(size)], [*map(str, -lags), "state"])
     ax.legend(frameon=False, fontsize=8.5)
     heading = title or f"How far back is what drives {who}? {attribution.target}"
-    finish(ax, title=heading, x="steps before the output", y=f"mean |contribution| ({attribution.units})")
-    alarm(ax, attribution.warnings)
-    return ax
+    up = f"mean |contribution| ({attribution.units})"
+    return finish(ax, title=heading, x="steps before the output", y=up, warnings=attribution.warnings)
 
 
 def influence_map(
@@ -231,15 +209,6 @@ def provenance(attribution: Attribution) -> str:
         worst = float(np.quantile(share, 0.95)) if share.size else float("nan")
         text += f"; unexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"
     return text
-
-
-def _agent(attribution: Attribution | TemporalAttribution, agent: str | None) -> tuple[int, str]:
-    if agent is None and len(attribution.agents) > 1:
-        raise AnalysisError(f"this attribution has several agents: give agent=, one of {list(attribution.agents)}")
-    name = attribution.agents[0] if agent is None else agent
-    if name not in attribution.agents:
-        raise AnalysisError(unknown("agent in this attribution", name, attribution.agents))
-    return attribution.agents.index(name), name
 
 
 def _names(attribution: Attribution) -> tuple[str, ...]:

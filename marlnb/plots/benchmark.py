@@ -13,15 +13,14 @@ from numpy.typing import ArrayLike
 
 from marlnb.errors import AnalysisError
 from marlnb.plots.canvas import (
-    DASHES,
     INK,
-    MARKERS,
     MUTED,
     OKABE_ITO,
     axes,
     finish,
     heat_map,
     legend_outside,
+    line_style,
     literal,
     width_with_legend,
 )
@@ -65,38 +64,22 @@ def sample_efficiency(
     last = max(float(np.max(np.asarray(frames, dtype=float))) for frames in all_frames)
     scale, unit = (1e6, " (million)") if last >= 1e6 else (1e3, " (thousand)") if last >= 1e3 else (1.0, "")
     for name, (frames, band) in curves.items():
-        index = names.index(name)
-        xs = np.asarray(frames, dtype=float) / scale
-        colour, step = algorithm_colour(name, names), max(len(names), len(xs) // 12)
+        xs, style = np.asarray(frames, dtype=float) / scale, line_style(names.index(name))
+        colour, step = style["color"], max(len(names), len(xs) // 12)
         for frames_of_run, values in runs.get(name, ()):
             ax.plot(np.asarray(frames_of_run, dtype=float) / scale, values, color=colour, alpha=0.35, linewidth=0.8)
         ax.fill_between(xs, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
-        ax.plot(
-            xs,
-            band.value,
-            color=colour,
-            linestyle=DASHES[index % len(DASHES)],
-            marker=MARKERS[index % len(MARKERS)],
-            markersize=4.5,
-            markevery=(
-                index * step // len(names),
-                step,
-            ),  # markers of different curves at different x: curves can overlap
-            linewidth=2,
-            label=literal(name),
-        )
+        # markers of different curves at different x: curves can overlap
+        style |= {"markersize": 4.5, "markevery": (names.index(name) * step // len(names), step)}
+        ax.plot(xs, band.value, linewidth=2, label=literal(name), **style)
     reference_lines(ax, references or {})
     legend_outside(ax, offset=offset)
     ax.margins(x=0.02)
-    finish(ax, title=title, x=f"{x}{unit}\n{note}", y=y)
-    return ax
+    return finish(ax, title=title, x=f"{x}{unit}\n{note}", y=y)
 
 
 def aggregate_intervals(
-    aggregates: Mapping[str, Mapping[str, Estimate]],
-    *,
-    title: str = "Normalised score over all tasks",
-    note: str = "",
+    aggregates: Mapping[str, Mapping[str, Estimate]], *, title: str = "Normalised score over all tasks", note: str = ""
 ) -> Figure:
     """One panel for each aggregate (IQM, median, mean, optimality gap), with one row an algorithm and its 95% interval.
 
@@ -150,25 +133,18 @@ def performance_profile(
     ax = axes(ax, width=width_with_legend(profiles))
     names, xs = list(profiles), np.asarray(thresholds, dtype=float)
     for index, (name, band) in enumerate(profiles.items()):
-        colour = algorithm_colour(name, names)
+        colour, dash = algorithm_colour(name, names), line_style(index)["linestyle"]
         ax.fill_between(xs, band.low, band.high, color=colour, alpha=0.18, linewidth=0, step="post")
-        ax.step(
-            xs,
-            band.value,
-            where="post",
-            color=colour,
-            linestyle=DASHES[index % len(DASHES)],
-            linewidth=2,
-            label=literal(name),
-        )
+        ax.step(xs, band.value, where="post", color=colour, linestyle=dash, linewidth=2, label=literal(name))
     ax.axhline(0.5, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
     ax.set_ylim(-0.02, 1.03)
     ax.margins(x=0)
     legend_outside(ax)
-    finish(ax, title=title, x="normalised score τ", y="share of runs with score > τ")
+    across = "normalised score τ"
     if note:
-        ax.set_xlabel(f"normalised score τ\n{textwrap.fill(note, 90)}", fontsize=9)
-    return ax
+        across += f"\n{textwrap.fill(note, 90)}"
+        ax.xaxis.label.set_fontsize(9)
+    return finish(ax, title=title, x=across, y="share of runs with score > τ")
 
 
 def improvement_map(
@@ -195,6 +171,5 @@ def improvement_map(
     heat_map(ax, values, rows=labels, columns=labels, text=text, low=0, high=1, cmap="BrBG", label="probability",
              font_size=9)  # fmt: skip
     ax.set_facecolor("white")  # an algorithm is not compared with itself
-    finish(ax, title=title, x="… beats a run of this one", y="a run of this one …", grid="")
     ax.tick_params(length=0)
-    return ax
+    return finish(ax, title=title, x="… beats a run of this one", y="a run of this one …", grid="")

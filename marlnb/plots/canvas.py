@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
+from marlnb.errors import AnalysisError, unknown
+
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#8C8C8C")
 """Distinct with any colour vision; the first ones also in greyscale (Okabe and Ito 2008, Color Universal Design)."""
 DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)))
@@ -44,6 +46,35 @@ def agent_colour(agent: str, agents: Sequence[str]) -> str:
     return OKABE_ITO[list(agents).index(agent) % len(OKABE_ITO)]
 
 
+def line_style(index: int) -> dict[str, Any]:
+    """Colour, dashes and marker of a figure's line, by its index among all lines."""
+    return {
+        "color": OKABE_ITO[index % len(OKABE_ITO)],
+        "linestyle": DASHES[index % len(DASHES)],
+        "marker": MARKERS[index % len(MARKERS)],
+    }
+
+
+def bar_with_interval(ax: Axes, x: float, value: float, low: float, high: float, colour: str, *, width: float) -> None:
+    """Draws a bar with an error bar from `low` to `high`; a side on which the value is outside is left out."""
+    ax.bar(x, value, width=width, color=colour, edgecolor=INK, linewidth=0.8)
+    ax.errorbar(x, value, [[max(value - low, 0.0)], [max(high - value, 0.0)]], color=INK, capsize=4)
+
+
+def choose_agent(agent: str | None, agents: Sequence[str], what: str) -> str:
+    """The agent that is drawn; None: the only one.
+
+    Raises:
+        AnalysisError: no such agent, or several and none chosen; `what` names the result in the message.
+    """
+    if agent is None and len(agents) > 1:
+        raise AnalysisError(f"this {what} has several agents: give agent=, one of {list(agents)}")
+    name = agents[0] if agent is None else agent
+    if name not in agents:
+        raise AnalysisError(unknown(f"agent in this {what}", name, agents))
+    return name
+
+
 def heat_map(
     ax: Axes,
     values: np.ndarray,
@@ -72,33 +103,18 @@ def heat_map(
     """
     import seaborn as sns  # takes about a second: only the figures that use it pay for it
 
-    sns.heatmap(
-        values,
-        ax=ax,
-        cmap=cmap,
-        vmin=low,
-        vmax=high,
-        annot=False if text is None else text,
-        fmt="",
-        annot_kws={"fontsize": font_size},
-        square=square,
-        xticklabels=False,
-        yticklabels=False,
-        cbar_kws={"pad": 0.02},
-    )
+    labels = {"xticklabels": False, "yticklabels": False, "cbar_kws": {"pad": 0.02}}
+    if text is not None:
+        labels |= {"annot": text, "fmt": "", "annot_kws": {"fontsize": font_size}}
+    sns.heatmap(values, ax=ax, cmap=cmap, vmin=low, vmax=high, square=square, **labels)
     ax.set_facecolor(MISSING)
     mesh = ax.collections[-1]
     for number in ax.texts:  # seaborn writes white on colours as light as 0.4, where black is easier to read
         column, row = map(int, number.get_position())
         number.set_color("white" if sns.utils.relative_luminance(mesh.to_rgba(values[row, column])) < 0.22 else INK)
     is_long = any(len(line) > 8 for name in columns for line in name.split("\n"))
-    ax.set_xticks(
-        np.arange(len(columns)) + 0.5,
-        list(columns),
-        rotation=35 if is_long else 0,
-        ha="right" if is_long else "center",
-        rotation_mode="anchor" if is_long else "default",
-    )
+    slanted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
+    ax.set_xticks(np.arange(len(columns)) + 0.5, list(columns), **slanted)
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), rotation=0)
     mesh.colorbar.set_label(label, color=INK, fontsize=9)  # type: ignore[union-attr]
     mesh.colorbar.ax.tick_params(colors=INK)  # type: ignore[union-attr]
@@ -128,21 +144,13 @@ def mean_with_middle_half(
             low[k], high[k] = np.quantile(rows, [0.25, 0.75])
             mean[k] = rows.mean()
     ax.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-    options = {
-        "color": colour,
-        "linestyle": DASHES[index % len(DASHES)],
-        "marker": MARKERS[index % len(MARKERS)],
-        "markersize": 4.5,
-        "linewidth": 1.8,
-        "label": label,
-        **line,
-    }
-    ax.plot(steps, mean, **options)
+    style = line_style(index) | {"color": colour, "markersize": 4.5, "linewidth": 1.8, "label": label}
+    ax.plot(steps, mean, **style | line)
     return mean
 
 
-def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
-    """Adds the title and the axis labels, opens the frame and draws a light grid behind the data."""
+def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: Sequence[str] = ()) -> Axes:
+    """Adds the title and the axis labels, opens the frame, draws a light grid behind the data and raises an `alarm`."""
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
     ax.set_xlabel(x, color=INK)
     ax.set_ylabel(y, color=INK)
@@ -157,6 +165,7 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y") -> Axes:
     if grid:
         ax.grid(axis=grid, color="#E3E3E3", linewidth=0.8)  # type: ignore[arg-type]
         ax.set_axisbelow(True)
+    alarm(ax, warnings)
     return ax
 
 
@@ -200,28 +209,15 @@ def alarm(ax: Axes, warnings: Sequence[str]) -> None:
     """Writes the warnings across the figure in red: the first ones, and how many more there are."""
     if not warnings:
         return
-    lines = [textwrap.fill(warning, _line_length(ax)) for warning in warnings[:MAX_WARNINGS]]
-    if len(warnings) > MAX_WARNINGS:
-        lines.append(f"and {len(warnings) - MAX_WARNINGS} more: see the result's warnings")
-    ax.set_zorder(10)  # in front of a colour bar, which has axes too
-    ax.text(
-        0.5,
-        0.5,
-        "\n".join(["NOT TO BE TRUSTED", *lines]),
-        transform=ax.transAxes,
-        ha="center",
-        va="center",
-        color="white",
-        fontsize=10,
-        fontweight="bold",
-        zorder=10,
-        bbox={"facecolor": ALARM, "edgecolor": "none", "alpha": 0.88, "boxstyle": "round,pad=0.6"},
-    )
-
-
-def _line_length(ax: Axes) -> int:
-    """Letters that fit on a line of an alarm in these axes."""
     figure, subplot = ax.get_figure(root=True), ax.get_subplotspec()
     assert figure is not None
     n_columns = 1 if subplot is None else subplot.get_gridspec().ncols
-    return int(min(60, max(24, 8.5 * figure.get_size_inches()[0] / n_columns)))
+    n_letters = int(min(60, max(24, 8.5 * figure.get_size_inches()[0] / n_columns)))  # that fit on a line
+    lines = [textwrap.fill(warning, n_letters) for warning in warnings[:MAX_WARNINGS]]
+    if len(warnings) > MAX_WARNINGS:
+        lines.append(f"and {len(warnings) - MAX_WARNINGS} more: see the result's warnings")
+    ax.set_zorder(10)  # in front of a colour bar, which has axes too
+    text = "\n".join(["NOT TO BE TRUSTED", *lines])
+    box = {"facecolor": ALARM, "edgecolor": "none", "alpha": 0.88, "boxstyle": "round,pad=0.6"}
+    style: dict[str, Any] = {"color": "white", "fontsize": 10, "fontweight": "bold", "zorder": 10, "bbox": box}
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", **style)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, OKABE_ITO, alarm, axes, finish, heat_map
+from marlnb.plots.canvas import INK, OKABE_ITO, axes, bar_with_interval, finish, heat_map
 
 if TYPE_CHECKING:
     from marlnb.analysis.communication.communication_result import Communication
@@ -22,9 +22,8 @@ def code_book(communication: Communication, *, title: str | None = None, ax: Axe
     heat_map(ax, share, rows=communication.messages, columns=communication.goals, low=0, high=1, text=text,
              label="share of the goal's time steps")  # fmt: skip
     x = f"{communication.goal} (context independence {communication.context_independence:.2f})"
-    finish(ax, title=title or f"What {communication.speaker} says", x=x, y="message", grid="")
-    alarm(ax, communication.warnings)
-    return ax
+    heading = title or f"What {communication.speaker} says"
+    return finish(ax, title=heading, x=x, y="message", grid="", warnings=communication.warnings)
 
 
 def information_bars(communication: Communication, *, title: str | None = None, ax: Axes | None = None) -> Axes:
@@ -48,12 +47,9 @@ def information_bars(communication: Communication, *, title: str | None = None, 
     ax.legend(frameon=False, fontsize=8.5)
     ax.set_xticks(range(len(names)), names, fontsize=8.5)
     heading = title or f"From {communication.speaker} to {communication.listener}"
-    finish(ax, title=heading, x="", y="mutual information (bits)")
-    alarm(ax, communication.warnings)
-    return ax
+    return finish(ax, title=heading, x="", y="mutual information (bits)", warnings=communication.warnings)
 
 
 def _bar(ax: Axes, x: int, value: float, low: float, high: float, colour: str) -> None:
-    ax.bar(x, value, color=colour, edgecolor=INK, linewidth=0.8, width=0.68)
-    ax.errorbar(x, value, [[max(value - low, 0)], [max(high - value, 0)]], color=INK, capsize=4)
+    bar_with_interval(ax, x, value, low, high, colour, width=0.68)
     ax.text(x, max(value, high) + 0.02, f"{value:.2f}", ha="center", va="bottom", fontsize=9, color=INK)

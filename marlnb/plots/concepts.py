@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, alarm, axes, finish, legend_outside
+from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, axes, bar_with_interval, finish, legend_outside
 
 if TYPE_CHECKING:
     from marlnb.analysis.concepts.result import ConceptScore, Tcav
 
+    Bars = list[tuple[Tcav, ConceptScore]]
+
 
 def concept_bars(
-    results: Tcav | Sequence[Tcav],
-    *,
-    agents: Sequence[str] = (),
-    title: str | None = None,
-    ax: Axes | None = None,
+    results: Tcav | Sequence[Tcav], *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """TCAV scores: the share of steps at which an output rises towards each concept, one bar an agent and output.
 
@@ -33,22 +31,18 @@ def concept_bars(
         band, middle = ("random concepts (95%)", "mean of random concepts") if not x else (None, None)
         ax.bar(x, high - low, bottom=low, width=0.86, color="#D9D9D9", label=band)
         ax.plot([x - 0.43, x + 0.43], [score.random] * 2, color="#8C8C8C", linewidth=1.5, label=middle)
-        _bar(ax, x, score.score, score.low, score.high, _colour(score, agents))
+        bar_with_interval(ax, x, score.score, score.low, score.high, _colour(score, agents), width=0.5)
         text = f"{score.score:.2f}{'*' if score.p_holm <= 0.05 else ''}"
         ax.text(x, max(score.score, score.high) + 0.02, text, ha="center", va="bottom", fontsize=9, color=INK)
     ax.axhline(0.5, color=INK, linestyle=(0, (4, 2)), linewidth=1.0, label="as often up as down")
     ax.set_ylim(0, 1.15)
-    _finish(ax, bars, title, verb="rise", x="* p ≤ 0.05 against random concepts", y="share of steps (TCAV score)")
-    alarm(ax, _distinct(warning for result, _ in bars for warning in (*result.warnings, *result.score_warnings)))
-    return ax
+    warnings = [warning for result, _ in bars for warning in (*result.warnings, *result.score_warnings)]
+    labels = {"x": "* p ≤ 0.05 against random concepts", "y": "share of steps (TCAV score)"}
+    return _finish(ax, bars, title, warnings, verb="rise", **labels)
 
 
 def concept_effects(
-    results: Tcav | Sequence[Tcav],
-    *,
-    agents: Sequence[str] = (),
-    title: str | None = None,
-    ax: Axes | None = None,
+    results: Tcav | Sequence[Tcav], *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """The first-order effect of each concept on an output, with 95% intervals over episodes.
 
@@ -68,17 +62,18 @@ def concept_effects(
     for x, (_, score) in enumerate(bars):
         band = None if x else "shuffled episodes (95%)"
         ax.bar(x, 2 * score.effect_random, bottom=-score.effect_random, width=0.86, color="#D9D9D9", label=band)
-        _bar(ax, x, score.effect, score.effect_low, score.effect_high, _colour(score, agents))
+        colour = _colour(score, agents)
+        bar_with_interval(ax, x, score.effect, score.effect_low, score.effect_high, colour, width=0.5)
         if score.p_effect <= 0.05:
             ax.annotate("*", (x, max(score.effect_high, 0.0)), ha="center", va="bottom", fontsize=12, color=INK)
     ax.axhline(0.0, color=INK, linewidth=0.8)
     ax.margins(y=0.1)
-    _finish(ax, bars, title, verb="grow", x="* p ≤ 0.05 against shuffled episodes", y="effect (units of the output)")
-    alarm(ax, _distinct(warning for result, _ in bars for warning in result.warnings))
-    return ax
+    warnings = [warning for result, _ in bars for warning in result.warnings]
+    labels = {"x": "* p ≤ 0.05 against shuffled episodes", "y": "effect (units of the output)"}
+    return _finish(ax, bars, title, warnings, verb="grow", **labels)
 
 
-def _bars(results: Tcav | Sequence[Tcav]) -> list[tuple[Tcav, ConceptScore]]:
+def _bars(results: Tcav | Sequence[Tcav]) -> Bars:
     every = list(results) if isinstance(results, Sequence) else [results]
     return [(result, score) for result in every for score in result.scores]
 
@@ -87,13 +82,8 @@ def _colour(score: ConceptScore, agents: Sequence[str]) -> str:
     return agent_colour(score.agent, agents) if score.agent in agents else OKABE_ITO[0]
 
 
-def _bar(ax: Axes, x: int, value: float, low: float, high: float, colour: str) -> None:
-    ax.bar(x, value, width=0.5, color=colour, edgecolor=INK, linewidth=0.8)
-    ax.errorbar(x, value, [[max(0.0, value - low)], [max(0.0, high - value)]], color=INK, capsize=4)
-
-
-def _finish(ax: Axes, bars: list[tuple[Tcav, ConceptScore]], title: str | None, *, verb: str, x: str, y: str) -> None:
-    """Adds the names below the bars, a legend and a title."""
+def _finish(ax: Axes, bars: Bars, title: str | None, warnings: Sequence[str], *, verb: str, x: str, y: str) -> Axes:
+    """Adds the names below the bars, a legend, a title and the warnings."""
     targets = list(dict.fromkeys(result.target for result, _ in bars))
     several = len(targets) > 1
     names = [
@@ -103,8 +93,5 @@ def _finish(ax: Axes, bars: list[tuple[Tcav, ConceptScore]], title: str | None, 
     ax.set_xticks(range(len(bars)), names, fontsize=8.5)
     legend_outside(ax)
     question = f"does an output {verb}" if several else f"{targets[0]}: does it {verb}"
-    finish(ax, title=title or f"{question} towards a concept?\n({bars[0][0].site})", x=x, y=y)
-
-
-def _distinct(warnings: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(warnings))
+    heading = title or f"{question} towards a concept?\n({bars[0][0].site})"
+    return finish(ax, title=heading, x=x, y=y, warnings=list(dict.fromkeys(warnings)))

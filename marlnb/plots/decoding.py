@@ -14,8 +14,8 @@ from marlnb.plots.canvas import (
     MUTED,
     OKABE_ITO,
     agent_colour,
-    alarm,
     axes,
+    choose_agent,
     finish,
     heat_map,
     legend_outside,
@@ -74,10 +74,9 @@ def decoding_bars(
     lowest = min(0.0, *(value for _, value, _ in bars))
     ax.set_ylim(lowest * 1.2 - (0.08 if lowest < 0 else 0), max(1.0, score.high) * 1.12)
     heading = title or f"{decoding.label} decoded from {score.site or decoding.site}"
-    finish(ax, title=heading, x="", y=decoding.metric)
-    ax.set_xlabel(f"{who}; {score.n_rows:,} steps of {score.n_episodes} episodes, split by episode", fontsize=9)
-    alarm(ax, decoding.warnings)
-    return ax
+    across = f"{who}; {score.n_rows:,} steps of {score.n_episodes} episodes, split by episode"
+    ax.xaxis.label.set_fontsize(9)
+    return finish(ax, title=heading, x=across, y=decoding.metric, warnings=decoding.warnings)
 
 
 def decoding_over_time(
@@ -99,7 +98,7 @@ def decoding_over_time(
         raise AnalysisError("this decoding has one score for all time steps; decode(..., at='each') has one for each")
     heading = title or f"When is {decoding.label} known? ({who}, {scores[0].site or decoding.site})"
     ax = _curve(decoding, who, scores, [int(score.t or 0) for score in scores], agents, ax)
-    return finish(ax, title=heading, x="time (steps)", y=decoding.metric)
+    return finish(ax, title=heading, x="time (steps)", y=decoding.metric, warnings=decoding.warnings)
 
 
 def decoding_over_offset(
@@ -121,7 +120,8 @@ def decoding_over_offset(
     heading = title or f"{decoding.label}: remembered, known, predicted\n({who}, {scores[0].site or decoding.site})"
     ax = _curve(decoding, who, scores, [score.offset for score in scores], agents, ax)
     ax.axvline(0, color=MUTED, linewidth=0.8, linestyle=":")
-    return finish(ax, title=heading, x="time of the label after that of the activations (steps)", y=decoding.metric)
+    across = "time of the label after that of the activations (steps)"
+    return finish(ax, title=heading, x=across, y=decoding.metric, warnings=decoding.warnings)
 
 
 def _curve(
@@ -137,16 +137,10 @@ def _curve(
     survives = np.array([s.survives() for s in scores])
     ax.fill_between(xs, [s.low for s in scores], [s.high for s in scores], color=colour, alpha=0.22, linewidth=0)
     ax.plot(xs, score, color=colour, linewidth=3.2, label="hidden units (trained)")
-    dot: dict[str, Any] = {
-        "linestyle": "",
-        "marker": "o",
-        "markersize": 6,
-        "markeredgecolor": colour,
-        "markeredgewidth": 1.4,
-    }
+    dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgewidth": 1.4}
     for rows, face, label in ((survives, colour, "survives correction"), (~survives, "white", "does not survive it")):
         if rows.any():
-            ax.plot(xs[rows], score[rows], markerfacecolor=face, label=label, **dot)
+            ax.plot(xs[rows], score[rows], markerfacecolor=face, markeredgecolor=colour, label=label, **dot)
     observation = [s.observation for s in scores]
     ax.plot(xs, observation, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
     untrained = [s.untrained for s in scores if s.untrained is not None]
@@ -165,7 +159,6 @@ def _curve(
     ax.set_ylim(max(-1.0, min(0.0, *chance, *shuffled)), 1.05)
     ax.margins(x=0.02)
     legend_outside(ax)
-    alarm(ax, decoding.warnings)
     return ax
 
 
@@ -210,7 +203,10 @@ def decoding_map(
     values, text = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), len(columns)), "", dtype=object)
     for (row, column), score in cells.items():
         k = rows.index(row), columns.index(column)
-        values[k] = _relative_score(score) if is_relative else score.score
+        if not is_relative:
+            values[k] = score.score
+        else:  # 0 where chance is 1 and nothing can be gained
+            values[k] = (score.score - score.chance) / (1 - score.chance) if score.chance < 1 else 0.0
         dot = ("\n●" if is_wide else " ●") if score.survives(correction) else ""
         text[k] = f"{score.score:.2f}{dot}"
     width = 2.6 + 0.07 * longest + (0.42 if is_wide else 0.62) * len(columns)
@@ -218,27 +214,13 @@ def decoding_map(
     width = max(5.2, width, width_with_title(heading, left=0.6 + 0.07 * longest))
     ax = axes(ax, width=width, height=max(3.2, 1.6 + 0.45 * len(rows)))
     scale = "share of the way from chance to 1" if is_relative else "from chance to 1"
-    heat_map(
-        ax,
-        values,
-        rows=[str(row) for row in rows],
-        columns=[str(column) for column in columns],
-        text=text,
-        low=lowest,
-        high=1,
-        label=f"{metrics[0]}\n({scale})",
-        font_size=8,
-    )
-    finish(ax, title=heading, x="", y=AXIS_LABELS.get(y, y), grid="")
-    legend = f"● survives {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
-    ax.set_xlabel(f"{AXIS_LABELS.get(x, x)}\n{legend}", fontsize=9)
-    alarm(ax, list(dict.fromkeys(note for result in results for note in result.warnings)))
-    return ax
-
-
-def _relative_score(score: DecodingScore) -> float:
-    """`(score - chance) / (1 - chance)`; 0 where chance is 1 and nothing can be gained."""
-    return (score.score - score.chance) / (1 - score.chance) if score.chance < 1 else 0.0
+    names = {"rows": [str(row) for row in rows], "columns": [str(column) for column in columns]}
+    label = f"{metrics[0]}\n({scale})"
+    heat_map(ax, values, text=text, low=lowest, high=1, label=label, font_size=8, **names)
+    across = f"{AXIS_LABELS.get(x, x)}\n● survives {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
+    ax.xaxis.label.set_fontsize(9)
+    warnings = list(dict.fromkeys(warning for result in results for warning in result.warnings))
+    return finish(ax, title=heading, x=across, y=AXIS_LABELS.get(y, y), grid="", warnings=warnings)
 
 
 def _coordinate(axis: MapAxis, result: Decoding, score: DecodingScore) -> object:
@@ -250,18 +232,12 @@ def _coordinate(axis: MapAxis, result: Decoding, score: DecodingScore) -> object
 
 
 def _scores(
-    decoding: Decoding, agent: str | None, site: str | None = None, offset: int | None = None
+    decoding: Decoding, agent: str | None, site: str | None, offset: int | None
 ) -> tuple[str, list[DecodingScore]]:
     """The agent, and its scores at this site and offset (None: at all)."""
-    names = list(dict.fromkeys(score.agent for score in decoding.scores))
-    if agent is None and len(names) > 1:
-        raise AnalysisError(f"this decoding has several agents: give agent=, one of {names}")
-    who = names[0] if agent is None else agent
-    if who not in names:
-        raise AnalysisError(unknown("agent in this decoding", who, names))
-    sites = list(dict.fromkeys(score.site for score in decoding.scores))
-    if site is not None and site not in sites:
-        raise AnalysisError(unknown("site in this decoding", site, sites))
+    who = choose_agent(agent, decoding.agents, "decoding")
+    if site is not None and site not in decoding.sites:
+        raise AnalysisError(unknown("site in this decoding", site, decoding.sites))
     scores = [s for s in decoding.scores if s.agent == who and site in (None, s.site) and offset in (None, s.offset)]
     if not scores:
         raise AnalysisError(f"no score of {who} at offset {offset}")

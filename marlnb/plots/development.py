@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import DASHES, MARKERS, MUTED, OKABE_ITO, alarm, axes, finish, heat_map, legend_outside
+from marlnb.plots.canvas import MUTED, axes, finish, heat_map, legend_outside, line_style
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.development_result import Development
@@ -21,9 +21,8 @@ def development_map(development: Development, *, title: str | None = None, ax: A
     ax = axes(ax, width=3.6 + 0.7 * n_checkpoints, height=2.0 + 0.5 * n_sites)
     heat_map(ax, values, rows=development.sites, columns=columns, low=min(0.0, float(np.nanmin(values))), high=1,
              text=np.vectorize("{:.2f}".format)(values), label=development.what)  # fmt: skip
-    finish(ax, title=title or "What, when and where", x="checkpoint (iteration)", y="", grid="")
-    alarm(ax, development.warnings)
-    return ax
+    heading = title or "What, when and where"
+    return finish(ax, title=heading, x="checkpoint (iteration)", y="", grid="", warnings=development.warnings)
 
 
 def development_curves(development: Development, *, title: str | None = None, ax: Axes | None = None) -> Axes:
@@ -31,13 +30,11 @@ def development_curves(development: Development, *, title: str | None = None, ax
     ax = axes(ax, width=8.6)
     iterations = development.iterations
     for k, name in enumerate(development.sites):
-        colour, dash = OKABE_ITO[k % len(OKABE_ITO)], DASHES[k % len(DASHES)]
-        marker = MARKERS[k % len(MARKERS)]
-        ax.fill_between(iterations, development.low[k], development.high[k], color=colour, alpha=0.18, linewidth=0)
-        ax.plot(iterations, development.values[k], color=colour, linestyle=dash, marker=marker, label=name)  # type: ignore[arg-type]
+        style, low, high = line_style(k), development.low[k], development.high[k]
+        ax.fill_between(iterations, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        ax.plot(iterations, development.values[k], label=name, **style)
     dots, name = (0, (1.2, 1.4)), development.control_name
     ax.plot(iterations, development.control[-1], color=MUTED, linestyle=dots, linewidth=2, label=name)
     legend_outside(ax)
-    finish(ax, title=title or "When did it develop?", x="checkpoint (iteration)", y=development.what)
-    alarm(ax, development.warnings)
-    return ax
+    heading, up = title or "When did it develop?", development.what
+    return finish(ax, title=heading, x="checkpoint (iteration)", y=up, warnings=development.warnings)

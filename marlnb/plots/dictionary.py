@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import ALARM, INK, MUTED, OKABE_ITO, SEQUENTIAL, alarm, axes, finish
+from marlnb.plots.canvas import ALARM, INK, MUTED, OKABE_ITO, SEQUENTIAL, axes, finish
 
 if TYPE_CHECKING:
     from marlnb.analysis.dictionaries.dictionary import Dictionary
@@ -33,16 +33,13 @@ def feature_density(dictionary: Dictionary, *, title: str | None = None, ax: Axe
     is_doubtful = bool(dictionary.feature_warnings and not dictionary.warnings)
     ax.margins(y=0.5 if is_doubtful else 0.18)
     heading = title or f"How often the features of {dictionary.site} are active"
-    finish(ax, title=heading, x="share of steps", y="features")
     note = f"{dictionary.explained:.1%} of the variance explained by {dictionary.active:.1f} features a step"
-    ax.text(0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=9, color=INK)
+    corner: dict[str, Any] = {"transform": ax.transAxes, "fontsize": 9}
+    ax.text(0.98, 0.97, note, ha="right", va="top", color=INK, **corner)
     if is_doubtful:
         doubts = textwrap.fill("DOUBTFUL: " + "; ".join(dictionary.feature_warnings), 56)
-        ax.text(
-            0.98, 0.9, doubts, transform=ax.transAxes, ha="right", va="top", fontsize=9, fontweight="bold", color=ALARM
-        )
-    alarm(ax, dictionary.warnings)
-    return ax
+        ax.text(0.98, 0.9, doubts, ha="right", va="top", fontweight="bold", color=ALARM, **corner)
+    return finish(ax, title=heading, x="share of steps", y="features", warnings=dictionary.warnings)
 
 
 def feature_strip(
@@ -72,5 +69,4 @@ def feature_strip(
     ax.set_yticks(range(values.shape[1]), labels, fontsize=8.5)
     ticks = np.linspace(0, len(t) - 1, min(len(t), 9)).round().astype(int)
     ax.set_xticks(ticks, [str(t[k]) for k in ticks])
-    finish(ax, title=title, x="time (steps)", y="", grid="")
-    return ax
+    return finish(ax, title=title, x="time (steps)", y="", grid="")

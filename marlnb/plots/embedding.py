@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import ShapeError
-from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, alarm, axes, finish, legend_outside
+from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, axes, finish, legend_outside
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.embedding import Embedding
@@ -55,10 +55,8 @@ def embedding_map(embedding: Embedding, *, title: str | None = None, ax: Axes | 
         across, up = f"UMAP 1 (no unit; trustworthiness {embedding.trust:.2f})", "UMAP 2"
         ax.set_xticks([])
         ax.set_yticks([])
-    by = embedding.color_name or "agent"
-    finish(ax, title=title or f"{embedding.site} by {by}", x=across, y=up, grid="")
-    alarm(ax, embedding.warnings)
-    return ax
+    heading = title or f"{embedding.site} by {embedding.color_name or 'agent'}"
+    return finish(ax, title=heading, x=across, y=up, grid="", warnings=embedding.warnings)
 
 
 def _classes(ax: Axes, embedding: Embedding, size: float) -> None:

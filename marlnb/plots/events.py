@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, alarm, axes, finish
+from marlnb.plots.canvas import INK, MUTED, axes, finish, line_style
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.event_average_result import EventAverage
@@ -32,26 +32,22 @@ def event_response(
     ax = axes(ax)
     lags = average.lags
     for k, channel in enumerate(chosen):
-        colour, dash = OKABE_ITO[k % len(OKABE_ITO)], DASHES[k % len(DASHES)]
+        style = line_style(k) | {"marker": ""}
         low, high = average.control_low[:, channel], average.control_high[:, channel]
         label = None if k else "other episodes, same times"
         ax.fill_between(lags, low, high, color="#9A9A9A", alpha=0.35, linewidth=0, label=label)
-        ax.fill_between(lags, average.low[:, channel], average.high[:, channel], color=colour, alpha=0.25, linewidth=0)
-        name = average.channels[channel]
-        ax.plot(lags, average.mean[:, channel], color=colour, linestyle=dash, linewidth=2.2, label=name)  # type: ignore[arg-type]
-        ax.plot(lags, average.control[:, channel], color=MUTED, linestyle=dash, linewidth=1.0)  # type: ignore[arg-type]
+        low, high = average.low[:, channel], average.high[:, channel]
+        ax.fill_between(lags, low, high, color=style["color"], alpha=0.25, linewidth=0)
+        ax.plot(lags, average.mean[:, channel], linewidth=2.2, label=average.channels[channel], **style)
+        ax.plot(lags, average.control[:, channel], linewidth=1.0, **style | {"color": MUTED})
     ax.axvline(0, color=INK, linewidth=1.1)
     min_count, max_count = int(average.n_events.min()), int(average.n_events.max())
     events = f"{max_count} events" if min_count == max_count else f"{min_count} to {max_count} events a lag"
     ax.legend(frameon=False, fontsize=8.5)
-    finish(
-        ax,
-        title=title or f"{average.agent}: {average.what} around “{average.event}”",
-        x=f"lag from the event ({average.lag_unit}); {events}",
-        y="mean activation" if "/" in average.what else f"mean {average.what}",
-    )
-    alarm(ax, average.warnings)
-    return ax
+    heading = title or f"{average.agent}: {average.what} around “{average.event}”"
+    across = f"lag from the event ({average.lag_unit}); {events}"
+    up = "mean activation" if "/" in average.what else f"mean {average.what}"
+    return finish(ax, title=heading, x=across, y=up, warnings=average.warnings)
 
 
 def _channel(average: EventAverage, name: str | int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import MUTED, agent_colour, alarm, axes, finish, heat_map, mean_with_middle_half
+from marlnb.plots.canvas import MUTED, agent_colour, axes, finish, heat_map, mean_with_middle_half
 
 if TYPE_CHECKING:
     from marlnb.analysis.attribution.value_decomposition import ValueDecomposition
@@ -33,9 +33,8 @@ def influence_matrix(influence: Influence, *, title: str | None = None, ax: Axes
     for row, column in np.argwhere(~np.isfinite(values)):
         ax.text(column + 0.5, row + 0.5, "not asked", ha="center", va="center", color=MUTED, fontsize=8)
     x = f"source (95% intervals over {influence.n_episodes} episodes)"
-    finish(ax, title=title or f"Influence through {influence.through}", x=x, y="affected agent", grid="")
-    alarm(ax, influence.warnings)
-    return ax
+    heading = title or f"Influence through {influence.through}"
+    return finish(ax, title=heading, x=x, y="affected agent", grid="", warnings=influence.warnings)
 
 
 def value_decomposition_over_time(
@@ -57,6 +56,4 @@ def value_decomposition_over_time(
     ax.axhline(0, color=MUTED, linewidth=1)
     ax.legend(frameon=False, fontsize=9)
     heading = title or f"What each agent adds to the value of {shares.group}"
-    finish(ax, title=heading, x="time (steps)", y="share (reward)")
-    alarm(ax, shares.warnings)
-    return ax
+    return finish(ax, title=heading, x="time (steps)", y="share (reward)", warnings=shares.warnings)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import DASHES, INK, MARKERS, MUTED, OKABE_ITO, agent_colour, alarm, axes, finish, heat_map
+from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, agent_colour, axes, finish, heat_map, line_style
 
 if TYPE_CHECKING:
     from marlnb.analysis.interventions.result import Arm, Intervention
@@ -55,41 +55,28 @@ def effect_sizes(
     if not effects:
         raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in arm.effects}))
     ax = axes(ax, height=1.5 + 0.42 * len(effects))
-    decimals = _decimals([effect.difference for effect in effects])
+    # three significant figures of the largest difference; the same decimal places for all
+    largest = max((abs(effect.difference) for effect in effects if np.isfinite(effect.difference)), default=0.0)
+    decimals = int(np.clip(2 - np.floor(np.log10(largest)), 0, 6)) if largest else 0
+    label: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8.5, "color": INK}
+    label["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     for row, effect in enumerate(effects):
         known = effect.who in intervention.agents
         colour = agent_colour(effect.who, intervention.agents) if known else OKABE_ITO[7]
-        low, high = effect.difference - effect.low, effect.high - effect.difference
-        ax.errorbar(
-            effect.difference,
-            row,
-            xerr=[[low], [high]] if np.isfinite([low, high]).all() else None,
-            fmt="o",
-            color=colour,
-            markerfacecolor=colour if effect.edited else "white",
-            markersize=8,
-            capsize=4,
-            linewidth=1.8,
-        )
-        ax.annotate(
-            f"{effect.difference:+.{decimals}f}",
-            (effect.difference, row),
-            (0, 8),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8.5,
-            color=INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-        )
+        difference, face = effect.difference, colour if effect.edited else "white"
+        interval = np.array([[difference - effect.low], [effect.high - difference]])
+        marker: dict[str, Any] = {"fmt": "o", "color": colour, "markerfacecolor": face, "markersize": 8}
+        xerr = interval if np.isfinite(interval).all() else None
+        ax.errorbar(difference, row, xerr=xerr, capsize=4, linewidth=1.8, **marker)
+        ax.annotate(f"{difference:+.{decimals}f}", (difference, row), (0, 8), ha="center", **label)
     ax.axvline(0, color=INK, linewidth=1.0)
     names = [f"{effect.who} (edited)" if effect.edited else effect.who or "episode" for effect in effects]
     ax.set_yticks(range(len(effects)), names)
     ax.set_ylim(len(effects) - 0.5, -0.6)
     name = OUTCOME_NAMES.get(outcome, outcome)
     x = f"{name}: change and its 95% interval ({effects[0].units})"
-    finish(ax, title=title or f"Effect of the edits: {name}", x=x, y="", grid="x")
-    alarm(ax, intervention.warnings)
-    return ax
+    heading = title or f"Effect of the edits: {name}"
+    return finish(ax, title=heading, x=x, y="", grid="x", warnings=intervention.warnings)
 
 
 def strength_response(
@@ -112,11 +99,9 @@ def strength_response(
             continue
         rows = [(strength, e.difference, e.low, e.high) for strength, e in zip(strengths, effects)]
         x, y, low, high = np.array(sorted(rows, key=lambda row: row[0]), dtype=float).T  # type: ignore[arg-type, return-value]
-        index, units = list(intervention.agents).index(agent), effects[0].units
-        colour = agent_colour(agent, intervention.agents)
-        ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        line = {"linestyle": DASHES[index % len(DASHES)], "marker": MARKERS[index % len(MARKERS)]}
-        ax.plot(x, y, color=colour, linewidth=2.2, label=agent, **line)  # type: ignore[arg-type]
+        style, units = line_style(list(intervention.agents).index(agent)), effects[0].units
+        ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        ax.plot(x, y, linewidth=2.2, label=agent, **style)
     if units is None:
         raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in intervention.arms[0].effects}))
     ax.axhline(0, color=INK, linewidth=1.0)
@@ -125,9 +110,8 @@ def strength_response(
     kinds = [edit["edit"] for edit in intervention.edits]
     strength_units = {STRENGTH_UNITS[kind] for kind in kinds if kind in STRENGTH_UNITS}
     x = f"strength ({strength_units.pop()})" if len(strength_units) == 1 else "strength"
-    finish(ax, title=title or f"Strength and response: {name}", x=x, y=f"{name}:\nchange ({units})")
-    alarm(ax, intervention.warnings)
-    return ax
+    heading, up = title or f"Strength and response: {name}", f"{name}:\nchange ({units})"
+    return finish(ax, title=heading, x=x, y=up, warnings=intervention.warnings)
 
 
 def choices_before_after(
@@ -150,9 +134,8 @@ def choices_before_after(
     ax.set_xticks(x, names)
     ax.set_ylim(0, max(*before, *after) * 1.25)
     ax.legend(frameon=False, fontsize=8.5, ncols=2, loc="upper right")
-    finish(ax, title=title or f"What {agent} does", x="", y="share of its steps")
-    alarm(ax, intervention.warnings)
-    return ax
+    heading = title or f"What {agent} does"
+    return finish(ax, title=heading, x="", y="share of its steps", warnings=intervention.warnings)
 
 
 def tracing_grid(
@@ -182,9 +165,8 @@ def tracing_grid(
     heat_map(ax, percent, rows=rows, columns=columns, low=low, high=high, label="recovered (%)")
     restored = "restored step" if tracing.span == 1 else f"first of {tracing.span} restored steps"
     heading = title or f"{agent}: what restores the {tracing.outcome}"
-    finish(ax, title=heading, x=f"{restored} (steps since the episode began)", y="", grid="")
-    alarm(ax, tracing.warnings)
-    return ax
+    across = f"{restored} (steps since the episode began)"
+    return finish(ax, title=heading, x=across, y="", grid="", warnings=tracing.warnings)
 
 
 def usage_effects(
@@ -201,17 +183,9 @@ def usage_effects(
         spread = np.linspace(-0.12, 0.12, max(len(test.random), 1))
         label = None if k else "random directions"
         ax.scatter(k + spread[: len(test.random)], test.random, s=14, color=MUTED, alpha=0.7, label=label)
-        ax.errorbar(
-            k + 0.28,
-            test.effect,
-            [[test.effect - test.low], [test.high - test.effect]],
-            fmt="D",
-            color=colour,
-            markersize=8,
-            capsize=5,
-            linewidth=2,
-            label=None if k else usage.concept,
-        )
+        interval, label = [[test.effect - test.low], [test.high - test.effect]], None if k else usage.concept
+        style: dict[str, Any] = {"fmt": "D", "color": colour, "markersize": 8, "label": label}
+        ax.errorbar(k + 0.28, test.effect, interval, capsize=5, linewidth=2, **style)
         ax.text(k + 0.36, test.effect, f"p = {test.p_value:.2g}", va="center", fontsize=9, color=INK)
     n_tests = len(usage.tests)
     ax.set_xticks(np.arange(n_tests) + 0.14, [test.edit for test in usage.tests])
@@ -219,9 +193,8 @@ def usage_effects(
     ax.set_ylim(0, max(max(t.high, *t.random) for t in usage.tests) * 1.2 + 1e-9)
     ax.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
     heading = title or f"{usage.concept}: {usage.verdict}"
-    finish(ax, title=heading, x=f"{usage.site}, {usage.agent}", y=f"change of the choices ({usage.units})")
-    alarm(ax, usage.warnings)
-    return ax
+    across, up = f"{usage.site}, {usage.agent}", f"change of the choices ({usage.units})"
+    return finish(ax, title=heading, x=across, y=up, warnings=usage.warnings)
 
 
 def _arm(intervention: Intervention, strength: float | None) -> Arm:
@@ -229,9 +202,3 @@ def _arm(intervention: Intervention, strength: float | None) -> Arm:
     if len(arms) != 1:
         raise AnalysisError(f"got strength={strength}; give one of {[arm.strength for arm in intervention.arms]}")
     return arms[0]
-
-
-def _decimals(values: Sequence[float]) -> int:
-    """Decimal places with which the largest value has three significant figures; the same for all values."""
-    largest = max((abs(value) for value in values if np.isfinite(value)), default=0.0)
-    return int(np.clip(2 - np.floor(np.log10(largest)), 0, 6)) if largest else 0

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import floor, isfinite, log10
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from marlnb.plots.canvas import DASHES, INK, MUTED, OKABE_ITO, axes, finish, legend_outside, literal, width_with_legend
+from marlnb.plots.canvas import (
+    DASHES,
+    INK,
+    MUTED,
+    OKABE_ITO,
+    axes,
+    finish,
+    legend_outside,
+    line_style,
+    literal,
+    width_with_legend,
+)
 
 LABEL_HEIGHT_PT = 23.0
 """Height of the label of a reference level."""
@@ -41,17 +53,14 @@ def learning_curve(
     million = x.max(initial=0) >= 1e6
     x = x / (1e6 if million else 1e3)
     for index, (name, curve) in enumerate(curves.items()):
-        y = np.asarray(curve, dtype=float)
+        y = np.array(curve, dtype=float)
         known = np.isfinite(y)
-        colour, dash = OKABE_ITO[index % len(OKABE_ITO)], DASHES[index % len(DASHES)]
+        style = line_style(index) | {"marker": "o" if known.sum() == 1 else ""}  # a line of one point is invisible
         if smooth > 1 and known.sum() > smooth:
             is_smooth = True
-            ax.plot(x[known], y[known], color=colour, alpha=0.4, linewidth=0.9)
-            ax.plot(x[known], running_mean(y[known], smooth), color=colour, linestyle=dash, linewidth=2)
-        else:
-            marker = "o" if known.sum() == 1 else ""  # a line of one point is invisible
-            ax.plot(x[known], y[known], color=colour, linestyle=dash, linewidth=2, marker=marker)
-        ax.lines[-1].set_label(literal(name))
+            ax.plot(x[known], y[known], color=style["color"], alpha=0.4, linewidth=0.9)
+            y[known] = running_mean(y[known], smooth)
+        ax.plot(x[known], y[known], linewidth=2, label=literal(name), **style)
     reference_lines(ax, references or {})
     if len(curves) > 1:
         legend_outside(ax, offset=offset)
@@ -81,21 +90,13 @@ def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
     for level in references.values():
         ax.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
     ordered = sorted(references.items(), key=lambda item: item[1])
+    style: dict[str, Any] = {"ha": "left", "fontsize": 8.5, "color": INK}
     bottom, top = ax.get_ylim()
     height = ax.get_position().height * ax.get_figure(root=True).get_figheight() * 72  # type: ignore[union-attr]
     levels_pt = [(level - bottom) / (top - bottom) * height for _, level in ordered]
     for (name, level), level_pt, label_pt in zip(ordered, levels_pt, _move_apart(levels_pt, LABEL_HEIGHT_PT)):
-        ax.annotate(
-            f"{literal(name)}\n({level:g})",
-            xy=(1.0, level),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, label_pt - level_pt),
-            textcoords="offset points",
-            ha="left",
-            va="center",
-            fontsize=8.5,
-            color=INK,
-        )
+        text, offset = f"{literal(name)}\n({level:g})", (4, label_pt - level_pt)
+        ax.annotate(text, (1.0, level), offset, ("axes fraction", "data"), "offset points", va="center", **style)
 
 
 def _move_apart(positions: Sequence[float], gap: float) -> list[float]:

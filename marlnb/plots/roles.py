@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import (
-    INK,
-    MARKERS,
-    OKABE_ITO,
-    agent_colour,
-    alarm,
-    axes,
-    finish,
-    heat_map,
-    width_with_title,
-)
+from marlnb.plots.canvas import INK, agent_colour, axes, finish, heat_map, line_style, width_with_title
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.roles_result import Roles
@@ -39,9 +29,7 @@ def team_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
         for edge in np.flatnonzero(np.diff(roles.team[order])) + 1:
             ax.axhline(float(edge), color="white", linewidth=3)
             ax.axvline(float(edge), color="white", linewidth=3)
-    finish(ax, title=heading, x="", y="", grid="")
-    alarm(ax, roles.warnings)
-    return ax
+    return finish(ax, title=heading, x="", y="", grid="", warnings=roles.warnings)
 
 
 def role_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) -> Axes:
@@ -51,21 +39,11 @@ def role_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
     ax = axes(ax, width=6.0, height=4.4)
     names = [f"role {k} ({np.mean(roles.role == k):.0%})" for k in range(roles.taken.shape[1])]
     x, y = roles.points.T
-    role = np.array(names)[roles.role]
-    sns.scatterplot(
-        x=x,
-        y=y,
-        hue=role,
-        hue_order=names,
-        palette=[OKABE_ITO[k % len(OKABE_ITO)] for k in range(len(names))],
-        style=role,
-        style_order=names,
-        markers=[MARKERS[k % len(MARKERS)] for k in range(len(names))],
-        s=float(np.clip(8000 / len(roles.points), 4, 26)),
-        linewidth=0,
-        alpha=0.75,
-        ax=ax,
-    )
+    role, styles = np.array(names)[roles.role], [line_style(k) for k in range(len(names))]
+    colours = {"hue": role, "hue_order": names, "palette": [style["color"] for style in styles]}
+    markers = {"style": role, "style_order": names, "markers": [style["marker"] for style in styles]}
+    size = float(np.clip(8000 / len(roles.points), 4, 26))
+    sns.scatterplot(x=x, y=y, s=size, linewidth=0, alpha=0.75, ax=ax, **colours, **markers)
     ax.legend(frameon=False, fontsize=8.5, markerscale=1.6)
     states = roles.states_clustering
     if states.has_clusters:
@@ -75,9 +53,8 @@ def role_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
     scores = f"silhouette {states.silhouette:.2f} (chance {states.chance:.2f}), stability {states.stability:.2f}"
     scores += "" if states.gap is None else f", gap {states.gap:.2f}"
     across = f"principal component 1 (standard deviations)\n{scores}"
-    finish(ax, title=title or f"{roles.of}: {verdict}", x=across, y="principal component 2", grid="")
-    alarm(ax, roles.warnings)
-    return ax
+    heading = title or f"{roles.of}: {verdict}"
+    return finish(ax, title=heading, x=across, y="principal component 2", grid="", warnings=roles.warnings)
 
 
 def role_shares(roles: Roles, *, title: str | None = None, ax: Axes | None = None) -> Axes:
@@ -94,6 +71,5 @@ def role_shares(roles: Roles, *, title: str | None = None, ax: Axes | None = Non
     ax.set_xticks(range(len(roles.agents)), list(roles.agents))
     division = f"roles held at the same time: {roles.division:.2f} (independently: {roles.division_chance:.2f})"
     across = f"the number of the role is above its bar\n{division}"
-    finish(ax, title=title or "Who takes which role?", x=across, y="share of the stretches")
-    alarm(ax, roles.warnings)
-    return ax
+    heading = title or "Who takes which role?"
+    return finish(ax, title=heading, x=across, y="share of the stretches", warnings=roles.warnings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import alarm, axes, finish, heat_map
+from marlnb.plots.canvas import axes, finish, heat_map
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.similarity_result import SimilarityMatrix
@@ -35,6 +35,6 @@ def similarity_map(
     label = METHOD_NAMES.get(matrix.method, matrix.method)
     ax = axes(ax, width=3.4 + 0.72 * n_columns, height=2.4 + 0.52 * n_rows)
     heat_map(ax, matrix.values, rows=matrix.rows, columns=columns, label=label, text=text, low=0, high=1, font_size=7.5)
-    finish(ax, title=title, x="(in brackets: episodes paired at random)", y="", grid="")
-    alarm(ax, matrix.warnings)
-    return ax
+    return finish(
+        ax, title=title, x="(in brackets: episodes paired at random)", y="", grid="", warnings=matrix.warnings
+    )

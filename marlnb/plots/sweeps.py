@@ -47,6 +47,5 @@ def setting_scores(
     ax.set_yticks(range(len(names)), labels)
     ax.use_sticky_edges = False
     ax.margins(x=0.08)
-    finish(ax, title=literal(title), x=f"{x}\n{note}", y="", grid="x")
     ax.tick_params(axis="y", length=0)
-    return ax
+    return finish(ax, title=literal(title), x=f"{x}\n{note}", y="", grid="x")

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import DASHES, MARKERS, OKABE_ITO, alarm, axes, finish, heat_map, legend_outside
+from marlnb.plots.canvas import axes, finish, heat_map, legend_outside, line_style
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.tuning_result import Tuning
@@ -32,24 +32,22 @@ def tuning_curves(
         raise AnalysisError(f"no unit {invalid[0]}; {tuning.site} has units 0 to {n_units - 1}")
     ax = axes(ax, width=8.6)
     for k, unit in enumerate(chosen):
-        colour, marker = OKABE_ITO[k % len(OKABE_ITO)], MARKERS[k % len(MARKERS)]
+        style = line_style(k)
         name = f"unit {unit}: η² {tuning.strength[unit]:.2f} (chance {tuning.shuffled[unit]:.2f})"
         if tuning.p_value[unit] >= 0.05:
             name += ", not beyond chance"
         y, low, high = tuning.curve[:, unit], tuning.low[:, unit], tuning.high[:, unit]
         if tuning.is_class:
             x = tuning.centres + (k - (len(chosen) - 1) / 2) * 0.12
-            ax.errorbar(x, y, [y - low, high - y], color=colour, fmt=marker, capsize=3, label=name)
+            ax.errorbar(x, y, [y - low, high - y], capsize=3, label=name, **style | {"linestyle": ""})
         else:
-            ax.fill_between(tuning.centres, low, high, color=colour, alpha=0.2, linewidth=0)
-            dashes = DASHES[k % len(DASHES)]
-            ax.plot(tuning.centres, y, color=colour, linestyle=dashes, marker=marker, markersize=4.5, label=name)  # type: ignore[arg-type]
+            ax.fill_between(tuning.centres, low, high, color=style["color"], alpha=0.2, linewidth=0)
+            ax.plot(tuning.centres, y, markersize=4.5, label=name, **style)
     if tuning.is_class:
         ax.set_xticks(tuning.centres, list(tuning.bins))
     legend_outside(ax)
-    finish(ax, title=title or f"{tuning.agent}: units tuned to {tuning.label}", x=tuning.label, y="mean activation")
-    alarm(ax, tuning.warnings)
-    return ax
+    heading = title or f"{tuning.agent}: units tuned to {tuning.label}"
+    return finish(ax, title=heading, x=tuning.label, y="mean activation", warnings=tuning.warnings)
 
 
 def tuning_map(tuning: Tuning, *, title: str | None = None, ax: Axes | None = None) -> Axes:
@@ -68,6 +66,6 @@ def tuning_map(tuning: Tuning, *, title: str | None = None, ax: Axes | None = No
     ax = axes(ax, height=4.4)
     heat_map(ax, standardised.T, rows=(), columns=tuning.bins, label=label, low=-bound, high=bound)
     heading = title or f"{tuning.agent}: {len(tuning.tuned)} of {tuning.curve.shape[1]} units tuned to {tuning.label}"
-    finish(ax, title=heading, x=tuning.label, y=f"{len(units)} units, sorted by preferred bin", grid="")
-    alarm(ax, [*tuning.warnings, *(["no unit is tuned beyond chance"] if not len(tuning.tuned) else [])])
-    return ax
+    warnings = [*tuning.warnings, *(["no unit is tuned beyond chance"] if not len(tuning.tuned) else [])]
+    up = f"{len(units)} units, sorted by preferred bin"
+    return finish(ax, title=heading, x=tuning.label, y=up, grid="", warnings=warnings)
