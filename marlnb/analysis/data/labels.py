@@ -20,6 +20,7 @@ AgentLabel = tuple[str, str] | tuple[str, str, str | int]
 Label = str | np.ndarray | AgentLabel | Callable[["Recording"], np.ndarray]
 MAX_CLASS_LIKE_VALUES = 10
 FIELD_LABELS = ("action", "reward", "return_to_go")
+TIME = "t"
 
 
 @dataclass(frozen=True)
@@ -127,13 +128,25 @@ def resolve_label(source: RowSource, rows: Rows, label: Label) -> Labels:
         return _from_array(source, rows, np.asarray(label(source.recording)), name)
     if isinstance(label, tuple):
         return _from_agent(source, rows, label)
-    if isinstance(label, str) and label in FIELD_LABELS and label not in source.recording.labels:
-        values, known, class_names = _from_field(source, rows, label, None)
-        return Labels(values, known & ~not_a_number(values), label, class_names)
     if not isinstance(label, str):
         return _from_array(source, rows, np.asarray(label), "label")
+    if label not in source.recording.labels:
+        return _from_name(source, rows, label)
     values, name, class_names = source.label(label, rows)
     return _labels_of_group(source, values, name, class_names)
+
+
+def _from_name(source: RowSource, rows: Rows, name: str) -> Labels:
+    """The agent's own action, reward, return to go or observed feature, or the time step."""
+    if name == TIME:
+        return _labels_of_group(source, rows.t, "t", ())
+    features = source.recording.feature_names(source.group)
+    if name not in (*FIELD_LABELS, *features):
+        valid = [*source.recording.labels, *FIELD_LABELS, TIME, *features]
+        raise AnalysisError(unknown("label, field or observed feature", name, valid))
+    field, feature = (name, None) if name in FIELD_LABELS else ("observation", name)
+    values, known, class_names = _from_field(source, rows, field, feature)
+    return Labels(values, known & ~not_a_number(values), name, class_names)
 
 
 def _from_array(source: RowSource, rows: Rows, values: np.ndarray, name: str) -> Labels:

@@ -1,0 +1,39 @@
+"""given=: labels, the own action, time and observed features as columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marlnb.analysis.data.given import given_columns
+from marlnb.analysis.data.rows import RowSource
+from marlnb.errors import AnalysisError
+from marlnb.recording.file.reader import Recording
+
+
+def test_classes_are_one_hot_and_quantities_one_column(recording: Recording) -> None:
+    source = RowSource(recording, "listener")
+    rows = source.rows(None, source.resolve_checkpoint(None))
+    columns = given_columns(source, rows, ["action", "landmark_0_dx", ("speaker_0", "action")])
+    assert columns is not None and str(columns) == "action, landmark_0_dx, speaker_0 action"
+    action = recording.steps("listener", "action").to_numpy()[:, 0]
+    dx = recording.steps("listener", "observation").to_numpy()[:, 0, 2]
+    n_actions = len(np.unique(action))
+    values = columns.values[:, 0]
+    np.testing.assert_array_equal(np.unique(action)[values[:, :n_actions].argmax(axis=1)], action)
+    np.testing.assert_array_equal(values[:, :n_actions].sum(axis=1), 1)
+    np.testing.assert_allclose(values[:, n_actions], dx)
+    said = recording.steps("speaker", "action").to_numpy()[:, 0]
+    assert values.shape[1] == n_actions + 1 + len(np.unique(said)) and columns.known.all()
+
+
+def test_unknown_names_suggest_the_nearest(recording: Recording) -> None:
+    source = RowSource(recording, "listener")
+    rows = source.rows(None, source.resolve_checkpoint(None))
+    with pytest.raises(
+        AnalysisError, match="no label, field or observed feature 'landmark0_dx'; did you mean"
+    ):
+        given_columns(source, rows, "landmark0_dx")
+    with pytest.raises(AnalysisError, match="names nothing"):
+        given_columns(source, rows, [])
+    assert given_columns(source, rows, None) is None
