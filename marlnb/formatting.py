@@ -12,6 +12,11 @@ def format_bytes(size: float) -> str:
     return f"{size:.3g} TB"
 
 
+def count(number: int, word: str) -> str:
+    """A number with its word: `1 job`, `12 jobs`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def format_count(number: float) -> str:
     """A number in at most five characters: `999`, `12.3k`, `1.25M`."""
     if number >= 999_500:

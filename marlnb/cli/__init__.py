@@ -1,7 +1,7 @@
 """The command line: `marlnb <command>`.
 
 Each command is one file in a subfolder of this package: its docstring is the help, `add_arguments` adds its options and
-`run` returns its exit code. A new file is a new command. Commands import heavy modules only when they run.
+`run` returns its exit code, None for 0. A new file is a new command. Commands import heavy modules only when they run.
 
 Results go to stdout; progress and messages go to stderr. Exit codes: 0 done; 1 failed; 2 bad usage or bad input,
 nothing was started; 130 interrupted, what was trained or recorded so far is saved.
@@ -17,33 +17,21 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from marlnb.errors import (
-    AnalysisError,
-    BatchError,
-    ConfigError,
-    MarlnbError,
-    RecordingError,
-    RunError,
-    ShapeError,
-    SiteError,
-    nearest,
-)
-
-
-def _commands() -> dict[str, str]:
-    """The module of each command by name: every file in a subfolder is a command, and the subfolder is its subject."""
-    folders = [importlib.import_module(f"{__name__}.{subject}") for subject in SUBJECTS]
-    return {
-        command.name: f"{folder.__name__}.{command.name}"
-        for folder in folders
-        for command in pkgutil.iter_modules(folder.__path__)
-    }
-
+from marlnb import errors
+from marlnb.errors import MarlnbError, nearest
 
 SUBJECTS = ("training", "recordings", "batches", "setup", "inspection")
-COMMANDS = _commands()
+# the module of each command by name: every file in a subfolder is a command, and the subfolder is its subject
+COMMANDS = {
+    command.name: f"{folder.__name__}.{command.name}"
+    for folder in [importlib.import_module(f"{__name__}.{subject}") for subject in SUBJECTS]
+    for command in pkgutil.iter_modules(folder.__path__)
+}
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-_INPUT_ERRORS = (ConfigError, RunError, SiteError, ShapeError, RecordingError, AnalysisError, BatchError)
+_INPUT_ERRORS = (
+    *(errors.ConfigError, errors.RunError, errors.SiteError, errors.ShapeError),
+    *(errors.RecordingError, errors.AnalysisError, errors.BatchError),
+)
 
 _EPILOG = """\
 examples:
@@ -74,18 +62,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         close = nearest(words[0], COMMANDS)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         return _complain(f"no command {words[0]!r}; {hint}Valid commands: {', '.join(COMMANDS)}", BAD_INPUT)
-    return _guarded(_load(words[0]), words[0], words[1:])
+    return _guarded(words[0], words[1:])
 
 
 def _load(command: str) -> ModuleType:
     return importlib.import_module(COMMANDS[command])
 
 
-def _guarded(module: ModuleType, command: str, words: list[str]) -> int:
-    """Runs a command's module; an error becomes one message on stderr and an exit code."""
+def _guarded(command: str, words: list[str]) -> int:
+    """Runs a command; an error becomes one message on stderr and an exit code."""
+    module = _load(command)
     try:
-        arguments = parser_of(command).parse_intermixed_args(words)
-        code: int = module.run(arguments)
+        code: int = module.run(parser_of(command).parse_intermixed_args(words)) or DONE
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse has printed its help or its complaint

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 
 def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("overrides", nargs="*", metavar="env.KEY=VALUE", help="options of the environment --env")
-    parser.add_argument("--env", metavar="NAME", help="another environment with the same groups and spaces")
-    parser.add_argument(
-        "--config-dir", metavar="FOLDER", help="folder of YAML variants for --env (default $MARLNB_CONFIG_DIR)"
-    )
+    add = parser.add_argument
+    add("overrides", nargs="*", metavar="env.KEY=VALUE", help="options of the environment --env")
+    add("--env", metavar="NAME", help="another environment with the same groups and spaces")
+    add("--config-dir", metavar="FOLDER", help="folder of YAML variants for --env (default $MARLNB_CONFIG_DIR)")
 
 
 def chosen_environment(arguments: argparse.Namespace) -> EnvConfig | None:

@@ -30,11 +30,7 @@ _COLUMN = 34
 
 
 def add_config_options(
-    parser: argparse.ArgumentParser,
-    kind: type[Any],
-    *,
-    skip: Container[str] = (),
-    bare: Mapping[str, Any] | None = None,
+    parser: argparse.ArgumentParser, kind: type[Any], *, bare: Mapping[str, Any] | None = None
 ) -> None:
     """Adds one argument for each option of a config dataclass that words on a command line can express.
 
@@ -42,17 +38,15 @@ def add_config_options(
     Functions, mappings and dataclasses get no argument. `config_from` reads the result.
 
     Args:
-        skip: options that get no argument here.
         bare: by option, the value that `--NAME` without a word stands for.
     """
     for item in fields(kind):
-        if not item.init or item.name in skip:
-            continue
         types_of_words, takes_several = _word_types(hints(kind)[item.name])
-        if not types_of_words:
+        if not item.init or not types_of_words:
             continue
-        name, text = item.name.replace("_", "-"), _help_of(kind, item)
-        default = _default_of(item)
+        name, default = item.name.replace("_", "-"), _default_of(item)
+        unset = default is MISSING or default is None or isinstance(default, bool)
+        text = (meaning(kind, item) + ("" if unset else f" (default {write_value(default)})")).replace("%", "%%")
         options: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
         if types_of_words == (bool,):
             flag = f"--no-{name}" if default else f"--{name}"
@@ -151,13 +145,6 @@ def _reader(word_types: Sequence[type]) -> Callable[[str], Any]:
         raise argparse.ArgumentTypeError(f"expected a number; got {word!r}")
 
     return read
-
-
-def _help_of(kind: type[Any], item: Field[Any]) -> str:
-    default = _default_of(item)
-    unset = default is MISSING or default is None or isinstance(default, bool)
-    text = meaning(kind, item) + ("" if unset else f" (default {write_value(default)})")
-    return text.replace("%", "%%")
 
 
 def _default_of(item: Field[Any]) -> Any:

@@ -9,16 +9,11 @@ from marlnb.errors import RecordingError
 
 
 def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--episodes", metavar="K,K:K", help="numbers and ranges that exclude their end, as 0,3,10:20 (default: all)"
-    )
-    parser.add_argument("--sites", nargs="+", metavar="GLOB", help="globs over site names (default: all)")
-    parser.add_argument(
-        "--fields",
-        nargs="+",
-        metavar="GLOB",
-        help="globs over the other fields: observation, labels/*, ... (default: all)",
-    )
+    add = parser.add_argument
+    add("--episodes", metavar="K,K:K", help="numbers and ranges that exclude their end, as 0,3,10:20 (default: all)")
+    add("--sites", nargs="+", metavar="GLOB", help="globs over site names (default: all)")
+    help_fields = "globs over the other fields: observation, labels/*, ... (default: all)"
+    add("--fields", nargs="+", metavar="GLOB", help=help_fields)
 
 
 def chosen_selection(arguments: argparse.Namespace) -> dict[str, Any]:

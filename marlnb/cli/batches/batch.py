@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
 from marlnb.errors import ConfigError
+from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch
@@ -34,42 +35,33 @@ MAX_UNASKED_JOBS = 20  # local jobs that start without a question
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", metavar="NOTEBOOK|BATCH", help="a notebook, or a batch's folder to complete it")
-    parser.add_argument(
-        *("-p", "--parameter"), action="append", default=[], metavar="NAME=VALUES", help="values of a parameter"
-    )
-    parser.add_argument(
-        "--parameters-file", metavar="FILE", help="YAML with values by name, lists are axes; -p overrides it"
-    )
-    parser.add_argument("--parameters", action="store_true", help="show the notebook's parameters and exit")
-    parser.add_argument("--on", metavar="PROFILE", help="where: local, slurm or another profile (default local)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="another value for a key of the profile"
-    )
-    parser.add_argument("--out", metavar="FOLDER", help="the batch's folder (default runs/<notebook>-batch)")
-    parser.add_argument(
-        "--then",
-        metavar="NOTEBOOK",
-        help="a report to run when all jobs are complete, with the parameter `batch`; `compare` comes with marlnb",
-    )
-    parser.add_argument("--only", action="append", default=[], metavar="JOB", help="only this job; repeatable")
-    parser.add_argument("--no-retry", action="store_true", help="do not run failed jobs again")
-    parser.add_argument(
-        "--update-notebook", action="store_true", help="continue unfinished jobs with the notebook as it is now"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and the script, start nothing")
+    add = parser.add_argument
+    add("notebook", metavar="NOTEBOOK|BATCH", help="a notebook, or a batch's folder to complete it")
+    add(*("-p", "--parameter"), action="append", default=[], metavar="NAME=VALUES", help="values of a parameter")
+    add("--parameters-file", metavar="FILE", help="YAML with values by name, lists are axes; -p overrides it")
+    add("--parameters", action="store_true", help="show the notebook's parameters and exit")
+    add("--on", metavar="PROFILE", help="where: local, slurm or another profile (default local)")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="another value for a key of the profile")
+    add("--out", metavar="FOLDER", help="the batch's folder (default runs/<notebook>-batch)")
+    help_then = "a report to run when all jobs are complete, with the parameter `batch`; `compare` comes with marlnb"
+    add("--then", metavar="NOTEBOOK", help=help_then)
+    add("--only", action="append", default=[], metavar="JOB", help="only this job; repeatable")
+    add("--no-retry", action="store_true", help="do not run failed jobs again")
+    add("--update-notebook", action="store_true", help="continue unfinished jobs with the notebook as it is now")
+    add("--dry-run", action="store_true", help="print the plan and the script, start nothing")
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument("--wait", action="store_true", default=None, help="wait for the end (default for local)")
     waiting.add_argument("--detach", action="store_false", dest="wait", help="return at once (default for slurm)")
-    parser.add_argument("--yes", action="store_true", help=f"do not ask before more than {MAX_UNASKED_JOBS} jobs")
-    parser.add_argument("--force", action="store_true", help="start even if the disk seems too small")
-    parser.add_argument("--quiet", action="store_true", help="print neither the plan nor progress")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--yes", action="store_true", help=f"do not ask before more than {MAX_UNASKED_JOBS} jobs")
+    add("--force", action="store_true", help="start even if the disk seems too small")
+    add("--quiet", action="store_true", help="print neither the plan nor progress")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.parameters:
-        return _show_parameters(Path(arguments.notebook), arguments.json)
+        _show_parameters(Path(arguments.notebook), arguments.json)
+        return 0
     from marlnb.batch.submit import plan_submission, submit_plan
     from marlnb.batch.sweep.grammar import values_of_file, values_of_texts
     from marlnb.batch.sweep.parameters import parse_parameters
@@ -87,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         update_notebook=arguments.update_notebook,
     )
     if arguments.dry_run:
-        return _show_plan(plan, arguments.json)
+        _show_plan(plan, arguments.json)
+        return 0
     if not arguments.quiet and not arguments.json:
         say(plan.describe())
     if not (arguments.yes or _confirmed(plan)):
@@ -95,48 +88,38 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     batch = submit_plan(plan, force=arguments.force)
     wait = arguments.wait if arguments.wait is not None else batch.profile.executor == "local"
-    return _wait(batch, arguments) if wait else _detach(batch, plan, arguments.json)
+    if wait:
+        return _wait(batch, arguments)
+    _detach(batch, [job.name for job in plan.submits], arguments.json)
+    return 0
 
 
-def _show_parameters(notebook: Path, as_json: bool) -> int:
+def _show_parameters(notebook: Path, as_json: bool) -> None:
     from marlnb.batch.batch import BATCH, SOURCE
     from marlnb.batch.sweep.parameters import read_parameters
 
     parameters = read_parameters(notebook / SOURCE if (notebook / BATCH).is_file() else notebook)
     if as_json:
-        print_json(
-            {
-                name: {
-                    "takes": parameter.takes,
-                    "default": parameter.default,
-                    "code": parameter.code,
-                    "help": parameter.help,
-                }
-                for name, parameter in parameters.items()
-            }
-        )
-        return 0
+        keys = ("takes", "default", "code", "help")
+        return print_json({name: {key: getattr(each, key) for key in keys} for name, each in parameters.items()})
     if not parameters:
         raise ConfigError(
             f"{notebook} has no parameters; tag a cell `parameters` in JupyterLab and assign them there, e.g. seed = 0"
         )
     rows = [[each.name, each.takes, each.code or "(required)", each.help] for each in parameters.values()]
     print_table(["parameter", "takes", "default", "meaning"], rows)
-    return 0
 
 
-def _show_plan(plan: SubmissionPlan, as_json: bool) -> int:
+def _show_plan(plan: SubmissionPlan, as_json: bool) -> None:
     from marlnb.batch.executor import executor_of
 
     jobs = plan.submits
     script = executor_of(plan.batch).preview(plan.batch, jobs, then=plan.report is not None) if jobs else ""
     if as_json:
-        print_json({**plan.to_json(), "script": script})
-        return 0
+        return print_json({**plan.to_json(), "script": script})
     print(plan.describe())
     if script:
         print(f"\n{script}", end="")
-    return 0
 
 
 def _confirmed(plan: SubmissionPlan) -> bool:
@@ -144,18 +127,16 @@ def _confirmed(plan: SubmissionPlan) -> bool:
     is_small = len(plan.submits) <= MAX_UNASKED_JOBS and plan.batch.profile.executor == "local"
     if is_small or not plan.submits or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    print(f"start {len(plan.submits)} jobs? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"start {count(len(plan.submits), 'job')}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _detach(batch: Batch, plan: SubmissionPlan, as_json: bool) -> int:
-    submitted = [job.name for job in plan.submits]
+def _detach(batch: Batch, submitted: list[str], as_json: bool) -> None:
     if as_json:
-        print_json({"batch": str(batch.path), "submitted": submitted})
-        return 0
+        return print_json({"batch": str(batch.path), "submitted": submitted})
+    jobs = count(len(submitted), "job")
     print(batch.path)
-    say(f"{len(submitted)} jobs submitted; to see them: marlnb jobs {batch.path}; to wait: marlnb watch {batch.path}")
-    return 0
+    say(f"{jobs} submitted; to see them: marlnb jobs {batch.path}; to wait: marlnb watch {batch.path}")
 
 
 def _wait(batch: Batch, arguments: argparse.Namespace) -> int:

@@ -20,16 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from marlnb.batch.batch import Batch
     from marlnb.batch.cancel import cancel
 
     batch = Batch.open(arguments.batch)
     effects = cancel(batch, arguments.jobs)
     if arguments.json:
-        print_json({"batch": str(batch.path), "cancelled": effects})
-        return 0
+        return print_json({"batch": str(batch.path), "cancelled": effects})
     for name, effect in effects.items():
         print(f"{name}: {effect}")
     say(f"to continue them: marlnb batch {batch.path}" if effects else f"{batch.path}: no job is running or queued")
-    return 0

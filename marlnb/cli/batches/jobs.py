@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
+from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +30,12 @@ MAX_FAILURES_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "batch", nargs="?", default="runs", metavar="BATCH", help="a batch, or a folder of batches (default runs)"
-    )
-    parser.add_argument("--log", metavar="JOB", help="print the end of this job's log")
-    parser.add_argument("--lines", type=int, default=100, metavar="N", help="lines of the log (default %(default)s)")
-    parser.add_argument("--watch", action="store_true", help="wait until all have ended; restart nothing")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add = parser.add_argument
+    add("batch", nargs="?", default="runs", metavar="BATCH", help="a batch, or a folder of batches (default runs)")
+    add("--log", metavar="JOB", help="print the end of this job's log")
+    add("--lines", type=int, default=100, metavar="N", help="lines of the log (default %(default)s)")
+    add("--watch", action="store_true", help="wait until all have ended; restart nothing")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,10 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.batch).expanduser()
     is_other = any((path / name).is_file() for name in ("job.json", "experiment.json"))  # a job or a run, by mistake
     if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not is_other:
-        return _list(path, arguments.json)
+        _list(path, arguments.json)
+        return 0
     batch = Batch.open(path)
     if arguments.log:
-        return _show_log(batch, arguments.log, arguments.lines)
+        _show_log(batch, arguments.log, arguments.lines)
+        return 0
     if arguments.watch:
         from marlnb.batch.monitor import watch
 
@@ -68,7 +70,7 @@ def show(batch: Batch, *, as_json: bool, show_failures: bool = True) -> int:
         _print_rows(batch, rows)
     else:
         print_table(HEADER, [row.cells() for row in rows])
-        print(f"\n{batch.path}: {len(batch.sweep)} jobs: {summarize(rows)}")
+        print(f"\n{batch.path}: {count(len(batch.sweep), 'job')}: {summarize(rows)}")
         if show_failures:
             _show_failures(rows)
     if problem:
@@ -114,7 +116,7 @@ def _show_failures(rows: Sequence[JobRow]) -> None:
         say(f"\n{len(failed) - MAX_FAILURES_SHOWN} more failed: {others}; --log JOB shows a job's log")
 
 
-def _show_log(batch: Batch, name: str, n_lines: int) -> int:
+def _show_log(batch: Batch, name: str, n_lines: int) -> None:
     from marlnb.batch.job.failures import read_tail
 
     job = batch.job(name)
@@ -123,20 +125,16 @@ def _show_log(batch: Batch, name: str, n_lines: int) -> int:
         say(f"{job.log} is empty or does not exist yet: the job is {job.status().state}")
     for line in lines:
         print(line)
-    return 0
 
 
-def _list(folder: Path, as_json: bool) -> int:
+def _list(folder: Path, as_json: bool) -> None:
     from marlnb.batch.overview import find_batches, job_rows, summarize
 
     summaries = [(batch, summarize(job_rows(batch))) for batch in find_batches(folder)]
     if as_json:
         print_json({"batches": {str(batch.path): summary for batch, summary in summaries}})
     elif summaries:
-        table = [
-            [os.path.relpath(batch.path), batch.notebook, len(batch.sweep), summary] for batch, summary in summaries
-        ]
-        print_table(["batch", "notebook", "jobs", "states, from the files"], table)
+        rows = [[os.path.relpath(each.path), each.notebook, len(each.sweep), states] for each, states in summaries]
+        print_table(["batch", "notebook", "jobs", "states, from the files"], rows)
     else:
         say(f"no batches in {folder}; `marlnb batch NOTEBOOK` makes one")
-    return 0

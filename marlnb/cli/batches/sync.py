@@ -31,11 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
     runs = find_offline_runs(arguments.paths or ["runs"])
     states = {run.folder: _state(run) for run in runs}
     pending = [run for run in runs if states[run.folder] == "to upload"]
-    if not arguments.dry_run:
-        failed = upload(pending) if pending else []
+    failed = []
+    if pending and not arguments.dry_run:
+        failed = upload(pending)
         states.update({run.folder: "uploaded now" for run in pending} | {run.folder: "not uploaded" for run in failed})
-    else:
-        failed = []
     if arguments.json:
         print_json({"runs": [{"folder": str(run.folder), "id": run.id, "state": states[run.folder]} for run in runs]})
     elif runs:

@@ -28,14 +28,13 @@ FAILED, STOPPED = 1, 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("batch", metavar="BATCH", help="the batch's folder")
-    parser.add_argument("--no-resubmit", action="store_true", help="restart nothing")
-    parser.add_argument("--once", action="store_true", help="restart what has to be restarted, then return")
-    parser.add_argument(
-        "--poll", type=float, default=2.0, metavar="S", help="seconds between two reads of the files (default 2)"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end and nothing else")
+    add = parser.add_argument
+    add("batch", metavar="BATCH", help="the batch's folder")
+    add("--no-resubmit", action="store_true", help="restart nothing")
+    add("--once", action="store_true", help="restart what has to be restarted, then return")
+    add("--poll", type=float, default=2.0, metavar="S", help="seconds between two reads of the files (default 2)")
+    add("--quiet", action="store_true", help="no progress")
+    add("--json", action="store_true", help="print one JSON object at the end and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:

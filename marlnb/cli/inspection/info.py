@@ -16,7 +16,7 @@ from typing import Any
 
 from marlnb.cli.output import print_json
 
-EXPERIMENT, MANIFEST = "experiment.json", "manifest.json"
+MANIFEST = "manifest.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,22 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object, with the whole experiment")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     path = arguments.path.expanduser()
-    facts = _facts(path)
-    if arguments.json:
-        print_json(facts)
-        return 0
-    _print_facts({key: value for key, value in facts.items() if key != "experiment"})
-    return 0
-
-
-def _facts(path: Path) -> dict[str, Any]:
     if path.is_dir() and (path / MANIFEST).is_file():
-        return _checkpoint_facts(path)
-    if path.suffix in (".h5", ".hdf5") or path.is_file():
-        return _recording_facts(path)
-    return _run_facts(path)
+        facts = _checkpoint_facts(path)
+    elif path.suffix in (".h5", ".hdf5") or path.is_file():
+        facts = _recording_facts(path)
+    else:
+        facts = _run_facts(path)
+    if arguments.json:
+        return print_json(facts)
+    _print_facts({key: value for key, value in facts.items() if key != "experiment"})
 
 
 def _run_facts(path: Path) -> dict[str, Any]:
@@ -47,20 +42,16 @@ def _run_facts(path: Path) -> dict[str, Any]:
 
     run = Run.open(path)
     experiment = run.experiment
-    groups = {
-        group.name: {
+    groups = {}
+    for group in run.spec.groups:
+        actors = [experiment.models.get(agent, experiment.actor_of(group.name)).name for agent in group.agents]
+        groups[group.name] = {
             "agents": group.n_agents,
             "observation": list(group.observation.shape),
             "action": group.action.kind,
             "algorithm": experiment.algorithm_of(group.name).name,
-            "actor": ", ".join(
-                dict.fromkeys(
-                    experiment.models.get(agent, experiment.actor_of(group.name)).name for agent in group.agents
-                )
-            ),
+            "actor": ", ".join(dict.fromkeys(actors)),
         }
-        for group in run.spec.groups
-    }
     return {
         "kind": "run",
         "path": str(run.path),
@@ -85,15 +76,9 @@ def _checkpoint_facts(path: Path) -> dict[str, Any]:
     from marlnb.training.runs.checkpoint import Checkpoint
 
     checkpoint = Checkpoint.open(path)
-    return {
-        "kind": "checkpoint",
-        "path": str(checkpoint.path),
-        "iteration": checkpoint.iteration,
-        "frames": checkpoint.frames,
-        "score": checkpoint.score,
-        "sha256": checkpoint.sha256,
-        "size_bytes": sum(file.stat().st_size for file in checkpoint.path.rglob("*") if file.is_file()),
-    }
+    facts = {key: getattr(checkpoint, key) for key in ("iteration", "frames", "score", "sha256")}
+    size_bytes = sum(file.stat().st_size for file in checkpoint.path.rglob("*") if file.is_file())
+    return {"kind": "checkpoint", "path": str(checkpoint.path), **facts, "size_bytes": size_bytes}
 
 
 def _recording_facts(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
 from marlnb.errors import ConfigError, unknown
@@ -24,15 +24,14 @@ KINDS = (*_GROUPS, "sites")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help=", ".join(KINDS))
-    parser.add_argument(
-        "of", nargs="*", metavar="RUN|KEY=VALUE", help="for sites: a run's folder, or overrides of an experiment"
-    )
-    parser.add_argument("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add = parser.add_argument
+    add("what", metavar="WHAT", help=", ".join(KINDS))
+    add("of", nargs="*", metavar="RUN|KEY=VALUE", help="for sites: a run's folder, or overrides of an experiment")
+    add("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     if arguments.what not in KINDS:
         raise ConfigError(unknown("list", arguments.what, KINDS))
     if arguments.what == "sites":
@@ -50,30 +49,22 @@ def run(arguments: argparse.Namespace) -> int:
     for message in registry.broken().values():
         say(message)
     if arguments.json:
-        print_json({arguments.what: descriptions})
-        return 0
+        return print_json({arguments.what: descriptions})
     print_table(["name", "description"], sorted(descriptions.items()))
-    return 0
 
 
-def _list_sites(arguments: argparse.Namespace) -> int:
+def _list_sites(arguments: argparse.Namespace) -> None:
     if not arguments.of:
         raise ConfigError(
             "`marlnb list sites` needs a run or an experiment: `marlnb list sites RUN`, or "
             "`marlnb list sites env=mpe/simple_spread model=gru`"
         )
-    rows = [
-        [site.name, site.n_agents, site.n_units, site.kind]
-        for policy in _policies(arguments.of, arguments.config_dir)
-        for site in policy.sites()
-    ]
+    policies = _policies(arguments.of, arguments.config_dir)
+    rows = [[site.name, site.n_agents, site.n_units, site.kind] for policy in policies for site in policy.sites()]
     header = ["site", "agents", "units", "kind"]
     if arguments.json:
-        sites: list[dict[str, Any]] = [dict(zip(header, row)) for row in rows]
-        print_json({"sites": sites})
-        return 0
+        return print_json({"sites": [dict(zip(header, row)) for row in rows]})
     print_table(header, rows)
-    return 0
 
 
 def _policies(of: Sequence[str], config_dir: str | None) -> Iterable[Policy]:

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="PREFIX", help="writes PREFIX.h5, PREFIX.csv and PREFIX.png")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from marlnb.analysis.attribution.attribute import attribute
     from marlnb.analysis.attribution.config import AttributionConfig
     from marlnb.cli.options import config_from
@@ -60,7 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in attribution.warnings:
         say(f"not to be trusted: {warning}")
     print("\n".join(str(path) for path in files.values()))
-    return 0
 
 
 def top_rows_of_each_agent(table: pd.DataFrame, n_rows: int = N_TABLE_ROWS) -> pd.DataFrame:

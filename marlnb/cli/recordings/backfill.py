@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sites", nargs="+", required=True, metavar="GLOB", help="see `marlnb list sites RUN`")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     with quiet_stdout():
         from marlnb.recording.file.reader import Recording
         from marlnb.recording.tools.backfill import backfill
@@ -26,4 +26,3 @@ def run(arguments: argparse.Namespace) -> int:
             before = set(recording.sites)
             added = [site for site in backfill(recording, arguments.sites).sites if site not in before]
     print("\n".join(added))
-    return 0

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selection_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from marlnb.recording.file.reader import Recording
 
     if arguments.to != "minari" and arguments.out.exists():
@@ -39,7 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     with quiet_stdout(), Recording.open(arguments.recording) as recording:
         outputs = _write(recording, arguments)
     print("\n".join(outputs))
-    return 0
 
 
 def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:

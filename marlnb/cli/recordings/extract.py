@@ -18,12 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selection_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from marlnb.recording.tools.extract import extract
 
-    selection = chosen_selection(arguments)
-    with extract(
-        arguments.recording, arguments.out, agents=arguments.agents, every=arguments.every, **selection
-    ) as extracted:
+    selection = {"agents": arguments.agents, "every": arguments.every, **chosen_selection(arguments)}
+    with extract(arguments.recording, arguments.out, **selection) as extracted:
         print(extracted.path)
-    return 0

@@ -13,9 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="PATH", help="the new file; it must not exist")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from marlnb.recording.tools.merge import merge
 
     with merge(arguments.recordings, arguments.out) as merged:
         print(merged.path)
-    return 0

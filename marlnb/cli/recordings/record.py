@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     with quiet_stdout():
         from marlnb.cli.options import config_from
         from marlnb.recording.capture.config import RecordingConfig
@@ -40,12 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         config = config_from(arguments, RecordingConfig)
         plan = plan_recording(opened, config)
     if arguments.plan:
-        print(plan)
-        return 0
+        return print(plan)
     say(plan.summary())
     with quiet_stdout():
         from marlnb.recording.capture.recorder import record
 
         recording = record(opened, config, progress=not arguments.quiet)
     print(recording.path)
-    return 0

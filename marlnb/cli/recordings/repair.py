@@ -16,8 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", action="store_true", help="keep the original as FILE.bak")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from marlnb.recording.tools.repair import repair
 
     print(repair(arguments.recording, keep=arguments.keep))
-    return 0

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, quiet_stdout
 from marlnb.errors import ConfigError
+from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from marlnb.batch.doctor.check import Finding
@@ -29,19 +30,16 @@ FAILS = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", type=Path, help="the notebook to run")
-    parser.add_argument(
-        "-p", "--parameter", action="append", default=[], metavar="KEY=VALUES", help="values, as for `marlnb batch`"
-    )
-    parser.add_argument("--on", metavar="PROFILE", help="the profile (default: local, or the batch's own)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="another value for a key of the profile"
-    )
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="the batch's folder (default runs)")
-    parser.add_argument("--batch", metavar="FOLDER", type=Path, help="an existing batch, instead of a notebook")
-    parser.add_argument("--run", metavar="RUN", type=Path, help="a run that will be resumed")
-    parser.add_argument("--on-node", action="store_true", help="run the checks on a compute node")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add = parser.add_argument
+    add("notebook", nargs="?", metavar="NOTEBOOK", type=Path, help="the notebook to run")
+    add("-p", "--parameter", action="append", default=[], metavar="KEY=VALUES", help="values, as for `marlnb batch`")
+    add("--on", metavar="PROFILE", help="the profile (default: local, or the batch's own)")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="another value for a key of the profile")
+    add("--out", metavar="FOLDER", type=Path, help="the batch's folder (default runs)")
+    add("--batch", metavar="FOLDER", type=Path, help="an existing batch, instead of a notebook")
+    add("--run", metavar="RUN", type=Path, help="a run that will be resumed")
+    add("--on-node", action="store_true", help="run the checks on a compute node")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,15 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
         from marlnb.batch.doctor.node import examine_on_node
 
         request = _request(arguments)
-        findings: Iterator[Finding] = examine_on_node(request) if arguments.on_node else examine(request)
-        results = list(findings)
-    count = Counter(finding.level for finding in results)
+        results = list(examine_on_node(request) if arguments.on_node else examine(request))
+    counts = Counter(finding.level for finding in results)
     if arguments.json:
-        print_json({"findings": [finding.to_json() for finding in results], "fails": count["fail"]})
+        print_json({"findings": [asdict(finding) for finding in results], "fails": counts["fail"]})
     else:
         _print(results)
-        print(f"\n{count['fail']} would fail, {count['warn']} warnings, {count['ok']} ok")
-    return FAILS if count["fail"] else 0
+        print(f"\n{counts['fail']} would fail, {count(counts['warn'], 'warning')}, {counts['ok']} ok")
+    return FAILS if counts["fail"] else 0
 
 
 def _print(findings: list[Finding]) -> None:
@@ -86,12 +83,11 @@ def _request(arguments: argparse.Namespace) -> DoctorRequest:
         if arguments.notebook or arguments.parameter or arguments.out:
             raise ConfigError("--batch has its own notebook, parameters and folder; remove NOTEBOOK, -p and --out")
         batch = Batch.open(arguments.batch)
-        profile = find_profile(arguments.on, changes) if arguments.on else with_changes(batch.profile, changes)
+        profile = with_changes(find_profile(arguments.on) if arguments.on else batch.profile, changes)
         return DoctorRequest(profile, batch.path, batch.cwd, batch.path / SOURCE, batch.sweep, (batch.path, *existing))
     if arguments.parameter and arguments.notebook is None:
         raise ConfigError("-p needs a notebook; give NOTEBOOK too")
-    profile = find_profile(arguments.on or "local", changes)
-    sweep = Sweep({}, {})
+    profile, sweep = with_changes(find_profile(arguments.on or "local"), changes), Sweep({}, {})
     if arguments.notebook is not None:
         sweep = make_sweep(arguments.notebook, values_of_texts(arguments.parameter))
     folder = (arguments.out or Path("runs")).expanduser().absolute()

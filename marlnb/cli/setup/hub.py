@@ -28,23 +28,18 @@ INSTALL_OPTIONS = ("display_name", "module", "env")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("install", "uninstall", "status"), help="what to do")
-    parser.add_argument("--name", help="the kernel's name (default marlnb)")
-    parser.add_argument("--display-name", metavar="TEXT", help="what JupyterLab shows (default: name and Python)")
-    parser.add_argument(
-        "--module", action="append", metavar="NAME", help="environment module to load before Python; repeatable"
-    )
-    parser.add_argument(
-        "--env",
-        action="append",
-        metavar="KEY=VALUE",
-        help="environment variable of the kernel, set literally; repeatable",
-    )
+    add = parser.add_argument
+    add("action", choices=("install", "uninstall", "status"), help="what to do")
+    add("--name", help="the kernel's name (default marlnb)")
+    add("--display-name", metavar="TEXT", help="what JupyterLab shows (default: name and Python)")
+    add("--module", action="append", metavar="NAME", help="environment module to load before Python; repeatable")
+    help_env = "environment variable of the kernel, set literally; repeatable"
+    add("--env", action="append", metavar="KEY=VALUE", help=help_env)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--user", action="store_true", help="for yourself alone (default)")
     where.add_argument("--prefix", metavar="FOLDER", help="into FOLDER/share/jupyter, e.g. of a hub's environment")
-    parser.add_argument("--force", action="store_true", help="uninstall: remove changed files too")
-    parser.add_argument("--json", action="store_true", help="status: print one JSON object and nothing else")
+    add("--force", action="store_true", help="uninstall: remove changed files too")
+    add("--json", action="store_true", help="status: print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         messages = installation.uninstall(arguments.name or "marlnb", remove_changed=arguments.force)
     else:
         messages = _install(installation, arguments)
-    for message in messages:
-        print(message)
+    print("\n".join(messages))
     return 0
 
 
@@ -76,13 +70,10 @@ def _install(installation: Installation, arguments: argparse.Namespace) -> list[
 
 
 def _variables(texts: list[str] | None) -> dict[str, str]:
-    variables = {}
     for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals:
+        if "=" not in text:
             raise ConfigError(f"--env: expected KEY=VALUE; got {text!r}")
-        variables[name] = value
-    return variables
+    return dict(text.split("=", 1) for text in texts or ())
 
 
 def _status(installation: Installation, name: str | None, as_json: bool) -> int:

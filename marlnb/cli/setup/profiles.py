@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from marlnb.batch.profile import find_profile, profiles
 
     if arguments.name is None:
         return _list(profiles(), arguments.json)
     profile = find_profile(arguments.name)
     if arguments.json:
-        print_json({"name": arguments.name, "profile": profile.to_json()})
-        return 0
+        return print_json({"name": arguments.name, "profile": profile.to_json()})
     path = profiles().get(arguments.name, Path(arguments.name))
     print(as_yaml(profile, _comment(path)), end="")
-    return 0
 
 
 def as_yaml(profile: Profile, comment: str = "") -> str:
@@ -51,7 +50,7 @@ def as_yaml(profile: Profile, comment: str = "") -> str:
     return "\n".join(blocks)
 
 
-def _list(paths: dict[str, Path], as_json: bool) -> int:
+def _list(paths: dict[str, Path], as_json: bool) -> None:
     from marlnb.batch.profile import BUILT_IN_FOLDER, find_profile
 
     rows: list[dict[str, Any]] = []
@@ -64,29 +63,20 @@ def _list(paths: dict[str, Path], as_json: bool) -> int:
             executor, description = "?", f"invalid: {error}"
         rows.append({"profile": name, "executor": executor, "from": origin, "description": description})
     if as_json:
-        print_json({"profiles": rows})
-        return 0
+        return print_json({"profiles": rows})
     print_table(list(rows[0]), [list(row.values()) for row in rows])
     say("\nAdd your own as ~/.config/marlnb/profiles/<name>.yaml; `marlnb profiles NAME` shows one to start from.")
-    return 0
 
 
 def _comment(path: Path) -> str:
     """The comment at the top of a profile's file."""
-    lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line + "\n")
-    return "".join(lines)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "".join(f"{line}\n" for line in takewhile(lambda line: line.startswith("#"), lines))
 
 
 def _value(value: Any) -> str:
     """YAML on one line."""
     import yaml
 
-    return (
-        str(yaml.safe_dump(value, default_flow_style=True, width=1000, allow_unicode=True))
-        .removesuffix("...\n")
-        .strip()
-    )
+    text = str(yaml.safe_dump(value, default_flow_style=True, width=1000, allow_unicode=True))
+    return text.removesuffix("...\n").strip()

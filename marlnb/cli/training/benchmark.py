@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, quiet_stdout, say
 from marlnb.errors import ConfigError
+from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from marlnb.batch.benchmark.benchmark import Benchmark
@@ -29,25 +30,20 @@ DEFAULT_SEEDS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="SPEC|KEY=VALUE",
-        help="a YAML file or a benchmark's folder; and overrides of every run",
-    )
-    parser.add_argument("--algorithms", metavar="NAME,...", help="algorithms, instead of a YAML file")
-    parser.add_argument("--envs", metavar="NAME,...", help="environments, instead of a YAML file")
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help=f"seeds 0 to N - 1, instead of a YAML file (default {DEFAULT_SEEDS})"
-    )
-    parser.add_argument("--out", metavar="FOLDER", help="the benchmark's folder (default runs/<name of the file>)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="parallel processes (default %(default)s)")
-    parser.add_argument("--compare", action="append", default=[], metavar="PATH", help="marl-eval JSON of other runs")
-    parser.add_argument("--no-report", action="store_true", help="do not execute the report notebook")
-    parser.add_argument("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
-    parser.add_argument("--dry-run", action="store_true", help="print the runs and their states, train nothing")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add = parser.add_argument
+    help_words = "a YAML file or a benchmark's folder; and overrides of every run"
+    add("words", nargs="*", metavar="SPEC|KEY=VALUE", help=help_words)
+    add("--algorithms", metavar="NAME,...", help="algorithms, instead of a YAML file")
+    add("--envs", metavar="NAME,...", help="environments, instead of a YAML file")
+    add("--seeds", type=int, metavar="N", help=f"seeds 0 to N - 1, instead of a YAML file (default {DEFAULT_SEEDS})")
+    add("--out", metavar="FOLDER", help="the benchmark's folder (default runs/<name of the file>)")
+    add("--jobs", type=int, default=1, metavar="N", help="parallel processes (default %(default)s)")
+    add("--compare", action="append", default=[], metavar="PATH", help="marl-eval JSON of other runs")
+    add("--no-report", action="store_true", help="do not execute the report notebook")
+    add("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
+    add("--dry-run", action="store_true", help="print the runs and their states, train nothing")
+    add("--quiet", action="store_true", help="no progress")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,15 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.dry_run:
             from marlnb.batch.benchmark.run_benchmark import benchmark
 
-            result = benchmark(
-                spec,
-                folder,
-                jobs=arguments.jobs,
-                report=not arguments.no_report,
-                progress=not arguments.quiet,
-            )
+            report, progress = not arguments.no_report, not arguments.quiet
+            result = benchmark(spec, folder, jobs=arguments.jobs, report=report, progress=progress)
     if arguments.dry_run:
-        return _show(spec, folder, arguments.json)
+        _show(spec, folder, arguments.json)
+        return 0
     return _end(result, arguments.json)
 
 
@@ -101,7 +93,7 @@ def _spec(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
     return replace(spec, overrides=(*spec.overrides, *overrides), compare=compare), folder
 
 
-def _show(spec: BenchmarkSpec, folder: Path, as_json: bool) -> int:
+def _show(spec: BenchmarkSpec, folder: Path, as_json: bool) -> None:
     from marlnb.batch.benchmark.benchmark import describe_runs
     from marlnb.batch.benchmark.launch import check_runs
 
@@ -109,13 +101,11 @@ def _show(spec: BenchmarkSpec, folder: Path, as_json: bool) -> int:
     check_runs(folder, runs)
     rows = describe_runs(folder, runs)
     if as_json:
-        print_json({"folder": str(folder), "spec": spec.to_json(), "runs": rows})
-        return 0
+        return print_json({"folder": str(folder), "spec": spec.to_json(), "runs": rows})
     print_table(list(rows[0]), [list(row.values()) for row in rows])
     n_frames = sum(row["of"] - row["frames"] for row in rows if row["state"] != "complete")
     complete = sum(row["state"] == "complete" for row in rows)
-    print(f"\n{len(rows)} runs in {folder}, {complete} complete; {n_frames:,} frames to train")
-    return 0
+    print(f"\n{count(len(rows), 'run')} in {folder}, {complete} complete; {n_frames:,} frames to train")
 
 
 def _end(result: Benchmark, as_json: bool) -> int:

@@ -18,40 +18,29 @@ from typing import TYPE_CHECKING
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_json, print_table, quiet_stdout
 from marlnb.errors import ConfigError
+from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from marlnb.models.hooks.edit import Edit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="the run's folder")
+    add = parser.add_argument
+    add("run", metavar="RUN", help="the run's folder")
     add_environment_arguments(parser)
-    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="episodes played (default %(default)s)")
-    parser.add_argument(
-        "--seed", type=int, default=1000, metavar="N", help="of the first episode (default %(default)s)"
-    )
-    parser.add_argument(
-        "--policy", default="run", metavar="run|random", help="the run's own, or random actions for a baseline"
-    )
-    parser.add_argument(
-        "--checkpoint", default="last", metavar="WHICH", help="last, best or an iteration (default last)"
-    )
-    parser.add_argument("--explore", action="store_true", help="sample actions instead of taking the most likely")
-    parser.add_argument("--n-envs", type=int, metavar="N", help="environments stepped in parallel")
-    parser.add_argument(
-        "--ablate",
-        action="append",
-        default=[],
-        metavar="SITE[:UNIT,...]",
-        help="set a site, or some of its units, to zero; repeatable",
-    )
-    parser.add_argument(
-        "--edits", metavar="NAME", help="edits saved with the run (`save_edits`), applied before those of --ablate"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--episodes", type=int, default=100, metavar="N", help="episodes played (default %(default)s)")
+    add("--seed", type=int, default=1000, metavar="N", help="of the first episode (default %(default)s)")
+    add("--policy", default="run", metavar="run|random", help="the run's own, or random actions for a baseline")
+    add("--checkpoint", default="last", metavar="WHICH", help="last, best or an iteration (default last)")
+    add("--explore", action="store_true", help="sample actions instead of taking the most likely")
+    add("--n-envs", type=int, metavar="N", help="environments stepped in parallel")
+    help_ablate = "set a site, or some of its units, to zero; repeatable"
+    add("--ablate", action="append", default=[], metavar="SITE[:UNIT,...]", help=help_ablate)
+    add("--edits", metavar="NAME", help="edits saved with the run (`save_edits`), applied before those of --ablate")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     with quiet_stdout():
         from marlnb.training.policies.evaluation import evaluate
         from marlnb.training.runs.run import Run
@@ -70,12 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
             n_envs=arguments.n_envs,
         )
     if arguments.json:
-        print_json(result.to_json())
-        return 0
-    print(f"{result.env}, policy {result.policy}, {result.episodes} episodes from seed {result.seed}")
-    rows = [[group, mean, _or_dash(result.return_se[group])] for group, mean in result.return_mean.items()]
-    print_table(["group", "return", "se"], rows)
-    return 0
+        return print_json(result.to_json())
+    print(f"{result.env}, policy {result.policy}, {count(result.episodes, 'episode')} from seed {result.seed}")
+    errors = {group: "-" if error is None else error for group, error in result.return_se.items()}
+    print_table(["group", "return", "se"], [[group, mean, errors[group]] for group, mean in result.return_mean.items()])
 
 
 def _ablation(text: str) -> Edit:
@@ -87,7 +74,3 @@ def _ablation(text: str) -> Edit:
     except ValueError:
         raise ConfigError(f"--ablate {text!r}: expected numbers of units, as in agent/actor/hidden_1:3,17") from None
     return Ablate(site, units=chosen)
-
-
-def _or_dash(value: float | None) -> float | str:
-    return "-" if value is None else value

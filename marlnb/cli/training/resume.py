@@ -13,18 +13,15 @@ from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, e
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="the run's folder")
-    parser.add_argument(
-        "--frames", type=int, metavar="N", help="new total length of the training, in frames (default: the run's own)"
-    )
+    add = parser.add_argument
+    add("run", metavar="RUN", help="the run's folder")
+    add("--frames", type=int, metavar="N", help="new total length of the training, in frames (default: the run's own)")
     add_record_argument(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add("--quiet", action="store_true", help="no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.training.train import resume
 
-    callbacks = chosen_callbacks(arguments)
-    return end_of_training(
-        resume(arguments.run, frames=arguments.frames, progress=not arguments.quiet, callbacks=callbacks)
-    )
+    callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
+    return end_of_training(resume(arguments.run, frames=arguments.frames, progress=progress, callbacks=callbacks))

@@ -19,24 +19,16 @@ from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, e
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="KEY=VALUE",
-        help="what to train; run=FOLDER sets the run's folder (default runs/<env>-<algorithm>-<seed>-<n>)",
-    )
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="if run=FOLDER already has this experiment, resume it, or do nothing if it is complete",
-    )
-    parser.add_argument(
-        "--config-dir", metavar="FOLDER", help="YAML variants and experiments (default $MARLNB_CONFIG_DIR)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the composed experiment as JSON, train nothing")
+    add = parser.add_argument
+    help_run = "what to train; run=FOLDER sets the run's folder (default runs/<env>-<algorithm>-<seed>-<n>)"
+    add("overrides", nargs="*", metavar="KEY=VALUE", help=help_run)
+    help_resume = "if run=FOLDER already has this experiment, resume it, or do nothing if it is complete"
+    add("--resume", action="store_true", help=help_resume)
+    add("--config-dir", metavar="FOLDER", help="YAML variants and experiments (default $MARLNB_CONFIG_DIR)")
+    add("--dry-run", action="store_true", help="print the composed experiment as JSON, train nothing")
     add_record_argument(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.add_argument("-h", "--help", action="store_true", help="show this help and the options of the named parts")
+    add("--quiet", action="store_true", help="no progress bar")
+    add("-h", "--help", action="store_true", help="show this help and the options of the named parts")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,10 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from marlnb.training.train import train
 
-    callbacks = chosen_callbacks(arguments)
-    return end_of_training(
-        train(experiment, folder, resume=arguments.resume, progress=not arguments.quiet, callbacks=callbacks)
-    )
+    callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
+    return end_of_training(train(experiment, folder, resume=arguments.resume, progress=progress, callbacks=callbacks))
 
 
 def split_run(words: Sequence[str]) -> tuple[str | None, list[str]]:
