@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import socket
@@ -24,12 +25,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-PROTOCOL = 1
+PROTOCOL = 2  # 1 answered the begin of an episode with "begun"
 TOKEN_VARIABLE = "MARLNB_TOKEN"
 SERVER_FILE = "server.json"
 HEADER = struct.Struct("<4sII")  # magic, bytes of the header, bytes of the arrays
@@ -125,13 +125,11 @@ def _unpack(header_bytes: bytes, body: bytes) -> Message:
         raise WireError("the header has no op")
     arrays, at = {}, 0
     for kind, agent, dtype, shape in _array_table(header.pop("arrays", [])):
-        size = np.dtype(dtype).itemsize
-        for length in shape:
-            size *= length
+        count = math.prod(shape)
+        size = count * np.dtype(dtype).itemsize
         if at + size > len(body):
             raise WireError(f"the {kind} of {agent!r} is incomplete")
-        array = np.frombuffer(body, np.dtype(dtype).newbyteorder("<"), size // np.dtype(dtype).itemsize, at)
-        arrays[kind, agent] = array.reshape(shape)
+        arrays[kind, agent] = np.frombuffer(body, np.dtype(dtype).newbyteorder("<"), count, at).reshape(shape)
         at += size
     if at != len(body):
         raise WireError(f"{len(body) - at} bytes belong to no array")
@@ -218,12 +216,10 @@ class Agent:
         if not self.has_mask:
             raise InvalidReport(f"action mask of {self.name!r}: its group {self.group!r} has none")
         if array.shape != (sum(self.n),):
-            raise InvalidReport(
-                f"action mask of {self.name!r}: got shape {list(array.shape)}; expected [{sum(self.n)}]"
-            )
+            shape = list(array.shape)
+            raise InvalidReport(f"action mask of {self.name!r}: got shape {shape}; expected [{sum(self.n)}]")
         array = array.astype(bool)
-        ends = np.cumsum(self.n)
-        if not all(part.any() for part in np.split(array, ends[:-1])):
+        if not all(part.any() for part in np.split(array, np.cumsum(self.n)[:-1])):
             raise InvalidReport(f"action mask of {self.name!r}: a component has no allowed choice")
         return array
 
@@ -308,9 +304,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _greet(self, token: str | None) -> None:
@@ -321,10 +315,8 @@ class Client:
         except (InvalidReport, ServerGone) as error:
             raise ConnectionRefused(f"{self._address}: {error}") from None
         for name, facts in reply.header["agents"].items():
-            fields: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
-            }
-            self.agents[name] = Agent(name=name, **fields)
+            facts = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+            self.agents[name] = Agent(name=name, **facts)
 
     def _receive(self) -> Message:
         while (message := self._inbox.take()) is None:

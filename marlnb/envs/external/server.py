@@ -135,7 +135,8 @@ class Server:
         if message.op != "hello" or not isinstance(token, str):
             problem = "the first message must be a hello with the token"
         elif message.header.get("protocol") != PROTOCOL:
-            problem = f"protocol {message.header.get('protocol')!r} of the client; this server speaks {PROTOCOL}"
+            spoken = message.header.get("protocol")
+            problem = f"the client speaks protocol {spoken!r}, this server {PROTOCOL}; copy marlnb/client.py again"
         elif not hmac.compare_digest(token.encode(errors="replace"), self._token):
             problem = "the token is not this server's"
         else:

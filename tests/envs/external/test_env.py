@@ -312,6 +312,10 @@ def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pyt
             for token in ("wrong", "the right on", "ü"):
                 with pytest.raises(ConnectionRefused, match="the token is not this server's"):
                     Client.connect(env.address, token, timeout_s=GUARD_S)
+            with monkeypatch.context() as old:
+                old.setattr("marlnb.client.PROTOCOL", 1)
+                with pytest.raises(ConnectionRefused, match=r"speaks protocol 1, this server 2; copy marlnb/client.py"):
+                    Client.connect(env.address, timeout_s=GUARD_S)
             host, port = env.address.split(":")
             for data in (b"GET / HTTP/1.1\r\n\r\n", HEADER.pack(MAGIC, 1 << 30, 0), Message({"op": "begin"}).pack()):
                 with socket.create_connection((host, int(port))) as sock:
