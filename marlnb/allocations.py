@@ -12,7 +12,6 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -68,11 +67,13 @@ class Allocation:
         """
         job = os.environ.get("SLURM_JOB_ID", "")
         ends_at, unknown = _end(job, ask_again)
+        # the scheduler's count, if it does not bind processes to cores
+        allocated = _positive(os.environ.get("SLURM_CPUS_ON_NODE")) if job else None
         return Allocation(
             scheduler="slurm" if job else "none",
-            job_id=_job_name(job),
+            job_id=scheduler_id() if job else "",
             node=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-            cores=_cores(),
+            cores=min(filter(None, (usable_cores(), allocated))),
             gpus=_gpus(bool(job)),
             gpu_percent=_positive(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")),
             memory_bytes=_memory_bytes(),
@@ -161,14 +162,8 @@ def _ask_slurm(job: str) -> tuple[float | None, str]:
     """(end, reason): when the job ends, or why that is unknown; (None, "") without a time limit."""
     environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, independent of time zones
     try:
-        process = subprocess.run(
-            ["squeue", "--noheader", "--jobs", job, "--format", "%e"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=ASK_TIMEOUT_S,
-            check=False,
-        )
+        words = ["squeue", "--noheader", "--jobs", job, "--format", "%e"]
+        process = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=ASK_TIMEOUT_S)
     except FileNotFoundError:
         return None, "squeue is not on this node"
     except subprocess.TimeoutExpired:
@@ -181,16 +176,10 @@ def _ask_slurm(job: str) -> tuple[float | None, str]:
     return None, f"squeue answered {(process.stderr.strip() or answer or 'nothing')[:200]!r}"
 
 
-def _job_name(job: str) -> str:
-    """The job's number; of an array job as users write it, `17_3`."""
+def scheduler_id() -> str:
+    """SLURM's id of this job, of an array job as users write it, `17_3`; empty without SLURM."""
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if job and array and task else job
-
-
-def _cores() -> int:
-    """Usable cores by affinity, or the scheduler's count if it does not bind processes to cores."""
-    allocated = _positive(os.environ.get("SLURM_CPUS_ON_NODE")) if os.environ.get("SLURM_JOB_ID") else None
-    return min(usable_cores(), allocated) if allocated else usable_cores()
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
 
 
 def _gpus(in_slurm: bool) -> tuple[str, ...] | None:
@@ -203,14 +192,10 @@ def _gpus(in_slurm: bool) -> tuple[str, ...] | None:
 
 def _memory_bytes() -> int | None:
     """The smallest limit that SLURM and the control groups state."""
-    limits = [*_cgroup_limits(CGROUPS, _read(MEMBERSHIPS)), *_slurm_limits(os.environ)]
-    return min(limits, default=None)
-
-
-def _slurm_limits(environment: Mapping[str, str]) -> list[int]:
-    node = _positive(environment.get("SLURM_MEM_PER_NODE"))  # in megabytes; 0: all memory of the node
-    core, cores = (_positive(environment.get(name)) for name in ("SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"))
-    return [*([node << 20] if node else []), *([(core * cores) << 20] if core and cores else [])]
+    variables = ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE")  # in megabytes; 0: all of the node
+    node, core, cores = (_positive(os.environ.get(name)) or 0 for name in variables)
+    limits = [*_cgroup_limits(CGROUPS, _read(MEMBERSHIPS)), node << 20, (core * cores) << 20]
+    return min(filter(None, limits), default=None)
 
 
 def _cgroup_limits(root: Path, memberships: str) -> list[int]:

@@ -23,7 +23,7 @@ def to_json(value: Any) -> Any:
         ConfigError: a value that JSON cannot represent.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        name = {"name": getattr(value, "name", None)} if _registry(type(value)) is not None else {}
+        name = {"name": getattr(value, "name", None)} if hasattr(value, "registry") else {}
         return {**name, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
@@ -57,16 +57,11 @@ def from_json(data: Mapping[str, Any], kind: type[T], path: str = "") -> T:
     return instance
 
 
-def _registry(kind: type) -> Registry[Any] | None:
-    registry: Registry[Any] | None = getattr(kind, "registry", None)
-    return registry
-
-
 def _read_dataclass(kind: type[Any], data: Any, path: str) -> Any:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or kind.__name__} must be a mapping of options; got {data!r}")
     options = dict(data)
-    registry = _registry(kind)
+    registry: Registry[Any] | None = getattr(kind, "registry", None)
     if registry is not None:
         kind = _named(registry, kind, options.pop("name", None), path)
     known = {field.name: field for field in fields(kind) if field.init}

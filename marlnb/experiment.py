@@ -40,10 +40,7 @@ class Experiment:
         None, help="stop once the mean return per agent, averaged over the groups, reaches this", unit="reward"
     )
     evaluate_every: int = option(
-        0,
-        help="iterations between two evaluations; one more after the last; 0: none",
-        unit="iterations",
-        ge=0,
+        0, help="iterations between two evaluations; one more after the last; 0: none", unit="iterations", ge=0
     )
     evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1)
     checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)

@@ -51,11 +51,14 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
         if override.key_or_group == "experiment":
             _take_experiment(request, str(override.value()), variants)
     for override in parsed:
-        part = override.key_or_group
-        if is_part(part):
-            request.choices[part] = _chosen(part, override.value())
-        elif part != "experiment":
-            request.values.append(_value_override(override))
+        key = override.key_or_group
+        part, _, last = key.rpartition(".")
+        if is_part(key):
+            request.choices[key] = _chosen(key, override.value())
+        elif last == "name" and is_part(part):
+            raise ConfigError(f"{key} cannot be set directly; use {part}=<name>")
+        elif key != "experiment":
+            request.values.append(f"++{key}={(override.input_line or '').partition('=')[2]}")
     if request.choices.get("env") is None:
         names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
         raise ConfigError(f"no environment; add env=<name>, one of: {', '.join(names)}")
@@ -108,15 +111,6 @@ def _chosen(part: str, value: Any) -> str | None:
 def group_of(part: str) -> str:
     """The kind of a part, from whose names it is chosen: `models.speaker` is a model."""
     return GROUP_OF.get(part) or GROUP_OF_EACH[part.partition(".")[0]]
-
-
-def _value_override(override: Override) -> str:
-    key = override.key_or_group
-    part, _, last = key.rpartition(".")
-    if last == "name" and is_part(part):
-        raise ConfigError(f"{key} cannot be set directly; use {part}=<name>")
-    assert override.input_line is not None
-    return f"++{key}={override.input_line.partition('=')[2]}"
 
 
 def _take_experiment(request: OverrideRequest, name: str, variants: Variants) -> None:

@@ -59,7 +59,13 @@ def as_command(experiment: Experiment, run: str | None = None, *, stop_after_s: 
     words = [*limit, "marlnb", "train", *map(shlex.quote, overrides_of(experiment))]
     if run:
         words += [shlex.quote(f"run={run}"), "--resume"]
-    return " \\\n  ".join(_fill_lines(words))
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) < MAX_LINE_LENGTH:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return " \\\n  ".join(lines)
 
 
 def part_overrides(path: str, config: Any, *, named: bool = True) -> list[str]:
@@ -72,13 +78,3 @@ def part_overrides(path: str, config: Any, *, named: bool = True) -> list[str]:
 
 def _literal(text: str) -> str:
     return f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
-
-
-def _fill_lines(words: list[str]) -> list[str]:
-    lines = [words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + len(word) < MAX_LINE_LENGTH:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines

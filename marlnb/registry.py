@@ -112,9 +112,8 @@ class Registry(Generic[T]):
         if not isinstance(member, type) or getattr(member, "registry", None) is not self or isabstract(member):
             hint = ""
             if self.kind == "environment" and callable(member):
-                hint = (
-                    f"; a function that returns a PettingZoo environment: env=pettingzoo/custom env.entry_point={path}"
-                )
+                call = f"env=pettingzoo/custom env.entry_point={path}"
+                hint = f"; a function that returns a PettingZoo environment: {call}"
             raise ConfigError(
                 f"{path} is no {self.kind}: expected a dataclass derived from marlnb.EnvConfig, AlgorithmConfig or "
                 f"ModelConfig, as the part requires; got {member!r}{hint}"

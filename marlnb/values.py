@@ -100,8 +100,8 @@ def _cast(value: Any, annotation: Any, path: str, read: Reader | None) -> Any:
         if value is None:
             return None
         raise _wrong(value, annotation, path)
-    if annotation in _SCALARS:
-        return _SCALARS[annotation](value, path)
+    if annotation in _KINDS:
+        return _cast_scalar(value, annotation, path)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _cast(value, arguments[0], path, read)
@@ -183,35 +183,18 @@ def _free(value: Any, path: str) -> Any:
     raise ConfigError(f"{path} must be plain data (texts, numbers, true/false, none, lists, mappings); got {value!r}")
 
 
-def _bool(value: Any, path: str) -> bool:
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
-        return bool(value)
-    raise _wrong(value, bool, path)
-
-
-def _int(value: Any, path: str) -> int:
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value).is_integer():
-        return int(float(value))  # frames=1e6
-    raise _wrong(value, int, path)
-
-
-def _float(value: Any, path: str) -> float:
-    if isinstance(value, str) and value in _INFINITIES:
+def _cast_scalar(value: Any, kind: Any, path: str) -> bool | int | float | str:
+    is_bool = isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+    if (kind is bool and is_bool) or (kind is str and isinstance(value, str)):
+        return kind(value) if is_bool else value
+    if kind is float and isinstance(value, str) and value in _INFINITIES:
         return _INFINITIES[value]
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(value):
-        return float(value)
-    raise _wrong(value, float, path)
-
-
-def _str(value: Any, path: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise _wrong(value, str, path)
-
-
-_SCALARS: dict[Any, Callable[[Any, str], Any]] = {bool: _bool, int: _int, float: _float, str: _str}
+    if isinstance(value, numbers.Real) and not is_bool:
+        if kind is float and not math.isnan(value):
+            return float(value)
+        if kind is int and (isinstance(value, numbers.Integral) or float(value).is_integer()):
+            return int(value) if isinstance(value, numbers.Integral) else int(float(value))  # frames=1e6
+    raise _wrong(value, kind, path)
 
 
 def _wrong(value: Any, annotation: Any, path: str) -> ConfigError:
