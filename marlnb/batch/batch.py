@@ -43,10 +43,10 @@ class Batch:
     runs/sweep/                  readable by its owner alone
       batch.json                 the sweep, the profile, the name of the notebook
       source.ipynb, then.ipynb   copies of the notebooks
-      jobs/<name>/               one folder per job: job.json, job_status.json, output.log, notebook.ipynb, .html, its
-      run report/                    the job of `then.ipynb` submissions/<n>/           what the executor was given, as
-      the sbatch script, and what it answered events.log                 submissions, restarts with their reasons,
-      cancellations
+      jobs/<name>/               a job: job.json, job_status.json, output.log, notebook.ipynb, notebook.html, its run
+      report/                    the job of `then.ipynb`
+      submissions/<n>/           what the executor was given, as the sbatch script, and what it answered
+      events.log                 submissions, restarts with their reasons, cancellations
     ```
 
     Attributes:
@@ -74,6 +74,7 @@ class Batch:
         *,
         then: str | os.PathLike[str] | None = None,
         update_notebook: bool = False,
+        write: bool = True,
     ) -> Batch:
         """Creates a batch, or gives an existing batch of the same notebook this sweep, profile and report.
 
@@ -81,24 +82,10 @@ class Batch:
 
         Args:
             update_notebook: if the notebook has changed, jobs that are not complete continue with the new one.
+            write: False makes all checks and writes nothing.
         Raises:
             BatchError: the folder holds something else, or a batch of a notebook that has changed since.
         """
-        batch = Batch.planned(path, notebook, sweep, profile, then=then, update_notebook=update_notebook)
-        batch.write(notebook, then)
-        return batch
-
-    @staticmethod
-    def planned(
-        path: str | os.PathLike[str],
-        notebook: str | os.PathLike[str],
-        sweep: Sweep,
-        profile: Profile,
-        *,
-        then: str | os.PathLike[str] | None = None,
-        update_notebook: bool = False,
-    ) -> Batch:
-        """The batch that `create` would make, with the same checks; nothing is written."""
         folder = Path(path).expanduser().absolute()
         if folder.exists() and not folder.is_dir():
             raise BatchError(f"{folder} is a file; a batch needs a folder: give --out another name")
@@ -116,7 +103,10 @@ class Batch:
             )
         cwd = Batch.open(folder).cwd if names else Path.cwd()
         report = None if then is None else Path(then).name
-        return Batch(folder, Path(notebook).name, sweep, profile, cwd, report)
+        batch = Batch(folder, Path(notebook).name, sweep, profile, cwd, report)
+        if write:
+            batch.write(notebook, then)
+        return batch
 
     def write(self, notebook: str | os.PathLike[str], then: str | os.PathLike[str] | None) -> None:
         """Creates or completes the folder: the notebooks, the jobs, and last `batch.json`.
@@ -164,11 +154,9 @@ class Batch:
 
     @cached_property
     def _jobs(self) -> dict[str, Job]:
-        environment, folder, source = job_environment(self.profile), self.path / JOBS, self.path / SOURCE
-        return {
-            name: Job(folder / name, source, parameters, self.cwd, environment)
-            for name, parameters in self.sweep.jobs()
-        }
+        folder, shared = self.path / JOBS, (self.cwd, job_environment(self.profile))
+        source = self.path / SOURCE
+        return {name: Job(folder / name, source, parameters, *shared) for name, parameters in self.sweep.jobs()}
 
     def job(self, name: str) -> Job:
         """The job with a name.
@@ -218,10 +206,8 @@ class Batch:
 
     def create_submission(self, jobs: Sequence[Job], *, then: bool, reason: str = "") -> Path:
         """Creates the folder `submissions/<n>` with `jobs.json`, the names of the jobs in order of their index."""
-        parent = self.path / SUBMISSIONS
-        parent.mkdir(mode=0o700, exist_ok=True)
-        number = 1 + max((int(entry.name) for entry in parent.iterdir() if entry.name.isdigit()), default=0)
-        folder = parent / str(number)
+        folder = self.next_submission()
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
         folder.mkdir(mode=0o700)
         data = {"jobs": [job.name for job in jobs], "then": then, "reason": reason, "when": time.time()}
         write_atomically(folder / "jobs.json", json.dumps(data, indent=2) + "\n")
@@ -232,6 +218,10 @@ class Batch:
         parent = self.path / SUBMISSIONS
         folders = [entry for entry in parent.iterdir() if entry.name.isdigit()] if parent.is_dir() else []
         return sorted(folders, key=lambda entry: int(entry.name))
+
+    def next_submission(self) -> Path:
+        """Folder of the next submission, which does not exist yet."""
+        return self.path / SUBMISSIONS / str(1 + max((int(folder.name) for folder in self.submissions()), default=0))
 
     def log_event(self, text: str) -> None:
         """Adds a line with the time to `events.log`."""

@@ -11,6 +11,7 @@ from marlnb.batch.executor import executor_of
 from marlnb.batch.job.failures import rerun_command
 from marlnb.batch.job.job import JOB, Job
 from marlnb.errors import RunError
+from marlnb.formatting import count
 from marlnb.training.control import request
 from marlnb.training.runs.files import LOCK, is_run
 from marlnb.training.runs.lock import is_locked
@@ -36,7 +37,7 @@ def cancel(batch: Batch, names: Sequence[str] = ()) -> dict[str, str]:
         return {}
     if jobs:
         executor_of(batch).cancel(batch, jobs)
-        batch.log_event(f"cancelled {len(jobs)} jobs: {', '.join(job.name for job in jobs[:10])}")
+        batch.log_event(f"cancelled {count(len(jobs), 'job')}: {', '.join(job.name for job in jobs[:10])}")
     return effects
 
 

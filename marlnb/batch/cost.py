@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
-from marlnb.formatting import format_bytes, format_duration
+from marlnb.formatting import count, format_bytes, format_duration
 
 MAX_MEASURED_JOBS = 20  # finished jobs whose folders are measured
 
@@ -51,9 +53,7 @@ class Cost:
         return [f"time     {self._time()}", f"storage  {self._storage()}"]
 
     def _time(self) -> str:
-        each = f"{self.cores} {_plural('core', self.cores)}" + (
-            f" and {self.gpus} {_plural('GPU', self.gpus)}" if self.gpus else ""
-        )
+        each = count(self.cores, "core") + (f" and {count(self.gpus, 'GPU')}" if self.gpus else "")
         if self.limit_s is None:
             limit = f"no time limit; each job has {each}"
         else:
@@ -77,11 +77,10 @@ class Cost:
 def estimate(batch: Batch, notebook: Path, statuses: Mapping[str, JobStatus], n_jobs: int) -> Cost:
     """Estimates from the batch's finished jobs, else from the notebook's own figures in `metadata.marlnb`."""
     finished = [name for name, status in statuses.items() if status.state == "complete"]
-    seconds, size, source = _measured(batch, statuses, finished[-MAX_MEASURED_JOBS:]) if finished else _stated(notebook)
-    profile = batch.profile
+    estimated = _measured(batch, statuses, finished[-MAX_MEASURED_JOBS:]) if finished else _stated(notebook)
     existing = next(parent for parent in (batch.path, *batch.path.parents) if parent.exists())
-    free_bytes = shutil.disk_usage(existing).free
-    return Cost(n_jobs, profile.cores, profile.gpus, profile.time_limit_s, seconds, size, source, free_bytes)
+    profile, free_bytes = batch.profile, shutil.disk_usage(existing).free
+    return Cost(n_jobs, profile.cores, profile.gpus, profile.time_limit_s, *estimated, free_bytes)
 
 
 def folder_bytes(folder: Path) -> int:
@@ -89,32 +88,30 @@ def folder_bytes(folder: Path) -> int:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(OSError):  # deleted in the meantime
                 total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-            except OSError:  # deleted in the meantime
-                continue
     return total
 
 
 def _measured(
     batch: Batch, statuses: Mapping[str, JobStatus], names: Sequence[str]
 ) -> tuple[float | None, float | None, str]:
-    source = f"measured on {len(names)} finished {_plural('job', len(names))} of this batch"
+    source = f"measured on {count(len(names), 'finished job')} of this batch"
     times = [statuses[name].seconds for name in names if statuses[name].seconds > 0]
     sizes = [folder_bytes(batch.job(name).folder) for name in names]
     return fmean(times) if times else None, fmean(sizes), source
 
 
+def stated_costs(notebook: Path) -> dict[str, Any]:
+    """`"marlnb": {"minutes": 12, "megabytes": 30}` in the notebook's metadata; empty without it."""
+    return dict(json.loads(notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {}))
+
+
 def _stated(notebook: Path) -> tuple[float | None, float | None, str]:
-    """`"marlnb": {"minutes": 12, "megabytes": 30}` in the notebook's metadata."""
-    stated = json.loads(notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
+    stated = stated_costs(notebook)
     minutes, megabytes = stated.get("minutes"), stated.get("megabytes")
     if minutes is None and megabytes is None:
         return None, None, "no job of this batch has finished yet"
     seconds = None if minutes is None else float(minutes) * 60
     size = None if megabytes is None else float(megabytes) * 1e6
     return seconds, size, f"stated by {notebook.name} for its default parameters"
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"

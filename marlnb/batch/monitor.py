@@ -16,11 +16,11 @@ from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.progress_display import BatchProgress
 from marlnb.batch.retries import count_restarts, give_up
 from marlnb.errors import BatchError, MarlnbError, RunError
+from marlnb.formatting import count
 from marlnb.training.runs.lock import RunLock, read_holder
 
 LOCK = "watch.lock"
 FINISHED = ("complete", "failed", "stopped")
-ACTIVE = ("queued", "running")
 UNKNOWN = JobInfo("unknown")
 MAX_FAILURES_SHOWN = 10
 REFUSAL_PAUSE_S = 60.0  # a scheduler that refused a submission is not asked again for this long
@@ -91,13 +91,13 @@ class Monitor:
         self._missing: dict[str, tuple[float, int]] = {}  # by job: missing since when, and in how many queries
         self._queried_at = self._refused_at = -float("inf")
         self._n_submissions = len(batch.submissions())
-        self._read_at = _modified_at(batch)
+        self._read_at = self._modified_at()
         self._lock: RunLock | None = None
         self._last_warning = ""
 
     def poll(self) -> bool:
         """Reads the state, restarts missing jobs, and returns whether the batch has ended."""
-        modified_at = _modified_at(self.batch)
+        modified_at = self._modified_at()
         if modified_at != self._read_at:  # another process added jobs or changed the profile
             self.batch, self._read_at = Batch.open(self.batch.path), modified_at
             self.executor = executor_of(self.batch)
@@ -134,11 +134,9 @@ class Monitor:
         jobs = [self.batch.job(name) for name, status in self.statuses.items() if status.state not in FINISHED]
         jobs = [job for job in jobs if job.folder.exists()]  # a report that has not started has no folder
         self.executor.cancel(self.batch, jobs)
-        while any(
-            job.is_executing or self.executor.query(self.batch).get(job.name, UNKNOWN).state in ACTIVE for job in jobs
-        ):
+        while any(job.is_executing or self.executor.query(self.batch).get(job.name, UNKNOWN).is_active for job in jobs):
             time.sleep(poll_s)
-        self.display.say(f"{len(jobs)} jobs stopped")
+        self.display.say(f"{count(len(jobs), 'job')} stopped")
 
     def _awaited(self) -> dict[str, JobStatus]:
         """The jobs; and the report once it can run."""
@@ -150,9 +148,8 @@ class Monitor:
 
         Schedulers that are queried rarely are not waited for.
         """
-        if self.executor.query_interval_s:
-            return True
-        return not any(self.infos.get(name, UNKNOWN).state in ACTIVE for name in self._awaited())
+        is_slow = self.executor.query_interval_s > 0
+        return is_slow or not any(self.infos.get(name, UNKNOWN).is_active for name in self._awaited())
 
     def _query(self) -> bool:
         """Queries the executor if that is due; returns whether it answered."""
@@ -168,9 +165,8 @@ class Monitor:
         return True
 
     def _read_statuses(self) -> dict[str, JobStatus]:
-        jobs = [*self.batch.jobs(), *([self.batch.report_job()] if self.batch.then is not None else [])]
         statuses = {}
-        for job in jobs:
+        for job in [*self.batch.jobs(), *([self.batch.report_job()] if self.batch.then is not None else [])]:
             last = self.statuses.get(job.name, JobStatus())
             try:
                 statuses[job.name] = last if last.state == "complete" and job.name != REPORT else job.status()
@@ -192,10 +188,9 @@ class Monitor:
         missing = {}
         for name, status in self._awaited().items():
             info = self.infos.get(name, UNKNOWN)
-            if status.state in FINISHED or info.state in ACTIVE or self.batch.job(name).is_executing:
-                continue
-            since, n_queries = self._missing.get(name, (time.monotonic(), 0))
-            missing[name] = (since, n_queries + 1)
+            if not (status.state in FINISHED or info.is_active or self.batch.job(name).is_executing):
+                since, n_queries = self._missing.get(name, (time.monotonic(), 0))
+                missing[name] = (since, n_queries + 1)
         self._missing = missing
 
     def _lost(self) -> list[Job]:
@@ -238,7 +233,7 @@ class Monitor:
             id = self.executor.submit(self.batch, jobs, then=False, reason=summary)
         except MarlnbError as error:
             self._refused_at = time.monotonic()
-            self._warn(f"{len(jobs)} jobs could not be submitted, trying again: {error}")
+            self._warn(f"{count(len(jobs), 'job')} could not be submitted, trying again: {error}")
             return
         for name, reason in reasons.items():
             verb = "restarted" if self.statuses[name].attempt else "started"
@@ -275,7 +270,6 @@ class Monitor:
             self._last_warning = text
             self.display.say(text)
 
-
-def _modified_at(batch: Batch) -> float:
-    path = batch.path / BATCH
-    return path.stat().st_mtime if path.exists() else 0.0
+    def _modified_at(self) -> float:
+        path = self.batch.path / BATCH
+        return path.stat().st_mtime if path.exists() else 0.0

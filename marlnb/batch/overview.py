@@ -35,12 +35,8 @@ class JobRow:
 
     @property
     def progress(self) -> str:
-        """`cell 4 of 20, training 120,000 of 3,000,000 frames, 40,000/s, 1:12 left`."""
-        status = self.status
-        if status.state == "complete" or not status.n_cells:
-            return ""
-        cell = f"cell {status.cell} of {status.n_cells}"
-        return f"{cell}, {status.progress}" if status.progress else cell
+        """`JobStatus.position` while it runs."""
+        return "" if self.status.state == "complete" or not self.status.n_cells else self.status.position
 
     def to_json(self) -> dict[str, Any]:
         return {

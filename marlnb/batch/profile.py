@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from marlnb.codec import to_json
 from marlnb.config import option
 from marlnb.errors import BatchError, unknown
 from marlnb.values import validate
@@ -64,13 +65,7 @@ class Profile:
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
     def to_json(self) -> dict[str, Any]:
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in data.items():
-            if isinstance(value, Mapping):
-                data[name] = dict(value)
-            elif isinstance(value, tuple):
-                data[name] = list(value)
-        return data
+        return dict(to_json(self))
 
     @staticmethod
     def from_json(data: Mapping[str, Any], *, where: str = "profile") -> Profile:
@@ -93,14 +88,13 @@ class Profile:
         return Profile(**data)
 
 
-def find_profile(name: str, changes: Mapping[str, Any] | None = None) -> Profile:
+def find_profile(name: str) -> Profile:
     """A profile by name, from the user's folders or marlnb's own, or from a YAML file.
 
     The user's folders come first: `$MARLNB_PROFILES`, then `~/.config/marlnb/profiles`.
 
     Args:
         name: name of the profile, or path of a file that ends in .yaml.
-        changes: keys with other values than in the file.
     Raises:
         BatchError: no such profile, it cannot be read, or it has an unknown key.
     """
@@ -113,7 +107,7 @@ def find_profile(name: str, changes: Mapping[str, Any] | None = None) -> Profile
         raise BatchError(f"profile {path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise BatchError(f"profile {path}: expected keys and values, e.g. `cores: 2`; got a {type(data).__name__}")
-    return Profile.from_json({**data, **(changes or {})}, where=str(path))
+    return Profile.from_json(data, where=str(path))
 
 
 def profiles() -> dict[str, Path]:
@@ -126,4 +120,4 @@ def profiles() -> dict[str, Path]:
 
 def with_changes(profile: Profile, changes: Mapping[str, Any]) -> Profile:
     """The profile with other values of some keys; raises as `Profile.from_json`."""
-    return Profile.from_json({**profile.to_json(), **changes}) if changes else replace(profile)
+    return Profile.from_json({**profile.to_json(), **changes})

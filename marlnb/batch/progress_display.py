@@ -91,21 +91,14 @@ def summary_line(statuses: Mapping[str, JobStatus], done: float, rate: float, *,
 
 
 def _running_lines(statuses: Mapping[str, JobStatus]) -> list[str]:
-    lines = [
-        f"  {name}: cell {status.cell} of {status.n_cells}" + (f", {status.progress}" if status.progress else "")
-        for name, status in statuses.items()
-        if status.state == "running"
-    ]
+    lines = [f"  {name}: {status.position}" for name, status in statuses.items() if status.state == "running"]
     return lines if len(lines) <= MAX_SHOWN else [*lines[:MAX_SHOWN], f"  and {len(lines) - MAX_SHOWN} more"]
 
 
 def _waiting_lines(statuses: Mapping[str, JobStatus], queue: Mapping[str, str]) -> list[str]:
     """One line for each of the three most frequent reasons to wait."""
-    reasons = Counter(
-        queue[name]
-        for name, status in statuses.items()
-        if status.state in ("waiting", "interrupted") and queue.get(name)
-    )
+    waiting = [name for name, status in statuses.items() if status.state in ("waiting", "interrupted")]
+    reasons = Counter(queue[name] for name in waiting if queue.get(name))
     return [f"  {count} waiting: {reason}" for reason, count in reasons.most_common(3)]
 
 

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.batch import BATCH, JOBS, REPORT, THEN, Batch, digest
+from marlnb.batch.batch import JOBS, REPORT, THEN, Batch, digest
 from marlnb.batch.cost import Cost, estimate
 from marlnb.batch.executor import executor_of
 from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.errors import BatchError, unknown
+from marlnb.formatting import count
 
 MAX_ROWS = 12
 N_FIRST_ROWS, N_LAST_ROWS = 7, 2
+NO_INFO = JobInfo("unknown")
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,8 @@ class SubmissionPlan:
             "sweep": self.batch.sweep.to_json(),
             "profile": self.batch.profile.to_json(),
             "jobs": [
-                {
-                    "job": planned.job.name,
-                    "state": planned.status.state,
-                    "submits": planned.submits,
-                    "action": planned.action,
-                }
-                for planned in self.jobs
+                {"job": each.job.name, "state": each.status.state, "submits": each.submits, "action": each.action}
+                for each in self.jobs
             ],
             "then": self.batch.then,
             "seconds_each": self.cost.seconds,
@@ -129,30 +126,28 @@ def make_plan(
             raise BatchError(unknown(f"job of {batch.path}", name, names))
     n_submissions = len(batch.submissions())  # read first, to notice a submission by another process
     infos, notes = _query(batch)
-    _check_executor(batch, infos)
     statuses = batch.statuses()
     jobs = tuple(
-        _plan_job(job, statuses[job.name], infos.get(job.name), not only or job.name in only, retry_failed)
+        _plan_job(job, statuses[job.name], infos.get(job.name, NO_INFO), not only or job.name in only, retry_failed)
         for job in batch.jobs()
     )
-    report = None if then is None else _plan_report(batch, then, jobs, infos.get(REPORT), only)
+    report = None if then is None else _plan_report(batch, then, jobs, infos.get(REPORT, NO_INFO), only)
     with suppress(FileNotFoundError):
-        others = sorted({entry.name for entry in (batch.path / JOBS).iterdir()} - set(names))
-        if others:
+        if others := sorted({entry.name for entry in (batch.path / JOBS).iterdir()} - set(names)):
             notes.append(
-                f"{len(others)} jobs of an earlier sweep are in this folder and not part of the batch now ({others[0]} "
-                "is one): their files stay, tables and reports ignore them"
+                f"{count(len(others), 'job')} of an earlier sweep are in this folder and not part of the batch now "
+                f"({others[0]} is one): their files stay, tables and reports ignore them"
             )
     cost = estimate(batch, notebook, statuses, sum(planned.submits for planned in jobs))
     return SubmissionPlan(batch, notebook, then, jobs, report, cost, n_submissions, tuple(notes))
 
 
-def _plan_job(job: Job, status: JobStatus, info: JobInfo | None, is_requested: bool, retry_failed: bool) -> PlannedJob:
+def _plan_job(job: Job, status: JobStatus, info: JobInfo, is_requested: bool, retry_failed: bool) -> PlannedJob:
     if status.state == "complete":
         return PlannedJob(job, status, False, "complete")
-    if job.is_executing or (info is not None and info.state == "running"):
+    if job.is_executing or info.state == "running":
         return PlannedJob(job, status, False, f"already running: {status.progress}".rstrip(": "))
-    if info is not None and info.state == "queued":
+    if info.state == "queued":
         return PlannedJob(job, status, False, f"already queued: {info.reason or info.id}".rstrip(": "))
     if not is_requested:
         return PlannedJob(job, status, False, "not requested")
@@ -167,11 +162,11 @@ def _plan_job(job: Job, status: JobStatus, info: JobInfo | None, is_requested: b
 
 
 def _plan_report(
-    batch: Batch, then: Path, jobs: Sequence[PlannedJob], info: JobInfo | None, only: Sequence[str]
+    batch: Batch, then: Path, jobs: Sequence[PlannedJob], info: JobInfo, only: Sequence[str]
 ) -> PlannedJob:
     job = batch.report_job()
     status = job.status()
-    if job.is_executing or (info is not None and info.state in ("queued", "running")):
+    if job.is_executing or info.is_active:
         return PlannedJob(job, status, False, "already runs or is queued, after the jobs that were submitted before")
     if any(planned.submits for planned in jobs):
         return PlannedJob(job, status, False, "runs when all jobs are complete")
@@ -185,28 +180,25 @@ def _plan_report(
 
 
 def _query(batch: Batch) -> tuple[Mapping[str, JobInfo], list[str]]:
-    """What the executor of an existing batch knows, with a note if it does not answer; nothing for a new batch."""
-    if not (batch.path / BATCH).exists():
+    """What the executor of an existing batch knows, with a note if it does not answer; nothing for a new batch.
+
+    Raises:
+        BatchError: the batch changes its executor while the old one has jobs; the new one does not know them and would
+            start them a second time.
+    """
+    if not batch.submissions():
         return {}, []
     existing = Batch.open(batch.path)
-    if not existing.submissions():
-        return {}, []
+    before = existing.profile.executor
     try:
-        return executor_of(existing).query(existing), []
+        infos = executor_of(existing).query(existing)
     except BatchError as error:
-        return {}, [f"the {existing.profile.executor} executor did not say which jobs are queued: {error}"]
-
-
-def _check_executor(batch: Batch, infos: Mapping[str, JobInfo]) -> None:
-    """Refuses to change the executor while the old one has jobs: the new one does not know them and would start them
-    a second time."""
-    if not infos:
-        return
-    before = Batch.open(batch.path).profile.executor
-    active = [name for name, info in infos.items() if info.state in ("queued", "running")]
+        return {}, [f"the {before} executor did not say which jobs are queued: {error}"]
+    active = [name for name, info in infos.items() if info.is_active]
     if before != batch.profile.executor and active:
         raise BatchError(
-            f"the {before} executor still has {len(active)} jobs of {batch.path} ({active[0]} is one), and the "
-            f"{batch.profile.executor} executor would start them a second time; wait until they have ended, cancel "
+            f"the {before} executor still has {count(len(active), 'job')} of {batch.path} ({active[0]} is one), and "
+            f"the {batch.profile.executor} executor would start them a second time; wait until they have ended, cancel "
             f"them with `marlnb cancel {shlex.quote(str(batch.path))}`, or give --out another folder"
         )
+    return infos, []

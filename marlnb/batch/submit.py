@@ -16,6 +16,7 @@ from marlnb.batch.submission_plan import PlannedJob, SubmissionPlan, make_plan
 from marlnb.batch.sweep.grammar import Values, make_sweep, values_of_python
 from marlnb.batch.sweep.parameters import find_parameter, read_parameters
 from marlnb.errors import BatchError, ConfigError, RunError
+from marlnb.formatting import count
 from marlnb.training.runs.files import STOP
 from marlnb.training.runs.lock import RunLock
 
@@ -80,9 +81,8 @@ def submit(
     )
     batch = submit_plan(plan, force=force)
     is_local = batch.profile.executor == "local"
-    if wait if wait is not None else is_local:
-        return watch(batch, progress=progress, owns=is_local)
-    return batch
+    should_wait = is_local if wait is None else wait
+    return watch(batch, progress=progress, owns=is_local) if should_wait else batch
 
 
 def plan_submission(
@@ -122,7 +122,7 @@ def plan_submission(
         folder = Path("runs", f"{source.stem}-batch") if out is None else Path(out)
         _check_report(report)
         profile = _find_profile(folder, on, profile_overrides)
-        batch = Batch.planned(folder, source, sweep, profile, then=report, update_notebook=update_notebook)
+        batch = Batch.create(folder, source, sweep, profile, then=report, update_notebook=update_notebook, write=False)
     executor_of(batch).check()
     return make_plan(batch, source, report, only=only, retry_failed=retry_failed)
 
@@ -150,8 +150,7 @@ def submit_plan(plan: SubmissionPlan, *, force: bool = False) -> Batch:
                 f"another process submitted {batch.path} after this plan was made; run the command again to submit "
                 "what is still missing"
             )
-        jobs = [planned for planned in plan.jobs if planned.submits]
-        if jobs:
+        if jobs := [planned for planned in plan.jobs if planned.submits]:
             _submit(batch, jobs, then=plan.report is not None)
         elif plan.report is not None and plan.report.submits:
             _submit(batch, [plan.report], then=False)
@@ -171,16 +170,13 @@ def _submit(batch: Batch, jobs: Sequence[PlannedJob], *, then: bool) -> None:
             report.write_status(replace(report.status(), state="waiting", reason="the jobs are not complete"))
     id = executor_of(batch).submit(batch, [planned.job for planned in jobs], then=then)
     names = ", ".join(planned.job.name for planned in jobs[:10]) + (", ..." if len(jobs) > 10 else "")
-    batch.log_event(f"submitted {len(jobs)} jobs as {id}: {names}")
+    batch.log_event(f"submitted {count(len(jobs), 'job')} as {id}: {names}")
 
 
 def _find_profile(folder: Path, on: str | None, overrides: Mapping[str, Any] | None) -> Profile:
     """The requested profile, else that of an existing batch, else the local one; with the overrides."""
-    if on is None and (folder.expanduser() / BATCH).is_file():
-        profile = Batch.open(folder).profile
-    else:
-        profile = find_profile(on or "local")
-    return with_changes(profile, overrides or {})
+    exists = on is None and (folder.expanduser() / BATCH).is_file()
+    return with_changes(Batch.open(folder).profile if exists else find_profile(on or "local"), overrides or {})
 
 
 def _find_report(then: str | os.PathLike[str]) -> Path:

@@ -66,8 +66,7 @@ def find_offline_runs(paths: Sequence[str | os.PathLike[str]]) -> list[OfflineRu
             raise BatchError(f"the folder {top} does not exist; give a run, a batch, or a folder that contains them")
         for folder in _wandb_folders(top):
             for entry in folder.iterdir():
-                match = _OFFLINE.fullmatch(entry.name)
-                if match and any(entry.glob("*.wandb")):
+                if (match := _OFFLINE.fullmatch(entry.name)) and any(entry.glob("*.wandb")):
                     runs[entry.resolve()] = OfflineRun(entry, match[2], match[1])
     return sorted(runs.values(), key=lambda run: (str(run.run), run.id, run.started))
 
@@ -85,7 +84,8 @@ def upload(runs: Sequence[OfflineRun]) -> list[OfflineRun]:
         code, output = _run_visibly(command, logs=part[0].folder.parent)
         if code:
             hint = "; log in with `wandb login`" if "API key" in output else ""
-            raise BatchError(f"wandb sync failed with exit code {code}: {_last_line(output)}{hint}")
+            last = next(filter(None, map(str.strip, reversed(output.splitlines()))), "no output")
+            raise BatchError(f"wandb sync failed with exit code {code}: {last}{hint}")
     return [run for run in runs if not run.is_synced]
 
 
@@ -124,8 +124,3 @@ def _run_visibly(command: Sequence[str], *, logs: Path) -> tuple[int, str]:
             sys.stderr.write(line)
             lines.append(line)
     return child.returncode, "".join(lines)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no output"

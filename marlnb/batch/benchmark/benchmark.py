@@ -9,15 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marlnb.analysis.benchmarking import marl_eval
 from marlnb.analysis.benchmarking.comparison import Comparison, Scale, compare_runs
-from marlnb.analysis.benchmarking.marl_eval import (
-    RETURN,
-    EvaluatedRun,
-    ScoreKind,
-    check_unique,
-    read_marl_eval,
-    to_layout,
-)
+from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun, ScoreKind
 from marlnb.batch.benchmark.progress_display import frames_done
 from marlnb.batch.benchmark.references import find_references, levels_of
 from marlnb.batch.benchmark.results import is_complete, measured
@@ -100,8 +94,8 @@ class Benchmark:
         """
         runs = self.complete_runs()
         for source in self.spec.compare:
-            runs += read_marl_eval(source.path, label=source.label, tasks=source.tasks)
-        check_unique(runs)
+            runs += marl_eval.read_marl_eval(source.path, label=source.label, tasks=source.tasks)
+        marl_eval.check_unique(runs)
         return runs
 
     def complete_runs(self) -> list[EvaluatedRun]:
@@ -128,7 +122,8 @@ class Benchmark:
     def write_marl_eval(self) -> Path:
         """Writes the complete runs in marl-eval's layout, `marl_eval.json`."""
         target = self.path / MARL_EVAL
-        write_atomically(target, json.dumps(to_layout(self.complete_runs()), allow_nan=False, indent=1) + "\n")
+        layout = marl_eval.to_layout(self.complete_runs())
+        write_atomically(target, json.dumps(layout, allow_nan=False, indent=1) + "\n")
         return target
 
 

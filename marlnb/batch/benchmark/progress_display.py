@@ -62,23 +62,6 @@ class BenchmarkProgress:
         self._line.end()
 
 
-class SilentProgress(BenchmarkProgress):
-    """Shows nothing."""
-
-    def __init__(self) -> None:
-        super().__init__([], {})
-
-    def start(self, run: PlannedRun) -> None: ...
-
-    def update(self, run: PlannedRun, frames: int) -> None: ...
-
-    def end(self, run: PlannedRun, outcome: str) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def draw(self) -> None: ...
-
-
 def frames_done(folder: Path, planned: PlannedRun) -> int:
     """Number of frames of a run; 0 if it has not started."""
     from marlnb.training.runs.files import is_run

@@ -42,22 +42,19 @@ def levels_of(references: Mapping[str, Mapping[str, Mapping[str, float]]], metri
 
 
 def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """The levels of one environment by metric; `return` includes the known levels of scripted policies."""
-    measured: dict[str, dict[str, float]] = {
-        name: {RANDOM: value} for name, value in _random_returns(experiment).items()
-    }
-    measured[RETURN] |= known_levels(experiment.env)
-    return measured
+    """The levels of one environment by metric; `return` includes the known levels of scripted policies.
 
-
-def _random_returns(experiment: Experiment) -> dict[str, Any]:
-    """Mean returns of uniformly random actions, over as many episodes as a run's final evaluation."""
+    The random level is the mean return over as many episodes as a run's final evaluation.
+    """
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
     n_envs = min(experiment.n_envs, MAX_ENVS, episodes)
     with experiment.env.build(n_envs, "cpu") as env:
         policies = {group.name: RandomPolicy(group) for group in env.spec.groups}
         seed = derive_seed(0, "references")
-        return means_of(score_policies(env, policies, episodes=episodes, seed=seed, explore=True).to_json())
+        means = means_of(score_policies(env, policies, episodes=episodes, seed=seed, explore=True).to_json())
+    levels: dict[str, dict[str, float]] = {name: {RANDOM: mean} for name, mean in means.items()}
+    levels[RETURN] |= known_levels(experiment.env)
+    return levels
 
 
 def known_levels(env: Any) -> dict[str, float]:

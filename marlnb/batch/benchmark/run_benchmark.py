@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from marlnb.batch.benchmark.benchmark import REPORT, Benchmark
 from marlnb.batch.benchmark.launch import check_runs, run_in_turn, run_side_by_side
-from marlnb.batch.benchmark.progress_display import BenchmarkProgress, SilentProgress, frames_done
+from marlnb.batch.benchmark.progress_display import BenchmarkProgress, frames_done
 from marlnb.batch.benchmark.results import is_complete
 from marlnb.batch.benchmark.spec import BenchmarkSpec, Overrides, read_spec
 from marlnb.errors import AnalysisError, ConfigError
@@ -63,15 +65,8 @@ def benchmark(
         if algorithms is None or environments is None:
             raise ConfigError("benchmark needs a spec (or a YAML file), or algorithms and environments")
         name = "benchmark"
-        full_spec = BenchmarkSpec.make(
-            algorithms,
-            environments,
-            seeds,
-            overrides=overrides,
-            evaluations=evaluations,
-            compare=compare,
-            config_dir=config_dir,
-        )
+        given: dict[str, Any] = {"overrides": overrides, "evaluations": evaluations, "compare": compare}
+        full_spec = BenchmarkSpec.make(algorithms, environments, seeds, config_dir=config_dir, **given)
     else:
         if algorithms is not None or environments is not None:
             raise ConfigError("benchmark accepts a spec, or algorithms and environments, but not both")
@@ -82,9 +77,8 @@ def benchmark(
     folder = Path(out).expanduser() if out is not None else Path("runs", name)
     check_runs(folder, runs)
     result = Benchmark.create(folder, full_spec)
-    display: BenchmarkProgress = SilentProgress()
-    if progress:
-        display = BenchmarkProgress(runs, {run.folder: frames_done(folder / run.folder, run) for run in runs})
+    frames = {run.folder: frames_done(folder / run.folder, run) for run in runs}
+    display = BenchmarkProgress(runs, frames, None if progress else io.StringIO())
     pending = []
     for run in runs:
         if is_run(folder / run.folder) and is_complete(folder / run.folder):
@@ -92,9 +86,8 @@ def benchmark(
         else:
             pending.append(run)
     try:
-        outcomes = (
-            run_in_turn(folder, pending, display) if jobs == 1 else run_side_by_side(folder, pending, display, jobs)
-        )
+        launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
+        outcomes = launch(folder, pending, display)
     finally:
         display.close()
     result = replace(

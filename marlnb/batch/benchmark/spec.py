@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from marlnb.codec import to_json
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
 
@@ -171,15 +172,7 @@ class BenchmarkSpec:
 
     def to_json(self) -> dict[str, Any]:
         """JSON from which `from_json` makes an equal spec."""
-        return {
-            "algorithms": {name: list(words) for name, words in self.algorithms.items()},
-            "environments": {name: list(words) for name, words in self.environments.items()},
-            "seeds": list(self.seeds),
-            "overrides": list(self.overrides),
-            "evaluations": self.evaluations,
-            "compare": [{"path": s.path, "label": s.label, "tasks": dict(s.tasks)} for s in self.compare],
-            "config_dir": self.config_dir,
-        }
+        return dict(to_json(self))
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> BenchmarkSpec:
@@ -210,16 +203,9 @@ def _spec_from(data: Mapping[str, Any], where: str, relative_to: Path | None, *,
         if key not in data:
             raise ConfigError(f"{where}: the key {key} is missing")
     try:
-        return BenchmarkSpec.make(
-            data["algorithms"],
-            data["environments"],
-            data["seeds"],
-            overrides=data.get("overrides") or (),
-            evaluations=data.get("evaluations", 10),
-            compare=data.get("compare") or (),
-            config_dir=config_dir,
-            relative_to=relative_to,
-        )
+        options = {key: data[key] for key in _KEYS if key in data}
+        options |= {key: data.get(key) or () for key in ("overrides", "compare")}
+        return BenchmarkSpec.make(**options, config_dir=config_dir, relative_to=relative_to)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 

@@ -76,16 +76,13 @@ class Cell:
             elif name == ".run_cell_magic" and texts[:1] and texts[0] in ("bash", "sh", "script"):
                 yield from texts[-1].splitlines()
 
-    def texts(self, values: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[str, ast.expr]]:
+    def texts(self, values: Mapping[str, tuple[Any, ...]]) -> Iterator[str]:
         """Every string in it; f-strings for each combination of the parameters' values."""
-        inner = {id(part) for node in self._nodes() if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-        for node in self._nodes():
+        nodes = list(ast.walk(self.tree)) if self.is_python else []
+        inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+        for node in nodes:
             if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in inner):
-                for text in resolve(node, values):
-                    yield text, node
-
-    def _nodes(self) -> list[ast.AST]:
-        return list(ast.walk(self.tree)) if self.is_python else []
+                yield from resolve(node, values)
 
 
 def read_cells(notebook: Path) -> list[Cell]:
@@ -125,9 +122,8 @@ def named_environments(cells: Iterable[Cell], values: Mapping[str, tuple[Any, ..
     """Each environment that a text `env=...` of a cell names, with the first cell's number."""
     environments: dict[str, int] = {}
     for cell in cells:
-        for text, _ in cell.texts(values):
-            match = _ENV.fullmatch(text)
-            if match:
+        for text in cell.texts(values):
+            if match := _ENV.fullmatch(text):
                 environments.setdefault(match[1], cell.number)
     return environments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from marlnb.batch.doctor.request import DoctorRequest
@@ -29,9 +29,6 @@ class Finding:
     level: Level
     finding: str
     remedy: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        return asdict(self)
 
 
 Answer = tuple[Level, str, str]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import shutil
 import stat
@@ -14,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from marlnb.batch.cost import stated_costs
 from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.formatting import format_bytes
@@ -21,21 +21,10 @@ from marlnb.formatting import format_bytes
 MOUNTS = Path("/proc/self/mountinfo")
 # file systems of a single machine; all others (nfs, lustre, gpfs, beegfs, ceph, fuse, 9p) may be shared
 LOCAL_FILE_SYSTEMS = (
-    "ext2",
-    "ext3",
-    "ext4",
-    "xfs",
-    "btrfs",
-    "f2fs",
-    "jfs",
-    "tmpfs",
-    "ramfs",
-    "overlay",
-    "vfat",
-    "apfs",
-    "hfs",
+    *("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "vfat", "apfs", "hfs"),
+    *("tmpfs", "ramfs", "overlay"),
 )
-JOB_BYTES = 200_000_000  # a run of small networks with its checkpoints, a recording and the executed notebook
+JOB_MEGABYTES = 200  # a run of small networks with its checkpoints, a recording and the executed notebook
 JOB_FILES = 100
 MIN_FREE_SHARE = 0.03
 MAX_CLOCK_SKEW_S = 5.0
@@ -49,26 +38,24 @@ def _folder(request: DoctorRequest) -> Iterator[Answer]:
     if not os.access(parent, os.W_OK | os.X_OK):
         yield "fail", f"{os.environ.get('USER', os.getuid())} cannot write to {parent}", "give another --out"
         return
-    kind = filesystem(parent)
     yield from _shared(request, parent, "the jobs' folder")
     with tempfile.TemporaryDirectory(prefix=".marlnb-doctor-", dir=parent) as name:
         problems = list(_try_operations(Path(name)))
     yield from problems
     if not any(level == "fail" for level, _, _ in problems):
-        yield (
-            "ok",
-            f"{parent} ({kind or 'file system unknown'}): locks, renames and private folders work",
-            "",
-        )
+        kind = filesystem(parent) or "file system unknown"
+        yield "ok", f"{parent} ({kind}): locks, renames and private folders work", ""
 
 
 @check("space")
 def _space(request: DoctorRequest) -> Iterator[Answer]:
-    parent, n_jobs, job_bytes = nearest_folder(request.folder), len(request.sweep), _job_bytes(request)
+    stated = {} if request.notebook is None else stated_costs(request.notebook)
+    parent, n_jobs = nearest_folder(request.folder), len(request.sweep)
+    needed = n_jobs * float(stated.get("megabytes", JOB_MEGABYTES)) * 1e6
     stats = os.statvfs(parent)
     free, total = stats.f_bavail * stats.f_frsize, stats.f_blocks * stats.f_frsize
-    text = f"{parent}: {format_bytes(free)} free, about {format_bytes(n_jobs * job_bytes)} needed"
-    if free < n_jobs * job_bytes:
+    text = f"{parent}: {format_bytes(free)} free, about {format_bytes(needed)} needed"
+    if free < needed:
         yield "fail", text, "free some space, or give --out a folder on another file system"
     elif free < MIN_FREE_SHARE * total:
         yield "warn", f"{text}; it is nearly full ({free / total:.1%} free)", "free some space: others use it too"
@@ -86,30 +73,17 @@ def _place(request: DoctorRequest) -> Iterator[Answer]:
     if not prefix:
         return
     yield from _shared(request, Path(prefix), "the environment")
-    n_files = count_files(Path(prefix))
-    more = " or more" if n_files >= 10 * MANY_FILES else ""
-    if n_files > MANY_FILES:
+    if (n_files := count_files(Path(prefix))) > MANY_FILES:
+        more = " or more" if n_files >= 10 * MANY_FILES else ""
         text = f"the environment {prefix} has {n_files:,}{more} files; quotas of clusters often count files"
         yield "ok", text, ""
-
-
-def _job_bytes(request: DoctorRequest) -> float:
-    """Size of a job in bytes, from the notebook's metadata (`"marlnb": {"megabytes": 30}`), or a guess."""
-    if request.notebook is None:
-        return JOB_BYTES
-    stated = json.loads(request.notebook.read_text(encoding="utf-8"))["metadata"].get("marlnb", {})
-    return float(stated.get("megabytes", JOB_BYTES / 1e6)) * 1e6
 
 
 def _shared(request: DoctorRequest, path: Path, what: str) -> Iterator[Answer]:
     kind = is_local(path)
     if kind and request.profile.executor != "local" and not request.on_node:
-        text = f"{what} {path} is on a disk of this machine ({kind}), which other nodes cannot see"
-        yield (
-            "warn",
-            text,
-            "use a folder that nodes share (often $HOME, $WORK or $SCRATCH); --on-node checks it on a node",
-        )
+        remedy = "use a folder that nodes share (often $HOME, $WORK or $SCRATCH); --on-node checks it on a node"
+        yield "warn", f"{what} {path} is on a disk of this machine ({kind}), which other nodes cannot see", remedy
 
 
 def is_local(path: Path) -> str:

@@ -38,12 +38,8 @@ def _modules(request: DoctorRequest) -> Iterator[Answer]:
         return
     for name in report.missing:
         package = PACKAGES_OF_MODULES.get(name.partition(".")[0], name.partition(".")[0])
-        text = f"cell {cell_numbers[name]} imports {name}, which {report.executable} does not find"
-        yield (
-            "fail",
-            text,
-            f"install it before the batch, with internet: {report.executable} -m pip install '{package}'",
-        )
+        remedy = f"install it before the batch, with internet: {report.executable} -m pip install '{package}'"
+        yield "fail", f"cell {cell_numbers[name]} imports {name}, which {report.executable} does not find", remedy
     if not report.missing:
         yield "ok", f"all {len(cell_numbers)} imported modules are installed", ""
 

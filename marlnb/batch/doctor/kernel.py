@@ -6,9 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 
 from marlnb.batch.doctor.check import Answer, Level, check
+from marlnb.batch.doctor.kernel_probe import versions_of
 from marlnb.batch.doctor.kernel_report import PACKAGES, KernelReport
 from marlnb.batch.doctor.request import DoctorRequest
 
@@ -72,12 +72,7 @@ def _environment(request: DoctorRequest) -> Iterator[Answer]:
 
 
 def _differing_versions(report: KernelReport) -> Iterator[Answer]:
-    here = {}
-    for name in PACKAGES:
-        try:
-            here[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            here[name] = ""
+    here = versions_of(PACKAGES)
     differences = [
         f"{name} {report.versions[name] or 'not installed'} there, {here[name] or 'not installed'} here"
         for name in PACKAGES

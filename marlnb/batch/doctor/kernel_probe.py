@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 
 MARK = "marlnb-doctor:"
 
@@ -17,22 +18,14 @@ MARK = "marlnb-doctor:"
 def look(request: dict) -> dict:  # type: ignore[type-arg]
     """Describes this Python: versions, marlnb's folder, modules that are missing, environments that cannot be built."""
     import importlib.util
-    from importlib import metadata
 
-    versions = {}
-    for name in request["packages"]:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = ""
-    missing = [name for name in request["modules"] if not _is_importable(name)]
     spec = importlib.util.find_spec("marlnb")
     report = {
         "executable": sys.executable,
         "prefix": sys.prefix,
         "python": ".".join(map(str, sys.version_info[:3])),
-        "versions": versions,
-        "missing": missing,
+        "versions": versions_of(request["packages"]),
+        "missing": [name for name in request["modules"] if not _is_importable(name)],
         "marlnb": os.path.dirname(spec.origin) if spec and spec.origin else "",
         "import_error": "",
         "broken": {},
@@ -44,6 +37,19 @@ def look(request: dict) -> dict:  # type: ignore[type-arg]
         return report
     report["broken"] = {name: problem for name in request["envs"] if (problem := _build_problem(name))}
     return report
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of packages by name; empty for one that is not installed."""
+    from importlib import metadata
+
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = ""
+    return versions
 
 
 def _is_importable(name: str) -> bool:

@@ -89,11 +89,9 @@ def ask_python(python: str, question: dict[str, Any], cwd: Path, variables: Mapp
     source = PROBE.read_text(encoding="utf-8")
     command = [python, "-c", source, json.dumps({**question, "source": source})]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    folder = cwd if cwd.is_dir() else None
+    options = {"cwd": cwd if cwd.is_dir() else None, "env": dict(variables), "start_new_session": True, **pipes}
     try:
-        process = subprocess.Popen(
-            command, cwd=folder, env=dict(variables), text=True, start_new_session=True, errors="replace", **pipes
-        )
+        process = subprocess.Popen(command, text=True, errors="replace", **options)
     except OSError as error:
         return {"problem": f"{python} cannot be run: {error.strerror or error}"}
     try:

@@ -16,7 +16,7 @@ _LOGGERS_OPTION = re.compile(r"loggers=\[?([\w, ]*)\]?")
 def _loggers(request: DoctorRequest) -> Iterator[Answer]:
     cell_numbers: dict[str, int] = {}
     for cell in request.cells:
-        for text, _ in cell.texts(request.values):
+        for text in cell.texts(request.values):
             match = _LOGGERS_OPTION.fullmatch(text)
             for name in re.findall(r"\w+", match[1]) if match else ():
                 cell_numbers.setdefault(name, cell.number)
@@ -28,21 +28,20 @@ def _loggers(request: DoctorRequest) -> Iterator[Answer]:
 
 
 def _logger(name: str, number: int, request: DoctorRequest) -> Iterator[Answer]:
+    where = f"cell {number} logs to"
     if name not in LOGGERS:
         yield "fail", f"cell {number}: unknown logger {name!r}", f"use one of {', '.join(LOGGERS)}"
         return
     if request.kernel_report.executable and name in request.kernel_report.missing:
         remedy = f"{request.kernel_report.executable} -m pip install 'marlnb[{name}]'"
-        yield "fail", f"cell {number} logs to {name}, which is not installed in {request.kernel_report.prefix}", remedy
+        yield "fail", f"{where} {name}, which is not installed in {request.kernel_report.prefix}", remedy
         return
     mode = request.environment.get("WANDB_MODE", "online")
     if name == "wandb" and mode not in ("offline", "dryrun", "disabled"):
-        text = (
-            f"cell {number} logs to Weights & Biases with WANDB_MODE={mode}; without internet the job waits and fails"
-        )
+        text = f"{where} Weights & Biases with WANDB_MODE={mode}; without internet the job waits and fails"
         yield "warn", text, "set `offline: true` in the profile and unset WANDB_MODE; `marlnb sync` uploads later"
     elif name == "wandb":
-        text = f"cell {number} logs to Weights & Biases offline, without a key on the node"
-        yield "ok", f"{text}; `marlnb sync` uploads later", ""
+        text = f"{where} Weights & Biases offline, without a key on the node; `marlnb sync` uploads later"
+        yield "ok", text, ""
     else:
-        yield "ok", f"cell {number} logs to {name}, in the run's folder", ""
+        yield "ok", f"{where} {name}, in the run's folder", ""

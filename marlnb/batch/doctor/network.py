@@ -22,11 +22,8 @@ _COMMAND = re.compile(
 )
 _PREFIXES = ("requests.", "httpx.", "aiohttp.", "urllib.request.url", "kagglehub.", "wget.download", "gdown.", "boto3.")
 _METHODS = (
-    "from_pretrained",
-    "hf_hub_download",
-    "snapshot_download",
-    "load_state_dict_from_url",
-    "download_url_to_file",
+    *("from_pretrained", "hf_hub_download", "snapshot_download"),
+    *("load_state_dict_from_url", "download_url_to_file"),
 )
 _FUNCTIONS = re.compile(
     r"(?:.*\.)?(?:hub\.load|urlopen|urlretrieve|nltk\.download|fetch_openml|fetch_20newsgroups|clone_from"
@@ -37,11 +34,9 @@ _FUNCTIONS = re.compile(
 @check("internet")
 def _way_out(request: DoctorRequest) -> Iterator[Answer]:
     """Reads this machine's routing tables; no packet is sent."""
-    machine = f"{socket.gethostname()}" + ("" if request.on_node else " (this machine; --on-node checks the node)")
-    if has_route_out():
-        yield "ok", f"{machine} has a route to other networks", ""
-    else:
-        yield "ok", f"{machine} has no route to other networks: download what a job needs beforehand", ""
+    machine = socket.gethostname() + ("" if request.on_node else " (this machine; --on-node checks the node)")
+    no_route = "no route to other networks: download what a job needs beforehand"
+    yield "ok", f"{machine} has {'a route to other networks' if has_route_out() else no_route}", ""
     if not request.profile.offline and request.profile.executor != "local":
         text = "the profile has `offline: false`: loggers and model hubs will connect to their servers"
         yield "warn", text, "remove `offline` from the profile if nodes have no internet"
@@ -49,7 +44,7 @@ def _way_out(request: DoctorRequest) -> Iterator[Answer]:
 
 @check("downloads")
 def _downloads(request: DoctorRequest) -> Iterator[Answer]:
-    downloads = [(cell.number, text) for cell in request.cells for text in dict.fromkeys(_downloads_of(cell))]
+    downloads = [(cell.number, text) for cell in request.cells for text in _downloads_of(cell)]
     for number, text in downloads:
         remedy = "do it before the batch, with internet, and let the cell read the result from disk"
         if re.search(r"\b(pip3?|uv|conda|mamba)\b", text):
@@ -61,33 +56,22 @@ def _downloads(request: DoctorRequest) -> Iterator[Answer]:
 
 def has_route_out(routes: Path = ROUTES, routes_6: Path = ROUTES_6) -> bool:
     """Whether the kernel's routing table has a default route; False without a table."""
-    for line in _lines(routes)[1:]:
-        fields = line.split()
-        flags = int(fields[3], 16)
-        if fields[1] == "00000000" and fields[7] == "00000000" and flags & _UP and not flags & _REJECT:
-            return True
-    for line in _lines(routes_6):
-        fields = line.split()
-        flags = int(fields[8], 16)
-        if set(fields[0]) == {"0"} and fields[1] == "00" and flags & _UP and not flags & _REJECT and fields[9] != "lo":
-            return True
-    return False
+    table = [(int(row[3], 16), row[1] == row[7] == "00000000") for row in _rows(routes)[1:]]
+    table += [(int(row[8], 16), {*row[0], *row[1]} == {"0"} and row[9] != "lo") for row in _rows(routes_6)]
+    return any(is_default and flags & _UP and not flags & _REJECT for flags, is_default in table)
 
 
-def _lines(path: Path) -> list[str]:
+def _rows(path: Path) -> list[list[str]]:
     try:
-        return path.read_text().splitlines()
+        return [line.split() for line in path.read_text().splitlines()]
     except OSError:
         return []
 
 
-def _downloads_of(cell: Cell) -> Iterator[str]:
-    for command in cell.commands():
-        if _COMMAND.search(command) and "--no-index" not in command:
-            yield command.strip()[:80]
-    for name, call in cell.calls():
-        if _is_download(name, call):
-            yield f"{name}(...)"
+def _downloads_of(cell: Cell) -> list[str]:
+    commands = [text for text in cell.commands() if _COMMAND.search(text) and "--no-index" not in text]
+    calls = [f"{name}(...)" for name, call in cell.calls() if _is_download(name, call)]
+    return list(dict.fromkeys([*(command.strip()[:80] for command in commands), *calls]))
 
 
 def _is_download(name: str, call: ast.Call) -> bool:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from marlnb.batch.doctor.files import nearest_folder
 from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.doctor.scheduler import slurm_script
 from marlnb.batch.profile import Profile
+from marlnb.batch.slurm.commands import call
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
 from marlnb.training.runs.files import read_json, write_atomically
@@ -43,13 +45,16 @@ def examine_on_node(request: DoctorRequest, *, timeout_s: float = 900.0) -> Iter
         try:
             yield from _answer(folder, job, time.monotonic() + timeout_s)
         finally:
-            _end(job)
+            try:
+                call("scancel", "--quiet", job)
+            except BatchError as error:  # it has ended, or the controller is down: the job's time limit ends it
+                print(f"job {job} could not be cancelled: {error}", file=sys.stderr)
 
 
 def examine_request(folder: Path) -> None:
     """Runs on the node: reads the request in a folder and writes the findings there."""
     request = from_json(read_json(folder / REQUEST)).for_node()
-    findings = [finding.to_json() for finding in examine(request)]
+    findings = [asdict(finding) for finding in examine(request)]
     write_atomically(folder / ANSWER, json.dumps({"findings": findings}))
 
 
@@ -82,8 +87,6 @@ def node_script(request: DoctorRequest, folder: Path) -> str:
 
 
 def _submit(request: DoctorRequest, folder: Path) -> str:
-    from marlnb.batch.slurm.commands import call
-
     script = folder / "doctor.sbatch"
     script.write_text(node_script(request, folder), encoding="utf-8")
     output = call("sbatch", "--parsable", str(script))
@@ -96,14 +99,12 @@ def _submit(request: DoctorRequest, folder: Path) -> str:
 
 def _answer(folder: Path, job: str, deadline: float) -> Iterator[Finding]:
     ended = False
-    while True:
-        if (folder / ANSWER).is_file():
-            yield from (Finding(**data) for data in read_json(folder / ANSWER)["findings"])
-            return
-        if ended or time.monotonic() > deadline:
-            break
+    while not (folder / ANSWER).is_file() and not ended and time.monotonic() <= deadline:
         ended = _has_ended(job)
-        time.sleep(POLL_S)  # after the job's end, poll once more: file servers are late
+        time.sleep(POLL_S)  # after the job's end, look once more: file servers are late
+    if (folder / ANSWER).is_file():
+        yield from (Finding(**data) for data in read_json(folder / ANSWER)["findings"])
+        return
     log = folder / LOG
     output = log.read_text(errors="replace").strip()[-1500:] if log.exists() else ""
     if not ended:
@@ -119,8 +120,6 @@ def _answer(folder: Path, job: str, deadline: float) -> Iterator[Finding]:
 
 
 def _has_ended(job: str) -> bool:
-    from marlnb.batch.slurm.commands import call
-
     try:
         state = call("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").strip()
     except BatchError as error:
@@ -128,12 +127,3 @@ def _has_ended(job: str) -> bool:
             return True  # SLURM has forgotten it
         raise
     return state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED")
-
-
-def _end(job: str) -> None:
-    from marlnb.batch.slurm.commands import call
-
-    try:
-        call("scancel", "--quiet", job)
-    except BatchError as error:  # it has ended, or the controller is down: the job's time limit ends it
-        print(f"job {job} could not be cancelled: {error}", file=sys.stderr)

@@ -33,9 +33,9 @@ def _readable(request: DoctorRequest) -> Iterator[Answer]:
     elif "run" not in parameters:
         text = "the notebook has no parameter `run`, so it may write outside the job's folder"
         yield "warn", text, "add run = 'runs/x' to the parameters, and train into it: mnb.train(experiment, run=run)"
-    required = [name for name, parameter in parameters.items() if parameter.is_required and name not in request.values]
-    for name in required:
-        yield "fail", f"parameter {name!r} has neither a default nor a value", f"give a value: -p {name}=..."
+    for name, parameter in parameters.items():
+        if parameter.is_required and name not in request.values:
+            yield "fail", f"parameter {name!r} has neither a default nor a value", f"give a value: -p {name}=..."
     for cell in request.cells:
         if not cell.is_python:
             yield "fail", f"cell {cell.number} is not valid Python: {cell.problem}", "correct the cell"
@@ -51,13 +51,11 @@ def _waits(request: DoctorRequest) -> Iterator[Answer]:
                 remedy = "use a parameter instead, or remove it"
                 yield "fail", f"cell {cell.number} calls {name}(), which {WAITING_CALLS[name]}", remedy
             for keyword in call.keywords:
-                human = keyword.arg in ("render_mode", "mode") and getattr(keyword.value, "value", None) == "human"
-                if human:
+                if keyword.arg in ("render_mode", "mode") and getattr(keyword.value, "value", None) == "human":
                     text = f"cell {cell.number} draws on a screen ({keyword.arg}='human'), but a node has no screen"
                     yield "fail", text, f"{keyword.arg}='rgb_array', or mnb.record(..., frames=True)"
         for command in cell.commands():
-            match = _SCREEN.match(command)
-            if match:
+            if match := _SCREEN.match(command):
                 text = f"cell {cell.number} draws in a window (%matplotlib {match[1]}), but a node has no screen"
                 yield "fail", text, "%matplotlib inline"
             if command.split()[:1] == ["debug"]:

@@ -27,7 +27,7 @@ def _there(request: DoctorRequest) -> Iterator[Answer]:
             if not (request.cwd / Path(path).expanduser()).exists():
                 text = f"cell {cell.number} opens {path!r} with {call}(), but {request.cwd / path} does not exist"
                 yield "fail", text, "create it before the batch, or give its path with a parameter"
-        for path in dict.fromkeys(text for text, _ in cell.texts(request.values) if _ABSOLUTE.fullmatch(text)):
+        for path in dict.fromkeys(text for text in cell.texts(request.values) if _ABSOLUTE.fullmatch(text)):
             n_paths += 1
             yield from _absolute(path, cell, request, is_opened=path in opened)
     if request.cells and not n_paths:
@@ -40,9 +40,8 @@ def _variables(request: DoctorRequest) -> Iterator[Answer]:
     set_in_cells = {name for cell in request.cells if cell.is_python for name in _set(cell.tree)}
     for cell in request.cells:
         for name, is_needed in _read(cell) if cell.is_python else ():
-            if name in request.job_variables or name in set_in_cells or name.startswith("MARLNB_"):
-                continue
-            if name.startswith("SLURM") and request.profile.executor == "slurm":
+            scheduler = ("SLURM",) if request.profile.executor == "slurm" else ()
+            if name in request.job_variables or name in set_in_cells or name.startswith(("MARLNB_", *scheduler)):
                 continue
             only_here = name in request.environment
             state = "is set here but not passed to jobs (--export=NONE)" if only_here else "is not set"

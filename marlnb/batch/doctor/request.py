@@ -77,11 +77,9 @@ class DoctorRequest:
     def kernel_report(self) -> KernelReport:
         """The report of a kernel of this notebook, started once by the profile's Python."""
         if not self.python:
-            python = self.profile.python
-            return KernelReport("", problem=f"the profile's Python {python!r} does not exist")
-        return start_kernel(
-            self.notebook, self.python, sorted(self.modules), sorted(self.environments), self.cwd, self.environment
-        )
+            return KernelReport("", problem=f"the profile's Python {self.profile.python!r} does not exist")
+        names = sorted(self.modules), sorted(self.environments)
+        return start_kernel(self.notebook, self.python, *names, self.cwd, self.environment)
 
     @cached_property
     def job_variables(self) -> dict[str, str]:

@@ -18,11 +18,10 @@ from marlnb.errors import BatchError
 @check("executor")
 def _executor(request: DoctorRequest) -> Iterator[Answer]:
     """The executor's own check raises BatchError, which `examine` turns into a finding."""
-    batch = request.as_batch()
     if request.on_node:  # a node may lack sbatch; a job needs scontrol to be requeued
         yield from _requeues(request)
         return
-    executor_of(batch).check()
+    executor_of(request.as_batch()).check()
     if request.profile.executor == "slurm":
         yield from _accepted(request)
     else:
@@ -32,21 +31,17 @@ def _executor(request: DoctorRequest) -> Iterator[Answer]:
 def _accepted(request: DoctorRequest) -> Iterator[Answer]:
     from marlnb.batch.slurm.commands import call
 
-    batch = request.as_batch()
     with tempfile.TemporaryDirectory(prefix="marlnb-") as folder:
         script = Path(folder) / "script.sbatch"
         script.write_text(slurm_script(request, Path(folder)), encoding="utf-8")
         try:
             call("sbatch", "--test-only", str(script))
         except BatchError as error:
-            yield (
-                "fail",
-                str(error).replace(str(script), "the batch's script"),
-                "change the profile, or --set key=value",
-            )
+            text = str(error).replace(str(script), "the batch's script")
+            yield "fail", text, "change the profile, or --set key=value"
             return
     yield "ok", "SLURM accepts the batch's script (sbatch --test-only)", ""
-    yield from never_starting(executor_of(batch).profile, call("sinfo", "--noheader", "--format=%P|%l|%a"))
+    yield from never_starting(executor_of(request.as_batch()).profile, call("sinfo", "--noheader", "--format=%P|%l|%a"))
 
 
 def never_starting(profile: Profile, partitions: str) -> Iterator[Answer]:
@@ -67,11 +62,8 @@ def never_starting(profile: Profile, partitions: str) -> Iterator[Answer]:
             text = f"time_limit {profile.time_limit} is more than partition {name.rstrip('*')} allows, {limit}"
             yield "fail", f"{text}: jobs would never start", "set it lower: a job that reaches it continues by itself"
         if state != "up":
-            yield (
-                "fail",
-                f"partition {name.rstrip('*')} is {state}: jobs would not start",
-                "choose another, or ask its admins",
-            )
+            text = f"partition {name.rstrip('*')} is {state}: jobs would not start"
+            yield "fail", text, "choose another, or ask its admins"
 
 
 def seconds_of(limit: str) -> int | None:
@@ -89,9 +81,7 @@ def slurm_script(request: DoctorRequest, folder: Path) -> str:
     from marlnb.batch.slurm.script import array_script, parts
 
     batch = request.as_batch()
-    executor = executor_of(batch)
-    (part, *_) = parts(1, 1)
-    return array_script(batch, executor.profile, folder, part, 1)
+    return array_script(batch, executor_of(batch).profile, folder, parts(1, 1)[0], 1)
 
 
 def _requeues(request: DoctorRequest) -> Iterator[Answer]:

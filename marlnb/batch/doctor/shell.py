@@ -24,18 +24,11 @@ def _shell(request: DoctorRequest) -> Iterator[Answer]:
     for variable, activation in (("VIRTUAL_ENV", "activate"), ("CONDA_PREFIX", "conda activate")):
         active = os.environ.get(variable)
         if active and Path(active).resolve() != prefix.resolve():
-            text = f"{variable} is {active}, set by `{activation}`, but jobs run {python}"
-            yield (
-                "warn",
-                text,
-                f"shell commands in cells (`!python`) may use {active}: {activation} the jobs' environment",
-            )
+            remedy = f"shell commands in cells (`!python`) may use {active}: {activation} the jobs' environment"
+            yield "warn", f"{variable} is {active}, set by `{activation}`, but jobs run {python}", remedy
     if "UV_PROJECT_ENVIRONMENT" in os.environ or any("uv run" in line for line in request.profile.setup):
-        yield (
-            "warn",
-            "`uv run --no-sync` silently creates an empty environment if there is none",
-            (f"let jobs run {python} directly; it needs no activation"),
-        )
+        text = "`uv run --no-sync` silently creates an empty environment if there is none"
+        yield "warn", text, f"let jobs run {python} directly; it needs no activation"
     if (prefix / "conda-meta").is_dir() and os.environ.get("CONDA_PREFIX") is None and not request.profile.setup:
         text = f"{python} belongs to a conda environment that is not activated, so its variables are not set in jobs"
         yield "warn", text, f"add to the profile: setup: ['source {sys.base_prefix}/bin/activate {prefix}']"

@@ -25,6 +25,8 @@ from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_lo
 from marlnb.training.runs.files import JOB_VARIABLE, STOP, read_json
 from marlnb.training.runs.lock import read_holder
 
+NO_INFO = JobInfo("unknown")
+
 
 @executor("local")
 class LocalExecutor(Executor):
@@ -41,13 +43,12 @@ class LocalExecutor(Executor):
         n_parallel = min(n_parallel_jobs(self.profile, len(gpus)), max(1, len(jobs)))
         resources = f"{self.profile.cores} of {usable_cores()} cores"
         resources += f", {self.profile.gpus} of {len(gpus)} GPUs" if self.profile.gpus else ""
-        python = self.profile.python or sys.executable
-        commands = [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(job.folder)]) for job in jobs]
-        report = (
-            [shlex.join([python, "-m", "marlnb.batch.job.run_job", str(batch.report_job().folder)])] if then else []
-        )
-        head = f"# {len(commands)} processes, {n_parallel} in parallel, each with {resources}"
-        return "\n".join([head, *commands, *(["# when all are complete", *report] if report else [])]) + "\n"
+        words = [self.profile.python or sys.executable, "-m", "marlnb.batch.job.run_job"]
+        lines = [f"# {len(jobs)} processes, {n_parallel} in parallel, each with {resources}"]
+        lines += [shlex.join([*words, str(job.folder)]) for job in jobs]
+        if then:
+            lines += ["# when all are complete", shlex.join([*words, str(batch.report_job().folder)])]
+        return "\n".join(lines) + "\n"
 
     def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
         """Starts the supervisor and returns `local <n>`, the number of the submission.
@@ -82,13 +83,13 @@ class LocalExecutor(Executor):
         for folder in batch.submissions():
             if is_local(folder):
                 infos |= _query_submission(folder)
-        return {**{job.name: JobInfo("unknown") for job in batch.jobs()}, **infos}
+        return {**{job.name: NO_INFO for job in batch.jobs()}, **infos}
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Asks the supervisors of these jobs to end them; waiting jobs without a supervisor are marked as stopped."""
         folders = {folder: _query_submission(folder) for folder in batch.submissions() if is_local(folder)}
         for job in jobs:
-            supervised = [folder for folder, infos in folders.items() if _is_active(infos.get(job.name))]
+            supervised = [folder for folder, infos in folders.items() if infos.get(job.name, NO_INFO).is_active]
             for folder in supervised:
                 request_cancel(folder, job.name)
             status = job.status()
@@ -98,14 +99,9 @@ class LocalExecutor(Executor):
                 job.write_status(replace(status, state="stopped", reason="cancelled"))
 
 
-def _is_active(info: JobInfo | None) -> bool:
-    return info is not None and info.state in ("queued", "running")
-
-
 def _query_submission(folder: Path) -> dict[str, JobInfo]:
     """The state of a submission's jobs by name, from its files."""
-    holder = read_holder(folder / LOCK)
-    node = str(holder.get("host", ""))
+    node = str(read_holder(folder / LOCK).get("host", ""))
     has_living_supervisor = has_supervisor(folder)
     killed = f"its supervisor was killed (see {folder / LOG})"
     entries = read_entries(folder)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from marlnb.batch.batch import REPORT, SUBMISSIONS, Batch
+from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, executor
 from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.batch.profile import Profile, with_changes
@@ -20,15 +20,11 @@ from marlnb.batch.slurm.refusals import check_path, check_profile
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
 from marlnb.batch.slurm.submission_record import RECORD, Array, SubmissionRecord, Task, tasks
 from marlnb.errors import BatchError
+from marlnb.formatting import count
 from marlnb.training.runs.files import STOP
 
-SBATCH_DEFAULTS = {
-    "partition": "SBATCH_PARTITION",
-    "account": "SBATCH_ACCOUNT",
-    "qos": "SBATCH_QOS",
-    "constraint": "SBATCH_CONSTRAINT",
-    "time_limit": "SBATCH_TIMELIMIT",
-}
+SBATCH_DEFAULTS = {key: f"SBATCH_{key.upper()}" for key in ("partition", "account", "qos", "constraint")}
+SBATCH_DEFAULTS["time_limit"] = "SBATCH_TIMELIMIT"
 REFUSED = "refused"
 ACCOUNTING_DELAY_S = 300.0  # the accounting database may not know a submission for this long
 DEFAULT_SITE = Site(max_array_size=1001, accounting=False)  # SLURM's own defaults
@@ -60,14 +56,11 @@ class SlurmExecutor(Executor):
             site = query_site()
         except BatchError:
             site = DEFAULT_SITE
-        number = 1 + max((int(folder.name) for folder in batch.submissions()), default=0)
-        submission = batch.path / SUBMISSIONS / str(number)
-        scripts = {}
+        submission, scripts = batch.next_submission(), {}
         array_parts = parts(len(jobs), site.max_array_size)
         for part in array_parts:
             after = f"<id of part {part.number - 1}>" if part.number > 1 and self.profile.at_once else ""
-            script = array_script(batch, self.profile, submission, part, len(array_parts), after)
-            scripts[part.script] = script
+            scripts[part.script] = array_script(batch, self.profile, submission, part, len(array_parts), after)
         if then:
             several = len(array_parts) > 1
             ids = [f"<id of part {part.number}>" if several else "<id of the array>" for part in array_parts]
@@ -84,15 +77,16 @@ class SlurmExecutor(Executor):
             )
         waits_for = self._still_running(batch, jobs, before) if then else []
         submission = batch.create_submission(jobs, then=then, reason=reason)
-        _clear_stops(jobs)
+        for job in jobs:  # a request to stop an earlier attempt
+            (job.folder / STOP).unlink(missing_ok=True)
         record = SubmissionRecord(site.accounting if self.profile.accounting is None else self.profile.accounting)
         try:
             record = self._submit_arrays(batch, submission, record, len(jobs), site.max_array_size)
             if then and waits_for is not None:
-                record = self._submit_report(batch, submission, record, waits_for, before)
+                record = self._submit_report(batch, submission, record, waits_for, before.get(REPORT))
         except BatchError as error:
             refused = _undo(submission)
-            batch.log_event(f"SLURM refused {len(jobs)} jobs: {error}")
+            batch.log_event(f"SLURM refused {count(len(jobs), 'job')}: {error}")
             raise BatchError(f"{error}\nthe refused script is in {refused}") from error
         ids = ", ".join(str(array.id) for array in record.arrays)
         if then and record.report is None:
@@ -113,9 +107,8 @@ class SlurmExecutor(Executor):
             if name in open_:
                 infos[name] = _task_info(task, answers, arrays, statuses[name])
             else:
-                infos[name] = JobInfo(
-                    "ended", "" if statuses[name].state == "complete" else statuses[name].state, task.id
-                )
+                state = statuses[name].state
+                infos[name] = JobInfo("ended", "" if state == "complete" else state, task.id)
         return infos
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
@@ -143,15 +136,14 @@ class SlurmExecutor(Executor):
 
     def _query_cluster(self, wanted: Sequence[Task]) -> dict[str, JobInfo]:
         record = wanted[0].record
-        accounting = record.accounting if self.profile.accounting is None else self.profile.accounting
-        if accounting:
+        if record.accounting if self.profile.accounting is None else self.profile.accounting:
             return query_accounting(record.cluster, [task.array for task in wanted])
         return query_queue(record.cluster)
 
     def _submit_arrays(
-        self, batch: Batch, submission: Path, record: SubmissionRecord, count: int, max_array_size: int
+        self, batch: Batch, submission: Path, record: SubmissionRecord, n_jobs: int, max_array_size: int
     ) -> SubmissionRecord:
-        array_parts, after = parts(count, max_array_size), ""
+        array_parts, after = parts(n_jobs, max_array_size), ""
         for part in array_parts:
             script = array_script(batch, self.profile, submission, part, len(array_parts), after)
             id, cluster = _sbatch(submission, part.script, script)
@@ -161,18 +153,13 @@ class SlurmExecutor(Executor):
         return record
 
     def _submit_report(
-        self,
-        batch: Batch,
-        submission: Path,
-        record: SubmissionRecord,
-        waits_for: Sequence[str],
-        before: Mapping[str, Task],
+        self, batch: Batch, submission: Path, record: SubmissionRecord, waits_for: Sequence[str], old: Task | None
     ) -> SubmissionRecord:
         """Submits the report, to run after these arrays and earlier jobs that still run; replaces an older report."""
         job = batch.report_job()
         job.write()
-        if REPORT in before and not _has_ended(job.status(), before[REPORT]):
-            cancel_tasks(before[REPORT].record.cluster, [before[REPORT].id])
+        if old is not None and not _has_ended(job.status(), old):
+            cancel_tasks(old.record.cluster, [old.id])
         after = [*(str(array.id) for array in record.arrays), *waits_for]
         script = report_script(batch, self.profile, submission, after)
         id, cluster = _sbatch(submission, REPORT_SCRIPT, script)
@@ -187,7 +174,7 @@ class SlurmExecutor(Executor):
         if not others:
             return []
         infos = self.query(batch)
-        active = [name for name in others if infos[name].state in ("queued", "running")]
+        active = [name for name in others if infos[name].is_active]
         return [before[name].id for name in active] if len(active) == len(others) else None
 
 
@@ -215,12 +202,6 @@ def _undo(submission: Path) -> Path:
     shutil.rmtree(refused, ignore_errors=True)
     submission.rename(refused)
     return refused
-
-
-def _clear_stops(jobs: Sequence[Job]) -> None:
-    """Deletes requests to stop an earlier attempt."""
-    for job in jobs:
-        (job.folder / STOP).unlink(missing_ok=True)
 
 
 def _has_ended(status: JobStatus, task: Task) -> bool:

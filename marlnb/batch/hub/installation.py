@@ -42,9 +42,8 @@ class Installation:
             RunError: `hub.json` cannot be read.
         """
         self.private = prefix is None
-        self.data = (
-            Path(jupyter_data_dir()) if prefix is None else Path(prefix).expanduser().absolute() / "share" / "jupyter"
-        )
+        own = Path(jupyter_data_dir())
+        self.data = own if prefix is None else Path(prefix).expanduser().absolute() / "share" / "jupyter"
         manifest = read_json(self.data / MANIFEST) if (self.data / MANIFEST).exists() else {}
         self.kernels: dict[str, dict[str, Any]] = manifest.get("kernels", {})
         self.labextensions: dict[str, dict[str, Any]] = manifest.get("labextensions", {})
@@ -56,8 +55,13 @@ class Installation:
         Raises:
             BatchError: another kernel has that name, or its files were changed; or the folder cannot be written.
         """
-        self._check_free(kernel.name)
-        folder = f"{KERNELS}/{kernel.name}"
+        name, folder = kernel.name, f"{KERNELS}/{kernel.name}"
+        if name in self.kernels:
+            advice = f"; give another --name, or first run `marlnb hub uninstall --name {name} --force`"
+            self._check_unchanged(name, advice)
+        elif self._exists(name):
+            problem = f"{self.data / folder} already exists and was not made by `marlnb hub install`"
+            raise BatchError(f"{problem}; give another --name")
         files = {f"{folder}/{name}": content for name, content in kernel.files().items()}
         with self._writing():
             self._delete_files(self.kernels.get(kernel.name, {}).get("files", {}))
@@ -65,9 +69,8 @@ class Installation:
             self._write()  # before the files, so that a partial installation can be removed
             for name, content in files.items():
                 self._write_file(name, content)
-            extensions = labextensions.find(
-                self.data, {name for name in self.labextensions if not self._was_changed(name)}
-            )
+            unchanged = {name for name in self.labextensions if not self._was_changed(name)}
+            extensions = labextensions.find(self.data, unchanged)
             for extension in extensions:
                 self._add_labextension(extension, kernel.name)
             self._write()
@@ -84,12 +87,8 @@ class Installation:
             hint = f"; {self.data / KERNELS / name} was not made by `marlnb hub install`" if self._exists(name) else ""
             raise BatchError(f"{unknown('kernel of marlnb hub install', name, self.kernels)}{hint}")
         files = self.kernels[name]["files"]
-        changed = self.changed(files)
-        if changed and not remove_changed:
-            raise BatchError(
-                f"{', '.join(str(self.data / path) for path in changed)}: changed since the installation, so nothing "
-                f"was removed; give --force to remove it anyway"
-            )
+        if not remove_changed:
+            self._check_unchanged(name, ", so nothing was removed; give --force to remove it anyway")
         with self._writing():
             messages = [f"kernel {name} removed from {self.data / KERNELS / name}"]
             messages += [f"{path} had already been deleted" for path in files if not (self.data / path).exists()]
@@ -97,20 +96,17 @@ class Installation:
             del self.kernels[name]
             for extension in list(self.labextensions):
                 messages += self._remove_labextension(extension, name)
-            if (self.data / KERNELS / name).is_dir():
-                others = ", ".join(sorted(os.listdir(self.data / KERNELS / name)))
-                messages.append(
-                    f"{self.data / KERNELS / name} was not deleted: it contains {others}, which marlnb did not install"
-                )
+            if (folder := self.data / KERNELS / name).is_dir():
+                others = ", ".join(sorted(os.listdir(folder)))
+                messages.append(f"{folder} was not deleted: it contains {others}, which marlnb did not install")
             self._write()
             self._remove_folders()
         return messages
 
     def changed(self, files: dict[str, str]) -> list[str]:
         """Those of some files, given with their hashes, that exist and have changed."""
-        return [
-            path for path, sha256 in files.items() if (file := self.data / path).exists() and _sha256(file) != sha256
-        ]
+        existing = {path: sha256 for path, sha256 in files.items() if (self.data / path).exists()}
+        return [path for path, sha256 in existing.items() if _sha256(self.data / path) != sha256]
 
     def problems(self, name: str) -> list[str]:
         """Missing and changed files of a kernel, and a missing Python."""
@@ -121,19 +117,10 @@ class Installation:
             problems.append(f"{entry['python']} does not exist: the kernel cannot start")
         return problems
 
-    def _check_free(self, name: str) -> None:
-        if name in self.kernels:
-            changed = self.changed(self.kernels[name]["files"])
-            if changed:
-                raise BatchError(
-                    f"{', '.join(str(self.data / path) for path in changed)}: changed since the installation; give "
-                    f"another --name, or first run `marlnb hub uninstall --name {name} --force`"
-                )
-        elif self._exists(name):
-            raise BatchError(
-                f"{self.data / KERNELS / name} already exists and was not made by `marlnb hub install`; give "
-                f"another --name"
-            )
+    def _check_unchanged(self, name: str, advice: str) -> None:
+        if changed := self.changed(self.kernels[name]["files"]):
+            paths = ", ".join(str(self.data / path) for path in changed)
+            raise BatchError(f"{paths}: changed since the installation{advice}")
 
     def _exists(self, name: str) -> bool:
         return os.path.lexists(self.data / KERNELS / name)
@@ -219,10 +206,9 @@ class Installation:
         try:
             yield
         except OSError as error:
-            hint = (
-                "" if self.private else "; without --prefix it is installed for you alone, which needs no permissions"
-            )
-            raise BatchError(f"{error.filename or self.data}: {error.strerror or error}{hint}") from error
+            hint = "; without --prefix it is installed for you alone, which needs no permissions"
+            problem = f"{error.filename or self.data}: {error.strerror or error}"
+            raise BatchError(problem + ("" if self.private else hint)) from error
 
 
 def _describe(kernel: HubKernel, files: dict[str, bytes]) -> dict[str, Any]:

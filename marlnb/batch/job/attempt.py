@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 
+from marlnb.allocations import scheduler_id
 from marlnb.batch.job.failures import result_line
 from marlnb.batch.job.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobStatus, State
 from marlnb.batch.job.training_progress import describe_training
@@ -59,9 +59,7 @@ class Attempt:
         self._ticker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._ended.set()
         self._ticker.join()
         if self.status.state == "running":  # `end` was not called
@@ -94,14 +92,9 @@ class Attempt:
         if self._ticker.is_alive() and threading.current_thread() is not self._ticker:
             self._ticker.join()
         now = time.time()
+        seconds = self._seconds_before + now - self._started
         self.status = replace(
-            self.status,
-            state=state,
-            reason=reason,
-            error=error,
-            progress="",
-            ended=now,
-            seconds=self._seconds_before + now - self._started,
+            self.status, state=state, reason=reason, error=error, progress="", ended=now, seconds=seconds
         )
         self.say(result_line(self.status))
         _append(self.job, self.status)
@@ -126,12 +119,6 @@ class Attempt:
                     self.say(self._cell_text() + (f": {progress}" if progress else ""))
             except OSError:  # a full disk, or a file server that is away: try again next second
                 continue
-
-
-def scheduler_id() -> str:
-    """SLURM's id of this job, as `17_3`; empty without SLURM."""
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID", "")
 
 
 def _previous_status(job: Job) -> JobStatus:

@@ -55,10 +55,8 @@ def execute(
     if status.state == "complete":
         return job.folder / NOTEBOOK
     if status.error is not None:
-        error = status.error
-        raise PapermillExecutionError(
-            error.cell - 1, None, error.source, error.name, error.message, error.traceback.splitlines()
-        )
+        error, lines = status.error, status.error.traceback.splitlines()
+        raise PapermillExecutionError(error.cell - 1, None, error.source, error.name, error.message, lines)
     if status.reason.startswith("SIG"):
         raise KeyboardInterrupt(status.reason)
     raise StoppedError(f"{job.folder}: {status.state}, {status.reason}; execute it again to continue")
@@ -74,11 +72,9 @@ def make_job(notebook: str | Path, out: str | Path, parameters: Mapping[str, Any
     values = {} if parameters is None else dict(parameters)
     job_parameters(source, values, folder)
     if folder.is_dir() and not is_run(folder):
-        names = sorted(path.name for path in folder.iterdir() if not may_precede(path.name))
-        if names:
-            raise RunError(
-                f"{folder} already exists and is not a run: it holds {', '.join(names[:5])}; give another name"
-            )
+        if names := sorted(path.name for path in folder.iterdir() if not may_precede(path.name)):
+            listed = ", ".join(names[:5])
+            raise RunError(f"{folder} already exists and is not a run: it holds {listed}; give another name")
     elif folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; give the name of a folder")
     if is_locked(folder / JOB_LOCK):
@@ -92,11 +88,10 @@ def make_job(notebook: str | Path, out: str | Path, parameters: Mapping[str, Any
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0 if every cell ran, 1 if one failed, 2 for a bad request, 75 or 130 if interrupted."""
     parser = argparse.ArgumentParser(prog="python -m marlnb.batch.job.execute", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("notebook", help="the notebook to execute")
-    parser.add_argument("--out", required=True, metavar="RUN", help="the run's folder; an interrupted run continues")
-    parser.add_argument(
-        "-p", "--parameter", action="append", default=[], metavar="KEY=VALUE", help="a value for the parameters cell"
-    )
+    add = parser.add_argument
+    add("notebook", help="the notebook to execute")
+    add("--out", required=True, metavar="RUN", help="the run's folder; an interrupted run continues")
+    add("-p", "--parameter", action="append", default=[], metavar="KEY=VALUE", help="a value for the parameters cell")
     options = parser.parse_args(arguments)
     os.umask(0o077)
     try:

@@ -116,9 +116,5 @@ class _ExecutionManager(NotebookExecutionManager):
 
 def _title(cells: list[NotebookNode]) -> str:
     """The heading above the last of these cells; empty without one."""
-    for cell in reversed(cells):
-        if cell.cell_type == "markdown":
-            headings = [line.lstrip("#").strip() for line in cell.source.splitlines() if line.startswith("#")]
-            if headings:
-                return headings[-1]
-    return ""
+    lines = [line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines()]
+    return next((line.lstrip("#").strip() for line in reversed(lines) if line.startswith("#")), "")

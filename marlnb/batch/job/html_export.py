@@ -10,6 +10,7 @@ import nbformat
 from nbformat.sign import NotebookNotary, SQLiteSignatureStore
 
 from marlnb.batch.job.html_page import make_page
+from marlnb.training.runs.files import write_atomically
 
 LOCK_TIMEOUT_S = 10.0  # other jobs of the same user write to the same database
 
@@ -17,10 +18,7 @@ LOCK_TIMEOUT_S = 10.0  # other jobs of the same user write to the same database
 def write_html(notebook: Path) -> Path:
     """Writes an HTML copy next to a notebook, with its figures."""
     target = notebook.with_suffix(".html")
-    body = make_page(notebook)
-    part = target.with_name(f".{target.name}.part")
-    part.write_text(body, encoding="utf-8")
-    part.replace(target)
+    write_atomically(target, make_page(notebook), sync=False)
     return target
 
 

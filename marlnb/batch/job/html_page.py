@@ -29,15 +29,10 @@ def make_page(notebook: Path) -> str:
     from nbconvert import HTMLExporter  # slow to import, and needed only at the end of a job
 
     content = nbformat.read(notebook, as_version=4)
-    exporter = HTMLExporter(
-        extra_loaders=[DictLoader({"offline.html.j2": _TEMPLATE})],
-        template_file="offline.html.j2",
-        embed_images=True,
-    )
-    resources: dict[str, Any] = {
-        "metadata": {"name": notebook.stem, "path": str(notebook.parent)},
-        "page_has": page_has(content),
-    }
+    loaders = [DictLoader({"offline.html.j2": _TEMPLATE})]
+    exporter = HTMLExporter(extra_loaders=loaders, template_file="offline.html.j2", embed_images=True)
+    metadata = {"name": notebook.stem, "path": str(notebook.parent)}
+    resources: dict[str, Any] = {"metadata": metadata, "page_has": page_has(content)}
     body, _ = exporter.from_notebook_node(content, resources)
     # loaded after the page is shown: a server that never answers must not keep the page blank
     page = re.sub(r'<script src="(https?://[^"]*mathjax[^"]*)">', r'<script async src="\1">', body)

@@ -62,6 +62,10 @@ class JobInfo:
     id: str = ""
     node: str = ""
 
+    @property
+    def is_active(self) -> bool:
+        return self.state in ("queued", "running")
+
 
 @dataclass(frozen=True)
 class JobStatus:
@@ -100,6 +104,11 @@ class JobStatus:
     host: str = ""
     scheduler_id: str = ""
     error: CellError | None = None
+
+    @property
+    def position(self) -> str:
+        """`cell 4 of 20, training 120,000 of 3,000,000 frames, 40,000/s, 1:12 left`."""
+        return f"cell {self.cell} of {self.n_cells}" + (f", {self.progress}" if self.progress else "")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -157,18 +166,14 @@ class Job:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BatchError(f"the job's folder {self.folder} cannot be created: {error.strerror or error}") from error
-        data = {
-            "format": 1,
-            "notebook": os.path.relpath(self.notebook, self.folder),
-            "parameters": dict(self.parameters),
-            "cwd": str(self.cwd),
-            "environment": dict(self.environment),
-        }
+        notebook, parameters = os.path.relpath(self.notebook, self.folder), dict(self.parameters)
+        data: dict[str, Any] = {"format": 1, "notebook": notebook, "parameters": parameters, "cwd": str(self.cwd)}
+        data["environment"] = dict(self.environment)
         try:
             existing = read_json(self.folder / JOB)
         except RunError:  # no file, or a part of one after a power cut
             existing = None
-        if existing is not None and existing.get("parameters") != dict(self.parameters):
+        if existing is not None and existing.get("parameters") != parameters:
             raise BatchError(
                 f"{self.folder} already holds a job with other parameters, see {self.folder / JOB}; "
                 "give another folder or delete this one"

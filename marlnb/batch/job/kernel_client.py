@@ -61,9 +61,8 @@ class KernelClient(PapermillNotebookClient):
         client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)  # by default ZMQ drops messages beyond 1,000 unread ones
         return client
 
-    start_new_kernel_client = run_sync(
-        async_start_new_kernel_client
-    )  # nbclient's attribute is bound to its own coroutine
+    # nbclient's attribute is bound to its own coroutine
+    start_new_kernel_client = run_sync(async_start_new_kernel_client)
 
     def papermill_execute_cells(self) -> None:
         try:

@@ -12,11 +12,11 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from marlnb.batch.job.attempt import Attempt, scheduler_id
+from marlnb.allocations import scheduler_id
+from marlnb.batch.job.attempt import Attempt
 from marlnb.batch.job.failures import describe_failure
 from marlnb.batch.job.job import JOB_LOCK, Job, JobStatus, State
 from marlnb.batch.job.signals import OUT_OF_TIME, Interruption, StopRequests
@@ -24,12 +24,7 @@ from marlnb.errors import BatchError, MarlnbError, RunError
 from marlnb.training.runs.files import read_json
 from marlnb.training.runs.lock import RunLock, read_holder
 
-EXIT_CODES: Mapping[State, int] = {
-    "complete": 0,
-    "failed": 1,
-    "interrupted": os.EX_TEMPFAIL,
-    "stopped": 130,
-}
+EXIT_CODES: Mapping[State, int] = {"complete": 0, "failed": 1, "interrupted": os.EX_TEMPFAIL, "stopped": 130}
 BAD_REQUEST = 2
 REQUEUE_TIMEOUT_S = 20
 
@@ -42,7 +37,7 @@ def execute_job(job: Job, *, bar: bool = False) -> JobStatus:
     Raises:
         BatchError, ConfigError: another process executes it, or it cannot be executed; nothing has run.
     """
-    with _locked(job), Attempt(job) as attempt, StopRequests(job.folder, attempt.say) as requests:
+    with _lock(job), Attempt(job) as attempt, StopRequests(job.folder, attempt.say) as requests:
         attempt.callbacks.append(requests.poll)
         try:
             status = _execute(attempt, requests, bar)
@@ -51,10 +46,9 @@ def execute_job(job: Job, *, bar: bool = False) -> JobStatus:
         except MarlnbError as error:
             attempt.end("failed", f"{type(error).__name__}: {error}")
             raise
-        if status.state == "interrupted" and status.reason in ("SIGUSR1", OUT_OF_TIME):
-            message = requeue()
-            if message:
-                attempt.say(message)
+        is_out_of_time = status.state == "interrupted" and status.reason in ("SIGUSR1", OUT_OF_TIME)
+        if is_out_of_time and (message := requeue()):
+            attempt.say(message)
         return status
 
 
@@ -81,8 +75,7 @@ def _export(attempt: Attempt, notebook: Path) -> None:
         write_html(notebook)
     except Exception as error:  # a figure or template may raise anything; the job's result does not depend on it
         attempt.say(f"no HTML copy of {notebook.name}: {type(error).__name__}: {error}")
-    problem = sign(notebook)
-    if problem:
+    if problem := sign(notebook):
         attempt.say(problem)
 
 
@@ -91,10 +84,9 @@ def requeue() -> str:
     job = scheduler_id()
     if not job:
         return ""
+    words = ["scontrol", "requeue", job]
     try:
-        process = subprocess.run(
-            ["scontrol", "requeue", job], capture_output=True, text=True, timeout=REQUEUE_TIMEOUT_S, check=False
-        )
+        process = subprocess.run(words, capture_output=True, text=True, timeout=REQUEUE_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"SLURM was not asked to run {job} again: {error}; `marlnb batch BATCH` runs it again"
     if process.returncode:
@@ -102,10 +94,9 @@ def requeue() -> str:
     return f"SLURM will run {job} again"
 
 
-@contextmanager
-def _locked(job: Job) -> Iterator[None]:
+def _lock(job: Job) -> RunLock:
     try:
-        lock = RunLock(job.folder / JOB_LOCK)
+        return RunLock(job.folder / JOB_LOCK)
     except RunError:
         holder = read_holder(job.folder / JOB_LOCK)
         raise BatchError(
@@ -114,22 +105,18 @@ def _locked(job: Job) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise BatchError(f"the job's folder {job.folder} cannot be written: {error.strerror or error}") from error
-    with lock:
-        yield
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; all output, also the kernel's, goes to the job's log."""
     parser = argparse.ArgumentParser(prog="python -m marlnb.batch.job.run_job", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("folder", nargs="?", help="a job's folder, which holds job.json")
-    parser.add_argument(
-        "--submission", metavar="FOLDER", help="instead of FOLDER: a submission's folder, which holds jobs.json"
-    )
+    help_submission = "instead of FOLDER: a submission's folder, which holds jobs.json"
+    parser.add_argument("--submission", metavar="FOLDER", help=help_submission)
     parser.add_argument("--index", type=int, metavar="N", help="number of the job in the submission, from 0")
     options = parser.parse_args(arguments)
-    if (options.folder is None) == (options.submission is None) or (options.submission is None) != (
-        options.index is None
-    ):
+    is_task = options.submission is not None
+    if (options.folder is None) != is_task or (options.index is not None) != is_task:
         parser.error("give a job's folder, or --submission with --index")
     os.umask(0o077)  # what the notebook writes is private to its user too
     try:

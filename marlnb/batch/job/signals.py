@@ -95,8 +95,7 @@ class StopRequests:
         is_first = not self.pending
         if self._asked is None and (self._folder / STOP).exists():  # created just before the signal
             self.stopped = True
-        if not self.signal:
-            self.signal = signal.Signals(number).name
+        self.signal = self.signal or signal.Signals(number).name
         if not self.armed and is_first:
             self._say(f"{signal.Signals(number).name}: the notebook has ended, its files are being written")
             return

@@ -132,19 +132,18 @@ def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None 
     folders = {job.name: job.folder for job in batch.jobs()}
     trainings = [(name, swept, run, task) for name, swept in swept_of(batch) for run, task in _runs_in(folders[name])]
     complete = [run for _, _, run, _ in trainings if run.status()["state"] == "complete"]
-    chosen: Measure = measure or (
-        "evaluation" if complete and all(run.evaluations() for run in complete) else "training"
-    )
+    is_evaluated = bool(complete) and all(run.evaluations() for run in complete)
+    chosen: Measure = measure or ("evaluation" if is_evaluated else "training")
     results = [_result(name, swept, task, run, chosen, statuses[name]) for name, swept, run, task in trainings]
-    compared = [result for result in results if result.can_be_compared]
-    others = [result for result in results if not result.can_be_compared]
+    compared = tuple(result for result in results if result.can_be_compared)
+    others = tuple(result for result in results if not result.can_be_compared)
     return BatchComparison(
         axes=tuple(axis for axis in batch.sweep.axes if axis != repeats),
         repeats=repeats if repeats in batch.sweep.axes else None,
         measure=chosen,
         values={axis: tuple(values) for axis, values in batch.sweep.axes.items()},
-        compared=tuple(compared),
-        others=tuple(others),
+        compared=compared,
+        others=others,
         excluded=_reasons_for_exclusion(statuses, results, others, chosen),
     )
 
@@ -204,9 +203,8 @@ def _result(
     score = float(returns[-last:].mean()) if len(returns) else nan
     run_status = run.status()
     total = int(run_status.get("frames", 0))
-    return TrainingResult(
-        name, swept, task, run, str(run_status["state"]), frames, returns, score, total, status.seconds
-    )
+    state = str(run_status["state"])
+    return TrainingResult(name, swept, task, run, state, frames, returns, score, total, status.seconds)
 
 
 def _curve(run: Run, measure: Measure) -> tuple[np.ndarray, np.ndarray]:

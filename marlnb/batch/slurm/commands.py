@@ -16,41 +16,31 @@ TIMEOUT_S = 120.0  # a busy controller can delay a command by a minute
 _SLURM_PREFIXES = ("SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_", "SINFO_")
 _KEPT_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
+SINFO = ("sinfo", "--noheader")
+SACCTMGR = ("sacctmgr", "--noheader", "--parsable2", "show")
 ADVICE: tuple[tuple[str, str, Sequence[str]], ...] = (
-    (
-        r"invalid partition",
-        "the profile's key `partition`; partitions here are: ",
-        ("sinfo", "--noheader", "--format=%R"),
-    ),
+    (r"invalid partition", "the profile's key `partition`; partitions here are: ", (*SINFO, "--format=%R")),
     (
         r"invalid account",
         "the profile's key `account` (or the partition is not open to it); yours are: ",
-        ("sacctmgr", "--noheader", "--parsable2", "show", "associations", "where", "user={user}", "format=account"),
+        (*SACCTMGR, "associations", "where", "user={user}", "format=account"),
     ),
-    (
-        r"invalid qos",
-        "the profile's key `qos`; those here are: ",
-        ("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name"),
-    ),
+    (r"invalid qos", "the profile's key `qos`; those here are: ", (*SACCTMGR, "qos", "format=name")),
     (
         r"time limit is invalid|TimeLimit",
         "the profile's key `time_limit`; partitions and their limits here: ",
-        ("sinfo", "--noheader", "--format=%R %l"),
+        (*SINFO, "--format=%R %l"),
     ),
-    (
-        r"invalid feature",
-        "the profile's key `constraint`; features of nodes here are: ",
-        ("sinfo", "--noheader", "--format=%f"),
-    ),
+    (r"invalid feature", "the profile's key `constraint`; features of nodes here are: ", (*SINFO, "--format=%f")),
     (
         r"generic resource|invalid gres",
         "the profile's keys `gpus` and `gres`; nodes here have: ",
-        ("sinfo", "--noheader", "--format=%R %G"),
+        (*SINFO, "--format=%R %G"),
     ),
     (
         r"node configuration is not available|memory specification",
         "the profile's keys `cores`, `memory_gb`, `gpus`: no node has as much; partition, cores, MB and GPUs here: ",
-        ("sinfo", "--noheader", "--format=%R %c %m %G"),
+        (*SINFO, "--format=%R %c %m %G"),
     ),
     (
         r"submit limit|MaxSubmit|violates accounting",
@@ -83,13 +73,10 @@ def call(*words: str, cwd: Path | None = None) -> str:
             f"runs jobs here, `--dry-run` shows the script"
         )
     try:
-        process = subprocess.run(
-            words, cwd=cwd, env=_environment(), capture_output=True, timeout=TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BatchError(
-            f"{words[0]} did not answer within {TIMEOUT_S:.0f} s: is SLURM's controller running?"
-        ) from error
+        process = subprocess.run(words, cwd=cwd, env=_environment(), capture_output=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        problem = f"{words[0]} did not answer within {TIMEOUT_S:.0f} s: is SLURM's controller running?"
+        raise BatchError(problem) from None
     message = process.stderr.decode(errors="replace").strip()
     if process.returncode:
         problem = message or f"exit code {process.returncode}"
@@ -98,10 +85,8 @@ def call(*words: str, cwd: Path | None = None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    kept = {
-        key: value for key, value in os.environ.items() if not key.startswith(_SLURM_PREFIXES) or key in _KEPT_VARIABLES
-    }
-    return {**kept, "SLURM_BITSTR_LEN": "0"}  # do not shorten lists of tasks
+    kept = [name for name in os.environ if name in _KEPT_VARIABLES or not name.startswith(_SLURM_PREFIXES)]
+    return {**{name: os.environ[name] for name in kept}, "SLURM_BITSTR_LEN": "0"}  # do not shorten lists of tasks
 
 
 def advice(message: str) -> str:

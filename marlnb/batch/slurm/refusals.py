@@ -74,11 +74,9 @@ def check_path(*paths: Path) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BatchError(
-                f"the path {text!r} is not valid UTF-8, which SLURM needs; give --out another folder"
-            ) from None
-        match = _CONTROL.search(text)
-        if match:
+            problem = f"the path {text!r} is not valid UTF-8, which SLURM needs; give --out another folder"
+            raise BatchError(problem) from None
+        if match := _CONTROL.search(text):
             raise BatchError(
                 f"the path {text!r} contains the character {match[0]!r}, which sbatch does not accept; "
                 f"give --out another folder"

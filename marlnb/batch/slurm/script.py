@@ -20,6 +20,7 @@ from marlnb.batch.local.process import THREAD_VARIABLES
 from marlnb.batch.offline import OFFLINE_VARIABLES, job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.slurm.refusals import check_path
+from marlnb.formatting import count
 
 SCRIPT = "script.sbatch"
 REPORT_SCRIPT = "report.sbatch"
@@ -51,9 +52,9 @@ class Part:
         return f"{task}.log" if self.number == 1 else f"{self.number}-{task}.log"
 
 
-def parts(count: int, max_size: int) -> list[Part]:
-    """Divides `count` jobs into as few arrays of at most `max_size` tasks as possible."""
-    return [Part(k + 1, first, min(max_size, count - first)) for k, first in enumerate(range(0, count, max_size))]
+def parts(n_jobs: int, max_size: int) -> list[Part]:
+    """Divides `n_jobs` jobs into as few arrays of at most `max_size` tasks as possible."""
+    return [Part(k + 1, first, min(max_size, n_jobs - first)) for k, first in enumerate(range(0, n_jobs, max_size))]
 
 
 def array_script(batch: Batch, profile: Profile, submission: Path, part: Part, n_parts: int, after: str = "") -> str:
@@ -63,9 +64,7 @@ def array_script(batch: Batch, profile: Profile, submission: Path, part: Part, n
         n_parts: number of arrays of the submission.
         after: id of an array that must end first; empty without one.
     """
-    tasks = f"{part.count} jobs" if part.count > 1 else "1 job"
-    if n_parts > 1:
-        tasks = f"Jobs {part.first} to {part.first + part.count - 1}"
+    tasks = f"Jobs {part.first} to {part.first + part.count - 1}" if n_parts > 1 else count(part.count, "job")
     comment = [
         f"{tasks} of the batch {shlex.quote(str(batch.path))},",
         f"one task each: task k executes the job of index {f'{part.first} + k' if part.first else 'k'} in jobs.json,",
@@ -84,10 +83,7 @@ def array_script(batch: Batch, profile: Profile, submission: Path, part: Part, n
 def report_script(batch: Batch, profile: Profile, submission: Path, after: Sequence[str]) -> str:
     """The script of the report, which runs after all tasks and arrays in `after` have succeeded."""
     report = batch.report_job()
-    comment = [
-        f"The report of the batch {shlex.quote(str(batch.path))},",
-        "once all of its jobs are complete.",
-    ]
+    comment = [f"The report of the batch {shlex.quote(str(batch.path))},", "once all of its jobs are complete."]
     options = ["--array=0", *_options(batch, profile, submission / REPORT_LOG, "-report")]
     if after:
         options += [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"]
@@ -127,10 +123,7 @@ def _options(batch: Batch, profile: Profile, log: Path, suffix: str = "") -> lis
         "mem": None if profile.memory_gb is None else f"{math.ceil(profile.memory_gb * 1024)}M",
         "gres": gres,
         "time": profile.time_limit,
-        "partition": profile.partition,
-        "account": profile.account,
-        "qos": profile.qos,
-        "constraint": profile.constraint,
+        **{key: getattr(profile, key) for key in ("partition", "account", "qos", "constraint")},
         # sent to Python in time to save; SLURM may send it up to a minute early
         "signal": f"B:USR1@{profile.warn_s}" if profile.warn_s else None,
     }

@@ -85,10 +85,8 @@ def tasks(batch: Batch) -> dict[str, Task]:
         when = float(content["when"])
         for array in record.arrays:
             for task in range(array.part.count):
-                log = submission / array.part.log(task)
-                by_name[content["jobs"][array.part.first + task]] = Task(
-                    f"{array.id}_{task}", array.id, when, log, record
-                )
+                name, log = content["jobs"][array.part.first + task], submission / array.part.log(task)
+                by_name[name] = Task(f"{array.id}_{task}", array.id, when, log, record)
         if record.report is not None:
             by_name[REPORT] = Task(f"{record.report}_0", record.report, when, submission / REPORT_LOG, record)
     return by_name

@@ -12,9 +12,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,27 +106,22 @@ def make_sweep(notebook: Path, values: Mapping[str, Values]) -> Sweep:
 
 def _as_number(parameter: Parameter, value: Any) -> Any:
     """Reads numbers in Python's notation, which JSON or YAML read as text: `1_000_000`, `.5`, `1e-3`."""
-    if isinstance(value, str) and parameter.kind in (int, float):
-        for read in (int, float):
-            try:
-                return read(value)
-            except ValueError:
-                continue
+    for read in (int, float) if isinstance(value, str) and parameter.kind in (int, float) else ():
+        with suppress(ValueError):
+            return read(value)
     return value
 
 
 def _values(name: str, text: str) -> Values:
     items = list(_items(name, text))
-    if len(items) == 1 and not items[0][1]:
-        return Values((items[0][0],), is_axis=False)
-    values: list[Any] = []
-    for value, is_range in items:
-        values.extend(value if is_range else [value])
-    return Values(tuple(values), is_axis=True)
+    if len(items) == 1 and not isinstance(items[0], range):
+        return Values((items[0],), is_axis=False)
+    parts = (item if isinstance(item, range) else [item] for item in items)
+    return Values(tuple(itertools.chain.from_iterable(parts)), is_axis=True)
 
 
-def _items(name: str, text: str) -> Iterator[tuple[Any, bool]]:
-    """The items between commas, each with whether it is a range."""
+def _items(name: str, text: str) -> Iterator[Any]:
+    """The items between commas: JSON values, texts and ranges."""
     position, alone = 0, True
     while True:
         value, stop = _json(name, text, position)
@@ -132,7 +129,7 @@ def _items(name: str, text: str) -> Iterator[tuple[Any, bool]]:
             comma = text.find(",", position)
             stop = len(text) if comma < 0 else comma
             value = _range(name, _word(name, text, position, stop, alone))
-        yield value, isinstance(value, range)
+        yield value
         if stop == len(text):
             return
         position, alone = stop + 1, False

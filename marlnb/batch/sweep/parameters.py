@@ -87,25 +87,18 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
     try:
         body = ast.parse(source).body
     except SyntaxError as error:
-        raise ConfigError(
-            f"{notebook}: the cell tagged `{TAG}` is not valid Python, line {error.lineno}: {error.msg}"
-        ) from error
+        problem = f"the cell tagged `{TAG}` is not valid Python, line {error.lineno}: {error.msg}"
+        raise ConfigError(f"{notebook}: {problem}") from error
     comments = _comments(source)
     return {parameter.name: parameter for node in body for parameter in _assigned(node, source, comments)}
 
 
-def check_parameters(notebook: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for a notebook's parameters, as JSON.
+def job_parameters(notebook: Path, values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Values for a notebook's parameters, as JSON; the folder as `run` if it has that parameter and no value is given.
 
     Raises:
         ConfigError: as `read_parameters`; an unknown parameter, or an invalid value.
     """
-    parameters = read_parameters(notebook)
-    return {name: find_parameter(parameters, name, notebook).check(value) for name, value in values.items()}
-
-
-def job_parameters(notebook: Path, values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """As `check_parameters`, with the folder as `run` if the notebook has that parameter and no value is given."""
     parameters = read_parameters(notebook)
     checked = {name: find_parameter(parameters, name, notebook).check(value) for name, value in values.items()}
     return {RUN: str(folder), **checked} if RUN in parameters else checked
@@ -163,9 +156,8 @@ def _tagged_cell(notebook: Path) -> str | None:
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ConfigError(f"{notebook} is not a notebook of format 4: {type(error).__name__}: {error}") from error
     if cells and str(language).lower() not in ("python", "ipython", ""):
-        raise ConfigError(
-            f"{notebook} is a notebook in {language}; parameters can be read only from notebooks in Python"
-        )
+        problem = "parameters can be read only from notebooks in Python"
+        raise ConfigError(f"{notebook} is a notebook in {language}; {problem}")
     return "".join(cells[0]) if cells else None
 
 
@@ -215,12 +207,10 @@ def _help(node: ast.stmt, comments: Mapping[int, tuple[bool, str]]) -> str:
     last = node.end_lineno or node.lineno
     if last in comments:
         return comments[last][1]
-    above = []
-    line = node.lineno - 1
-    while line in comments and comments[line][0]:
-        above.append(comments[line][1])
-        line -= 1
-    return " ".join(reversed(above))
+    first = node.lineno
+    while comments.get(first - 1, (False, ""))[0]:
+        first -= 1
+    return " ".join(comments[line][1] for line in range(first, node.lineno))
 
 
 def _comments(source: str) -> dict[int, tuple[bool, str]]:

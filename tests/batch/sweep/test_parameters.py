@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from marlnb.batch.sweep.parameters import check_parameters, parse_parameters, read_parameters
+from marlnb.batch.sweep.parameters import job_parameters, parse_parameters, read_parameters
 from marlnb.errors import ConfigError
 
 CELL = """
@@ -93,7 +93,7 @@ def test_reading_executes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_values_arrive_in_the_form_that_is_taken(tmp_path: Path, name: str, value: Any, arrives: Any) -> None:
-    (checked,) = check_parameters(notebook(tmp_path / "a.ipynb"), {name: value}).values()
+    checked = job_parameters(notebook(tmp_path / "a.ipynb"), {name: value}, tmp_path)[name]
     assert json.dumps(checked) == json.dumps(arrives)
 
 
@@ -120,12 +120,12 @@ def test_values_arrive_in_the_form_that_is_taken(tmp_path: Path, name: str, valu
 )
 def test_wrong_values_are_refused(tmp_path: Path, name: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_parameters(notebook(tmp_path / "a.ipynb"), {name: value})
+        job_parameters(notebook(tmp_path / "a.ipynb"), {name: value}, tmp_path)
 
 
 def test_a_long_wrong_value_makes_no_long_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_parameters(notebook(tmp_path / "a.ipynb"), {"lr": "x" * 1_000_000})
+        job_parameters(notebook(tmp_path / "a.ipynb"), {"lr": "x" * 1_000_000}, tmp_path)
     assert len(str(caught.value)) < 600 and "must be a number" in str(caught.value)
 
 
@@ -141,7 +141,7 @@ def test_notebooks_that_cannot_be_read(tmp_path: Path) -> None:
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1")]), empty)
     assert read_parameters(empty) == {}
     with pytest.raises(ConfigError, match="none of its cells has the tag `parameters`"):
-        check_parameters(empty, {"x": 1})
+        job_parameters(empty, {"x": 1}, tmp_path)
 
 
 def test_values_of_one_execution() -> None:
