@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,22 +133,21 @@ def decode(
     return corrected_together([result])[0]
 
 
+@dataclass(frozen=True)
 class SiteDecoding:
     """Decoding of one site: a problem for each agent and offset."""
 
-    def __init__(
-        self,
-        source: RowSource,
-        rows: Rows,
-        site: str,
-        labels: Labels,
-        settings: DecodingSettings,
-        diagnostics: Diagnostics,
-    ) -> None:
-        self.source, self.rows, self.site, self.labels = source, rows, site, labels
-        self.settings, self.diagnostics = settings, diagnostics
-        self.members = source.env.group(source.group).agents
-        self.acting = source.acting(rows)
+    source: RowSource
+    rows: Rows
+    site: str
+    labels: Labels
+    settings: DecodingSettings
+    diagnostics: Diagnostics
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The agents of the site's group."""
+        return self.source.env.group(self.source.group).agents
 
     @property
     def needed_bytes(self) -> int:
@@ -166,47 +166,36 @@ class SiteDecoding:
         observation = source.observations(source.group, self.rows)
         for rows, target in self._targets(agents, offsets):
             k = self.members.index(target.agent)
-            problem = DecodingProblem(
-                target,
-                activations[rows, k],
-                observation[rows, k].reshape(len(rows), -1),
-                None if untrained is None else untrained[rows, k],
-            )
-            try:
+            untrained_rows = None if untrained is None else untrained[rows, k]
+            observed = observation[rows, k].reshape(len(rows), -1)
+            problem = DecodingProblem(target, activations[rows, k], observed, untrained_rows)
+            with self.diagnostics.skipping(self.site, target.agent, target.offset):
                 check_activations(problem)
                 yield from solve(problem, self.settings, self.diagnostics)
-            except AnalysisError as error:
-                self.diagnostics.skip(error, self.site, target.agent, target.offset)
 
     def run_streaming(self, agents: Sequence[str], offsets: Sequence[int], progress: bool) -> Iterator[DecodingOutcome]:
         for rows, target in self._targets(agents, offsets):
-            try:
-                yield solve_streaming(
-                    self.source, self.rows, rows, target, self.settings, self.diagnostics, progress=progress
-                )
-            except AnalysisError as error:
-                self.diagnostics.skip(error, self.site, target.agent, target.offset)
+            problem = self.source, self.rows, rows, target, self.settings, self.diagnostics
+            with self.diagnostics.skipping(self.site, target.agent, target.offset):
+                yield solve_streaming(*problem, progress=progress)
 
     def _targets(self, agents: Sequence[str], offsets: Sequence[int]) -> Iterator[tuple[np.ndarray, DecodingTarget]]:
         """Row indices and target of each problem whose label can be decoded."""
-        classes, settings = self.settings.classes, self.settings
+        classes, settings, acting = self.settings.classes, self.settings, self.source.acting(self.rows)
         for agent in agents:
             k = self.members.index(agent)
             for offset in offsets:
                 labels = self.labels.later(self.rows, offset)
                 encoded = classes.encode(labels.values[:, k])
-                usable = self.acting[:, k] & labels.known[:, k]
-                considered = self.acting[:, k] & (rows_later(self.rows, offset) >= 0)
+                usable = acting[:, k] & labels.known[:, k]
+                considered = acting[:, k] & (rows_later(self.rows, offset) >= 0)
                 name = f"{agent} at offset {offset}" if offset else agent
                 self.diagnostics.missing.add(name, labels.name, considered, usable, labels.not_numbers[:, k])
                 rows = np.flatnonzero(usable)
                 y, episode, t = encoded[rows], self.rows.episode[rows], self.rows.t[rows]
-                try:
+                with self.diagnostics.skipping(self.site, agent, offset):
                     check_label(agent, y, episode, settings, self.diagnostics)
                     fold = episode_folds(y, episode, classes.kind, settings.folds, settings.seed)
-                except AnalysisError as error:
-                    self.diagnostics.skip(error, self.site, agent, offset)
-                else:
                     yield rows, DecodingTarget(self.site, agent, offset, y, episode, t, fold)
 
 

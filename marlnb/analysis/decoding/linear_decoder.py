@@ -13,7 +13,7 @@ theorem 3.1). If the filter is projected out, another linear decoder still reads
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -72,11 +72,9 @@ class LinearDecoder:
         if kind not in ("pattern", "filter"):
             raise AnalysisError(unknown("kind of direction", kind, ("pattern", "filter")))
         mix, concept = self._mixture(value)
-        if kind == "pattern":
-            outputs, covariance = self.patterns, self.pattern_covariance
-        else:
-            outputs, covariance = self.weights, self.weight_covariance
-        vector = mix @ outputs
+        is_pattern = kind == "pattern"
+        covariance = self.pattern_covariance if is_pattern else self.weight_covariance
+        vector = mix @ (self.patterns if is_pattern else self.weights)
         length = float(np.linalg.norm(vector))
         if length == 0:
             raise AnalysisError(f"{concept} has no direction at {self.site} of {self.agent}: its {kind} is zero")
@@ -105,19 +103,33 @@ class LinearDecoder:
         return mix, f"{self.label} = {' rather than '.join(map(str, chosen))}"
 
 
-def fit_linear_decoder(
-    x: np.ndarray,
-    y: np.ndarray,
-    kind: Kind,
-    *,
-    site: str,
-    agent: str,
-    t: int | None,
-    offset: int,
-    label: str,
-    classes: tuple[str, ...],
-) -> LinearDecoder:
-    """A decoder fitted to activations `[row, unit]` and labels `[row]`, class indices or quantities."""
+class LinearFit(NamedTuple):
+    """What a linear decoder computes with, whatever it reads.
+
+    Attributes:
+        weights: `[output, unit]`, the filters.
+        intercept: `[output]`.
+        patterns: `[output, unit]`.
+        mean: `[unit]`.
+        covariance: `[unit, unit]`, of the units.
+    """
+
+    weights: np.ndarray
+    intercept: np.ndarray
+    patterns: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    def decoder(
+        self, *, site: str, agent: str, t: int | None, offset: int, label: str, classes: tuple[str, ...]
+    ) -> LinearDecoder:
+        """The decoder of a label from one agent's units at a site."""
+        covariances = (rows @ self.covariance @ rows.T for rows in (self.weights, self.patterns))
+        return LinearDecoder(site, agent, t, offset, label, classes, *self[:4], *covariances)
+
+
+def fit_linear(x: np.ndarray, y: np.ndarray, kind: Kind, n_classes: int) -> LinearFit:
+    """Fitted to activations `[row, unit]` and labels `[row]`, class indices or quantities."""
     x = x.astype(np.float64)
     mean = x.mean(axis=0)
     if kind == "regression":
@@ -125,34 +137,10 @@ def fit_linear_decoder(
         weights, intercept = fit.weights, fit.intercept
         patterns = ((y - y.mean()) @ (x - mean) / len(y) / np.var(y))[None]
     else:
-        weights, intercept = np.zeros((len(classes), x.shape[1])), np.full(len(classes), -np.inf)
+        weights, intercept = np.zeros((n_classes, x.shape[1])), np.full(n_classes, -np.inf)
         patterns = np.zeros_like(weights)
         present = np.unique(y)
         weights[present], intercept[present] = fit_logistic(x, y)
         for k in present:
             patterns[k] = x[y == k].mean(axis=0) - mean
-    return assemble_decoder(
-        weights, intercept, patterns, mean, np.cov(x.T, ddof=0).reshape(len(mean), -1),
-        site=site, agent=agent, t=t, offset=offset, label=label, classes=classes,
-    )  # fmt: skip
-
-
-def assemble_decoder(
-    weights: np.ndarray,
-    intercept: np.ndarray,
-    patterns: np.ndarray,
-    mean: np.ndarray,
-    covariance: np.ndarray,
-    *,
-    site: str,
-    agent: str,
-    t: int | None,
-    offset: int,
-    label: str,
-    classes: tuple[str, ...],
-) -> LinearDecoder:
-    """A decoder from filters and patterns `[output, unit]`, the units' mean `[unit]` and covariance `[unit, unit]`."""
-    return LinearDecoder(
-        site, agent, t, offset, label, classes, weights, intercept, patterns, mean,
-        weight_covariance=weights @ covariance @ weights.T, pattern_covariance=patterns @ covariance @ patterns.T,
-    )  # fmt: skip
+    return LinearFit(weights, intercept, patterns, mean, np.cov(x.T, ddof=0).reshape(len(mean), -1))

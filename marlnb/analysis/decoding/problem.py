@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from marlnb.analysis.data.labels import Classes
 from marlnb.analysis.data.missing_labels import MissingLabels
-from marlnb.analysis.decoding.linear_decoder import LinearDecoder, fit_linear_decoder
+from marlnb.analysis.decoding.linear_decoder import LinearDecoder, LinearFit, fit_linear
 from marlnb.analysis.decoding.result import DecodingScore
 from marlnb.analysis.stats.linear_models import (
     MAX_CONSTANT_VARIANCE,
     FoldScores,
-    Kind,
     constant_score,
     control_task_score,
     permute_by_episode,
@@ -71,12 +71,16 @@ class Diagnostics:
     def notes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.missing.notes))
 
-    def skip(self, error: AnalysisError, site: str, agent: str, offset: int) -> None:
-        """Records that a problem was skipped; raises its error where it is the only one."""
-        if self.single_problem:
-            raise error
-        at_offset = f" at offset {offset}" if offset else ""
-        self.messages.append(f"skipped {site} of {agent}{at_offset}: {error}")
+    @contextmanager
+    def skipping(self, site: str, agent: str, offset: int) -> Iterator[None]:
+        """Records that a problem is skipped because of an AnalysisError; raises the error where it is the only one."""
+        try:
+            yield
+        except AnalysisError as error:
+            if self.single_problem:
+                raise
+            at_offset = f" at offset {offset}" if offset else ""
+            self.messages.append(f"skipped {site} of {agent}{at_offset}: {error}")
 
 
 class DecodingOutcome(NamedTuple):
@@ -111,8 +115,7 @@ class DecodingTarget:
 
     def select(self, rows: np.ndarray) -> DecodingTarget:
         """Some of the rows, `[row]` bool."""
-        arrays = (self.y[rows], self.episode[rows], self.t[rows], self.fold[rows])
-        return DecodingTarget(self.site, self.agent, self.offset, *arrays)
+        return replace(self, y=self.y[rows], episode=self.episode[rows], t=self.t[rows], fold=self.fold[rows])
 
 
 @dataclass(frozen=True)
@@ -241,31 +244,31 @@ def _score(
         diagnostics.messages.append("a logistic regression did not converge")
     control = control_task_score(x, y, episode, kind, rng)
     shuffled = np.array([scores.mean for scores in of_permuted])
-    untrained_score = None if untrained is None else untrained.mean
-    score = assemble_score(target, t, kind, main, shuffled, observation.mean, untrained_score, control)
-    decoder = fit_linear_decoder(
-        x, y, kind, site=target.site, agent=target.agent, t=t, offset=target.offset, label=settings.label,
-        classes=settings.classes.names,
-    )  # fmt: skip
-    return DecodingOutcome(score, decoder, shuffled)
+    controls = observation.mean, None if untrained is None else untrained.mean, control
+    fit = fit_linear(x, y, kind, len(settings.classes.names))
+    return assemble_outcome(target, t, settings, fit, main, shuffled, controls)
 
 
-def assemble_score(
+def assemble_outcome(
     target: DecodingTarget,
     t: int | None,
-    kind: Kind,
+    settings: DecodingSettings,
+    fit: LinearFit,
     main: FoldScores,
     shuffled: np.ndarray,
-    observation: float,
-    untrained: float | None,
-    control: float | None,
-) -> DecodingScore:
-    """A score with its interval, its chance level and its permutation p-value.
+    controls: tuple[float, float | None, float | None],
+) -> DecodingOutcome:
+    """A decoder and its score, with its interval, its chance level and its permutation p-value.
 
     `p = (1 + #{k: shuffled_k >= score}) / (1 + n_shuffles)` (Phipson and Smyth 2010, equation 2).
+
+    Args:
+        controls: scores of the observation, of the untrained network and of the memorised random labels.
     """
+    kind, names = settings.classes.kind, settings.classes.names
     low, high = np.clip(main.interval(), 0.0 if kind == "classification" else -np.inf, 1.0)  # the scores' own range
-    return DecodingScore(
+    observation, untrained, control = controls
+    score = DecodingScore(
         agent=target.agent,
         t=t,
         n_rows=len(target.y),
@@ -283,3 +286,7 @@ def assemble_score(
         site=target.site,
         offset=target.offset,
     )
+    decoder = fit.decoder(
+        site=target.site, agent=target.agent, t=t, offset=target.offset, label=settings.label, classes=names
+    )
+    return DecodingOutcome(score, decoder, shuffled)

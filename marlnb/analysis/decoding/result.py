@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from math import ceil
 from typing import Any, ClassVar, Literal
 
@@ -87,6 +88,9 @@ class DecodingScore:
         if correction not in corrected:
             raise AnalysisError(unknown("correction", correction, corrected))
         return self.score > self.chance and corrected[correction] <= alpha
+
+
+_Decoded = DecodingScore | LinearDecoder
 
 
 @dataclass(frozen=True)
@@ -198,32 +202,24 @@ class Decoding(Result):
         return tuple(decoder.direction(value, kind) for value in values)
 
     def _index(
-        self,
-        candidates: Sequence[DecodingScore] | Sequence[LinearDecoder],
-        agent: str | None,
-        t: int | None,
-        site: str | None,
-        offset: int | None,
+        self, candidates: Sequence[_Decoded], agent: str | None, t: int | None, site: str | None, offset: int | None
     ) -> int:
-        listed: list[DecodingScore | LinearDecoder] = list(candidates)
         matches = [
             k
-            for k, c in enumerate(listed)
+            for k, c in enumerate(candidates)
             if agent in (None, c.agent) and c.t == t and site in (None, c.site) and offset in (None, c.offset)
         ]
         if len(matches) != 1:
-            available = ", ".join(
-                f"(agent={c.agent!r}, t={c.t}, site={c.site!r}, offset={c.offset})" for c in listed[:12]
-            )
-            requested = f"agent={agent!r}, t={t}, site={site!r}, offset={offset}"
+            description = "agent={!r}, t={}, site={!r}, offset={}".format
+            available = ", ".join(f"({description(c.agent, c.t, c.site, c.offset)})" for c in candidates[:12])
+            requested = description(agent, t, site, offset)
             raise AnalysisError(f"{len(matches)} scores match {requested}; available: {available}")
         return matches[0]
 
     def table(self) -> pd.DataFrame:
         """One row for each site, agent, offset and time step, with the score and its controls."""
-        frame = pd.DataFrame(
-            [{**asdict(s), "selectivity": s.selectivity, "survives": s.survives()} for s in self.scores]
-        )
+        rows = [{**asdict(s), "selectivity": s.selectivity, "survives": s.survives()} for s in self.scores]
+        frame = pd.DataFrame(rows)
         first = ["site", "agent", "offset", "t"]
         return frame[first + [name for name in frame.columns if name not in first]]
 
@@ -260,15 +256,11 @@ def corrected_together(decodings: Sequence[Decoding]) -> list[Decoding]:
         raise AnalysisError(f"results with {sorted(n_shuffles)} shuffles cannot be corrected together")
     scores = [score for decoding in decodings for score in decoding.scores]
     p = np.array([score.p_value for score in scores])
-    p_max = max_statistic(
-        np.array([score.score for score in scores]), np.concatenate([decoding.shuffles for decoding in decodings])
-    )
+    shuffles = np.concatenate([decoding.shuffles for decoding in decodings])
+    p_max = max_statistic(np.array([score.score for score in scores]), shuffles)
     corrected = [
         replace(score, p_holm=float(a), p_fdr=float(b), p_max=float(c))
         for score, a, b, c in zip(scores, holm(p), benjamini_hochberg(p), p_max)
     ]
-    bounds = np.cumsum([0, *(len(decoding.scores) for decoding in decodings)])
-    return [
-        replace(decoding, scores=tuple(corrected[start:stop]))
-        for decoding, start, stop in zip(decodings, bounds, bounds[1:])
-    ]
+    remaining = iter(corrected)
+    return [replace(decoding, scores=tuple(islice(remaining, len(decoding.scores)))) for decoding in decodings]

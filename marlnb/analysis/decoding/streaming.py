@@ -16,13 +16,13 @@ import numpy as np
 
 from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.analysis.decoding.linear_decoder import assemble_decoder
+from marlnb.analysis.decoding.linear_decoder import LinearFit
 from marlnb.analysis.decoding.problem import (
     DecodingOutcome,
     DecodingSettings,
     DecodingTarget,
     Diagnostics,
-    assemble_score,
+    assemble_outcome,
     check_label,
 )
 from marlnb.analysis.stats.linear_models import FoldScores
@@ -126,52 +126,34 @@ def solve_streaming(
     if len(batches.bounds) <= MAX_CACHED_BATCHES:
         views = {name: functools.cache(view) for name, view in views.items()}
     fit_class = _RidgeFit if kind == "regression" else _LogisticFit
-    fits = fit_class(batches, targets, settings, diagnostics, progress_line).run(views)
+    scores, fit = fit_class(batches, targets, settings, diagnostics, progress_line).run(views)
     n = targets.n_folds
-    by_target = fits.scores["site"][: (targets.n - 1) * n].reshape(-1, n)
+    by_target = scores["site"][: (targets.n - 1) * n].reshape(-1, n)
     shuffled = by_target[1:].mean(axis=1)
-    score = assemble_score(
-        target, t, kind, FoldScores(by_target[0]), shuffled,
-        float(fits.scores["observation"].mean()),
-        float(fits.scores["untrained"].mean()) if "untrained" in views else None,
-        float(fits.scores["site"][-2]) if targets.has_control else None,
-    )  # fmt: skip
-    decoder = assemble_decoder(
-        *fits.decoder, site=site, agent=agent, t=t, offset=target.offset, label=settings.label,
-        classes=settings.classes.names,
-    )  # fmt: skip
-    return DecodingOutcome(score, decoder, shuffled)
+    controls = (
+        float(scores["observation"].mean()),
+        float(scores["untrained"].mean()) if "untrained" in views else None,
+        float(scores["site"][-2]) if targets.has_control else None,
+    )
+    return assemble_outcome(target, t, settings, fit, FoldScores(by_target[0]), shuffled, controls)
 
 
 @dataclass(frozen=True)
-class _Fits:
-    """What the passes over the file give.
-
-    Attributes:
-        scores: by view, `[problem]`.
-        decoder: the first five arguments of `assemble_decoder`, for the site.
-    """
-
-    scores: dict[str, np.ndarray]
-    decoder: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
 class _RidgeFit:
     """Ridge regression of a quantity, in one pass."""
 
-    def __init__(
-        self,
-        batches: _RowBatches,
-        targets: StreamedTargets,
-        settings: DecodingSettings,
-        diagnostics: Diagnostics,
-        progress: _Progress,
-    ) -> None:
-        self.batches, self.targets, self.settings = batches, targets, settings
-        self.diagnostics, self.progress = diagnostics, progress
-        self.all_parts = np.ones(2 * targets.n_folds, bool)
+    batches: _RowBatches
+    targets: StreamedTargets
+    settings: DecodingSettings
+    diagnostics: Diagnostics
+    progress: _Progress
 
-    def run(self, views: Views) -> _Fits:
+    @property
+    def all_parts(self) -> np.ndarray:
+        return np.ones(2 * self.targets.n_folds, bool)
+
+    def run(self, views: Views) -> tuple[dict[str, np.ndarray], LinearFit]:
+        """Scores by view, `[problem]`, and the fit to all rows of the site."""
         sums = self.sums(views, passes=1)
         scores, fits = ridge_from_sums(sums["site"], self.targets.splits())
         controls = {
@@ -183,9 +165,8 @@ class _RidgeFit:
         n, x, y = total.n.sum(), total.x.sum(axis=0), total.y[:, 0].sum()
         label_covariance = total.xy[:, :, 0].sum(axis=0) / n - x * y / n**2
         pattern = label_covariance / (total.yy[:, 0].sum() / n - (y / n) ** 2)
-        return _Fits(
-            {"site": scores, **controls}, (fits[-1].weights, fits[-1].intercept, pattern[None], mean, covariance)
-        )
+        fit = LinearFit(fits[-1].weights, fits[-1].intercept, pattern[None], mean, covariance)
+        return {"site": scores, **controls}, fit
 
     def sums(self, views: Views, passes: int) -> dict[str, RidgeSums]:
         """Sums of every view; of the controls with the true labels alone."""
@@ -202,9 +183,8 @@ class _RidgeFit:
                     sums[name] = RidgeSums(len(self.all_parts), x.shape[1], shift, columns.mean(axis=0))
                 sums[name].add(part, x, columns)
         if np.diag(sums["site"].moments(self.all_parts)[1]).max() <= 0:
-            raise AnalysisError(
-                f"{self.batches.site} of {self.batches.agent} never varies: there is nothing to decode from"
-            )
+            who = f"{self.batches.site} of {self.batches.agent}"
+            raise AnalysisError(f"{who} never varies: there is nothing to decode from")
         return sums
 
     def columns(self, rows: slice) -> np.ndarray:
@@ -220,7 +200,7 @@ class _RidgeFit:
 class _LogisticFit(_RidgeFit):
     """Logistic regression of classes: a pass for sums (preconditioner and patterns), passes of steps, one for hits."""
 
-    def run(self, views: Views) -> _Fits:
+    def run(self, views: Views) -> tuple[dict[str, np.ndarray], LinearFit]:
         n_steps = sum(ceil((rows.stop - rows.start) / STEP_ROWS) for rows, _, _ in self.batches)
         epochs = ceil(STEPS / n_steps)
         passes = 2 + epochs
@@ -246,10 +226,8 @@ class _LogisticFit(_RidgeFit):
             self.diagnostics.messages.append("a streamed logistic regression did not converge")
         mean, covariance = sums["site"].moments(self.all_parts)
         weights, intercept = models["site"].unstandardised(-1)
-        return _Fits(
-            {name: by_average[0] for name, by_average in scores.items()},
-            (weights, intercept, self._patterns(sums["site"]), mean, covariance),
-        )
+        fit = LinearFit(weights, intercept, self._patterns(sums["site"]), mean, covariance)
+        return {name: by_average[0] for name, by_average in scores.items()}, fit
 
     def columns(self, rows: slice) -> np.ndarray:
         return np.eye(self.n_true_columns)[self.targets.y[rows]]

@@ -43,6 +43,21 @@ def bootstrap_weights(n_episodes: int, n_bootstrap: int, rng: np.random.Generato
     return rng.multinomial(n_episodes, np.full(n_episodes, 1 / n_episodes), size=n_bootstrap).astype(np.float64)
 
 
+def bootstrap_means(x: np.ndarray, index: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over rows `[unit]`, and the low and high end of its interval over episodes.
+
+    Args:
+        x: `[row, unit]`.
+        index: `[row]`, each row's episode.
+        weights: `[sample, episode]`, as `bootstrap_weights` gives them.
+    """
+    n_episodes = weights.shape[1]
+    sums, counts = episode_sums(x, index, n_episodes), np.bincount(index, minlength=n_episodes).astype(float)
+    n_drawn = weights @ counts
+    low, high = percentile_interval((weights @ sums) / np.where(n_drawn > 0, n_drawn, np.nan)[:, None])
+    return sums.sum(axis=0) / max(counts.sum(), 1), low, high
+
+
 def half_samples(n_blocks: int, n_samples: int, rng: np.random.Generator) -> np.ndarray:
     """Random halves of the blocks, `[sample, block]` of 0 and 1, drawn without replacement.
 

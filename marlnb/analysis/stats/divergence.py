@@ -34,11 +34,8 @@ def kl_divergence(distribution: ActionDistribution, before: Tensor, after: Tenso
     parts = _components(distribution, before, after)
     if parts is None:
         return None
-    terms = []
-    for p, q in parts:
-        log_p, log_q = p.log_softmax(-1), q.log_softmax(-1)
-        terms.append((log_p.exp() * (log_p - log_q)).sum(-1))
-    return torch.stack(terms).sum(0).clamp(min=0)
+    logs = [(p.log_softmax(-1), q.log_softmax(-1)) for p, q in parts]
+    return torch.stack([(log_p.exp() * (log_p - log_q)).sum(-1) for log_p, log_q in logs]).sum(0).clamp(min=0)
 
 
 def _components(distribution: ActionDistribution, before: Tensor, after: Tensor) -> list[tuple[Tensor, Tensor]] | None:

@@ -60,11 +60,8 @@ class FoldScores:
 def episode_folds(y: np.ndarray, episode: np.ndarray, kind: Kind, folds: int, seed: int) -> np.ndarray:
     """The fold of each row, `[row]` in `[0, folds)`. Episodes stay whole; classes are spread evenly over the folds."""
     fold = np.zeros(len(y), dtype=np.int64)
-    splitter: StratifiedGroupKFold | GroupKFold
-    if kind == "classification":
-        splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
-    else:
-        splitter = GroupKFold(folds, shuffle=True, random_state=seed)
+    splitter_class = StratifiedGroupKFold if kind == "classification" else GroupKFold
+    splitter = splitter_class(folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():  # the result warns about rare classes
         warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
         for index, (_, test) in enumerate(splitter.split(np.zeros((len(y), 1)), y, episode)):
@@ -193,6 +190,18 @@ def permute_by_episode(y: np.ndarray, episode: np.ndarray, rng: np.random.Genera
     return y[start[other] + np.minimum(step, length[other] - 1)]
 
 
+def control_labels(y: np.ndarray, kind: Kind, rng: np.random.Generator) -> np.ndarray:
+    """A random label for each episode `[episode]`: shuffled classes, at least two of them, or standard normal numbers.
+
+    Args:
+        y: `[episode]`, the label of its first row.
+    """
+    if kind == "regression":
+        return rng.standard_normal(len(y))
+    shuffled = rng.permutation(y)
+    return shuffled if len(np.unique(shuffled)) > 1 else rng.permutation(np.arange(len(y)) % 2)
+
+
 def control_task_score(
     x: np.ndarray, y: np.ndarray, episode: np.ndarray, kind: Kind, rng: np.random.Generator
 ) -> float | None:
@@ -208,7 +217,5 @@ def control_task_score(
     odd = (np.arange(len(y)) - start[number]) % 2 == 1
     if not odd.any():
         return None
-    control = rng.permutation(y[start])[number] if kind == "classification" else rng.standard_normal(len(start))[number]
-    if kind == "classification" and len(np.unique(control)) < 2:
-        control = rng.permutation(np.arange(len(start)) % 2)[number]
+    control = control_labels(y[start], kind, rng)[number]
     return float(fit_and_score(x[~odd], control[~odd, None], x[odd], control[odd, None], kind)[0][0])

@@ -88,30 +88,16 @@ def mutual_information(
     (values_a, a), (values_b, b) = (np.unique(x, return_inverse=True) for x in (a, b))
     n_a, n_b = len(values_a), len(values_b)
     numbers, index = episode_index(episode)
-    cells = np.zeros((len(numbers), n_a * n_b))
-    np.add.at(cells, (index, a * n_b + b), 1)
+    cells = counts(index, a * n_b + b, len(numbers), n_a * n_b)
     table = cells.sum(axis=0).reshape(n_a, n_b)
     bits = float(mutual_information_bits(table))
     resampled = (bootstrap_weights(len(numbers), n_bootstrap, rng) @ cells).reshape(-1, n_a, n_b)
     low, high = percentile_interval(mutual_information_bits(resampled))
-    null = np.array(
-        [
-            float(mutual_information_bits(counts(a, permute_by_episode(b, episode, rng), n_a, n_b)))
-            for _ in range(n_shuffles)
-        ]
-    )
+    permuted = (permute_by_episode(b, episode, rng) for _ in range(n_shuffles))
+    null = np.array([float(mutual_information_bits(counts(a, other, n_a, n_b))) for other in permuted])
     entropies = float(entropy_bits(table.sum(1))), float(entropy_bits(table.sum(0)))
-    corrected = min(miller_madow_bits(table), *entropies)
-    return MutualInformation(
-        a=names[0],
-        b=names[1],
-        bits=bits,
-        low=float(low),
-        high=float(high),
-        chance=float(null.mean()),
-        corrected=corrected,
-        share=min(corrected / min(entropies), 1.0) if min(entropies) > 0 else 0.0,
-        p_value=p_value_above(bits, null),
-        entropy_a=entropies[0],
-        entropy_b=entropies[1],
-    )
+    smaller = min(entropies)
+    corrected = min(miller_madow_bits(table), smaller)
+    share = min(corrected / smaller, 1.0) if smaller > 0 else 0.0
+    chance, p_value = float(null.mean()), p_value_above(bits, null)
+    return MutualInformation(*names, bits, float(low), float(high), chance, corrected, share, p_value, *entropies)

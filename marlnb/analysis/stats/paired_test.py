@@ -85,11 +85,9 @@ def bca_interval(values: np.ndarray, seed: int) -> tuple[float, float]:
     from scipy.special import ndtr, ndtri
 
     n, mean = len(values), values.mean()
-    generator, batches = np.random.default_rng(seed), []
-    for start in range(0, N_BOOTSTRAP, _BATCH_SIZE):
-        drawn = generator.integers(0, n, (min(_BATCH_SIZE, N_BOOTSTRAP - start), n))
-        batches.append(values[drawn].mean(1))
-    means = np.concatenate(batches)
+    generator = np.random.default_rng(seed)
+    sizes = (min(_BATCH_SIZE, N_BOOTSTRAP - start) for start in range(0, N_BOOTSTRAP, _BATCH_SIZE))
+    means = np.concatenate([values[generator.integers(0, n, (size, n))].mean(1) for size in sizes])
     share_below = ((means < mean).mean() + (means <= mean).mean()) / 2
     leave_one_out = (values.sum() - values) / (n - 1)
     deviation = leave_one_out.mean() - leave_one_out

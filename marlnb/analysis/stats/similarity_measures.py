@@ -8,7 +8,7 @@ scaling all of them by one number; those of the CCA family are invariant to any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -83,14 +83,7 @@ def block_sums(
 
 def similarity_function(method: SimilarityMethod) -> Callable[[SimilaritySums], float]:
     """The function of the sums that computes a method."""
-    return {
-        "cka": cka,
-        "unbiased_cka": unbiased_cka,
-        "cca": cca,
-        "svcca": svcca,
-        "pwcca": pwcca,
-        "procrustes": procrustes,
-    }[method]
+    return {measure.__name__: measure for measure in (cka, unbiased_cka, cca, svcca, pwcca, procrustes)}[method]
 
 
 def cka(sums: SimilaritySums) -> float:
@@ -111,10 +104,10 @@ def unbiased_cka(sums: SimilaritySums) -> float:
 
     Source: Nguyen et al. 2020, section 2 (arXiv:2010.15327), with HSIC_1 of Song et al. 2012, equation 5.
     """
-    hsic_xx = _hsic(sums.n, sums.xx, sums.x, sums.x, sums.x2, sums.x2, sums.x4, sums.xx2, sums.xx2)
-    hsic_yy = _hsic(sums.n, sums.yy, sums.y, sums.y, sums.y2, sums.y2, sums.y4, sums.yy2, sums.yy2)
-    hsic_xy = _hsic(sums.n, sums.xy, sums.x, sums.y, sums.x2, sums.y2, sums.x2y2, sums.xy2, sums.yx2)
-    return _ratio(hsic_xy, float(np.sqrt(max(hsic_xx, 0.0) * max(hsic_yy, 0.0))))
+    s = sums
+    hsic_xx = _hsic(replace(s, xy=s.xx, y=s.x, y2=s.x2, x2y2=s.x4, xy2=s.xx2, yx2=s.xx2))
+    hsic_yy = _hsic(replace(s, xy=s.yy, x=s.y, x2=s.y2, x2y2=s.y4, xy2=s.yy2, yx2=s.yy2))
+    return _ratio(_hsic(s), float(np.sqrt(max(hsic_xx, 0.0) * max(hsic_yy, 0.0))))
 
 
 def cca(sums: SimilaritySums) -> float:
@@ -144,7 +137,7 @@ def pwcca(sums: SimilaritySums) -> float:
         (arXiv:1806.05759).
     """
     xx, yy, xy = _covariances(sums)
-    white_x, white_y = _whitening(xx, 1.0), _whitening(yy, 1.0)
+    white_x, white_y = _whitening(xx), _whitening(yy)
     if not white_x.size or not white_y.size:
         return 0.0
     left, correlations, _ = np.linalg.svd(white_x.T @ xy @ white_y, full_matrices=False)
@@ -175,15 +168,11 @@ def canonical_correlations(sums: SimilaritySums, variance_share: float = 1.0) ->
 
 def _covariances(sums: SimilaritySums) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sums of products of centred units."""
-    n = sums.n
-    return (
-        sums.xx - np.outer(sums.x, sums.x) / n,
-        sums.yy - np.outer(sums.y, sums.y) / n,
-        sums.xy - np.outer(sums.x, sums.y) / n,
-    )
+    n, x, y = sums.n, sums.x, sums.y
+    return sums.xx - np.outer(x, x) / n, sums.yy - np.outer(y, y) / n, sums.xy - np.outer(x, y) / n
 
 
-def _whitening(covariance: np.ndarray, variance_share: float) -> np.ndarray:
+def _whitening(covariance: np.ndarray, variance_share: float = 1.0) -> np.ndarray:
     """`[unit, component]`: maps units onto uncorrelated components of variance 1."""
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -195,26 +184,17 @@ def _whitening(covariance: np.ndarray, variance_share: float) -> np.ndarray:
     return np.asarray(vectors[:, :rank] / np.sqrt(values[:rank]))
 
 
-def _hsic(
-    n: np.ndarray,
-    ab: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    a2: np.ndarray,
-    b2: np.ndarray,
-    a2b2: np.ndarray,
-    ab2: np.ndarray,
-    ba2: np.ndarray,
-) -> float:
-    """The unbiased HSIC of the kernels K = AA', L = BB' with zero diagonals, from sums (Song et al. 2012, equation 5).
+def _hsic(sums: SimilaritySums) -> float:
+    """The unbiased HSIC of the kernels K = XX', L = YY' with zero diagonals, from sums (Song et al. 2012, equation 5).
 
         HSIC_1 = (tr(K L) + 1'K1 1'L1 / ((n - 1)(n - 2)) - 2 / (n - 2) 1'K L1) / (n (n - 3))
 
-    Row i of K sums to a_i'a - |a_i|^2 with a = sum_i a_i, so every term is a product of sums.
+    Row i of K sums to x_i'x - |x_i|^2 with x = sum_i x_i, so every term is a product of sums.
     """
-    trace = (ab**2).sum() - a2b2
-    total_k, total_l = a @ a - a2, b @ b - b2
-    products = a @ ab @ b - a @ ab2 - b @ ba2 + a2b2
+    n, x, y = sums.n, sums.x, sums.y
+    trace = (sums.xy**2).sum() - sums.x2y2
+    total_k, total_l = x @ x - sums.x2, y @ y - sums.y2
+    products = x @ sums.xy @ y - x @ sums.xy2 - y @ sums.yx2 + sums.x2y2
     return float((trace + total_k * total_l / ((n - 1) * (n - 2)) - 2 / (n - 2) * products) / (n * (n - 3)))
 
 

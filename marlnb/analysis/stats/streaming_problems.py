@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marlnb.analysis.stats.linear_models import Kind
+from marlnb.analysis.stats.linear_models import Kind, control_labels
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,10 @@ class StreamedTargets:
             episode, return_index=True, return_inverse=True, return_counts=True
         )
         rng = np.random.default_rng(seed)
-        n_episodes = len(self.start)
-        self.permutations = np.stack([rng.permutation(n_episodes) for _ in range(n_shuffles)])
+        self.permutations = np.stack([rng.permutation(len(self.start)) for _ in range(n_shuffles)])
         self.step = np.arange(len(y)) - self.start[self.number]
         self.part = 2 * fold + self.step % 2
-        self.control = rng.permutation(y[self.start]) if kind == "classification" else rng.standard_normal(n_episodes)
-        if kind == "classification" and len(np.unique(self.control)) < 2:
-            self.control = rng.permutation(np.arange(n_episodes) % 2)
+        self.control = control_labels(y[self.start], kind, rng)
         self.has_control = bool((self.step % 2).any())
 
     @property

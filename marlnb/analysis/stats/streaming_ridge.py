@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,16 +61,9 @@ def ridge_from_sums(sums: RidgeSums, splits: Sequence[FitSplit]) -> tuple[np.nda
 
     Source: Golub, Heath and Wahba 1979, Generalized Cross-Validation, equation 1.4.
     """
-    factors: dict[bytes, _Factors] = {}
-    scores, fits = np.zeros(len(splits)), []
-    for k, split in enumerate(splits):
-        key = split.train.tobytes()
-        if key not in factors:
-            factors[key] = _Factors(sums, split.train)
-        fit = factors[key].fit(sums, split)
-        fits.append(fit)
-        scores[k] = _r2(sums, split, fit)
-    return scores, fits
+    factors_of = functools.cache(lambda train: _Factors(sums, np.frombuffer(train, bool)))  # splits share training sets
+    fits = [factors_of(split.train.tobytes()).fit(sums, split) for split in splits]
+    return np.array([_r2(sums, split, fit) for split, fit in zip(splits, fits)]), fits
 
 
 class _Factors:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from marlnb.analysis.decoding.linear_decoder import LinearDecoder, fit_linear_decoder
+from marlnb.analysis.decoding.linear_decoder import LinearDecoder, fit_linear
 from marlnb.analysis.stats.linear_models import Kind
 from marlnb.errors import AnalysisError
 
@@ -19,7 +19,7 @@ COLOURS = ("red", "green", "blue")
 
 def decoder(x: np.ndarray, y: np.ndarray, kind: Kind, classes: tuple[str, ...] = ()) -> LinearDecoder:
     options = {"site": "a/actor/hidden_1", "agent": "a_0", "t": None, "offset": 0, "label": "goal"}
-    return fit_linear_decoder(x, y, kind, classes=classes, **options)  # type: ignore[arg-type]
+    return fit_linear(x, y, kind, len(classes)).decoder(classes=classes, **options)  # type: ignore[arg-type]
 
 
 def cosine(vector: tuple[float, ...], other: np.ndarray) -> float:
