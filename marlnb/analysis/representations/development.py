@@ -5,9 +5,9 @@ Source: McGrath et al. 2021, Acquisition of Chess Knowledge in AlphaZero, sectio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -79,24 +79,21 @@ def development(
     def score(site: str, agent: str, recording: Recording, iteration: int) -> _Score:
         if label is None:
             return _similarity_to_last(checkpoints[-1], site, agent, iteration, n_shuffles, seed)
-        if measure == "tuning":
-            return _share_tuned(recording, site, agent, label, iteration, n_shuffles, seed)
-        return _decoded(recording, site, agent, label, iteration, n_shuffles, seed)
+        options = {"site": site, "agent": agent, "label": label, "checkpoint": iteration, "seed": seed}
+        return _label_score(measure, recording, n_shuffles, options)
 
     scores = [[score(site, agent, *checkpoint) for checkpoint in checkpoints] for site, agent in lines]
     all_scores = [score for row in scores for score in row]
-    values, low, high, control = (
-        np.array([[getattr(score, name) for score in row] for row in scores])
-        for name in ("value", "low", "high", "control")
-    )
+
+    def matrix(name: str) -> np.ndarray:
+        return np.array([[getattr(score, name) for score in row] for row in scores])
+
     return Development(
         what=_describe(measure, label, {score.metric for score in all_scores}),
         sites=tuple(site if len(last[site].labels["agent"]) == 1 else f"{agent} {site}" for site, agent in lines),
         iterations=np.array([iteration for _, iteration in checkpoints]),
-        values=values,
-        low=low,
-        high=high,
-        control=control,
+        values=matrix("value"),
+        **{name: matrix(name) for name in ("low", "high", "control")},
         control_name=CONTROL_NAMES[measure],
         returns=_returns(checkpoints),
         warnings=tuple(dict.fromkeys(warning for score in all_scores for warning in score.warnings)),
@@ -117,40 +114,16 @@ def _checkpoints(recordings: Recording | Sequence[Recording]) -> list[tuple[Reco
     return sorted(checkpoints, key=lambda pair: pair[1])
 
 
-def _decoded(
-    recording: Recording, site: str, agent: str, label: Label, iteration: int, n_shuffles: int, seed: int
-) -> _Score:
-    result = decode(
-        recording,
-        site=site,
-        label=label,
-        agent=agent,
-        checkpoint=iteration,
-        n_shuffles=n_shuffles,
-        seed=seed,
-        progress=False,
-    )
-    score = result.scores[0]
-    warnings = tuple(f"checkpoint {iteration}: {warning}" for warning in result.warnings)
-    return _Score(score.score, score.low, score.high, score.observation, warnings, result.metric)
-
-
-def _share_tuned(
-    recording: Recording, site: str, agent: str, label: Label, iteration: int, n_shuffles: int, seed: int
-) -> _Score:
-    result = tuning(
-        recording,
-        site=site,
-        label=label,
-        agent=agent,
-        checkpoint=iteration,
-        n_shuffles=max(n_shuffles, 20),
-        n_bootstrap=20,
-        seed=seed,
-    )
-    share = len(result.tuned) / result.n_units
-    warnings = tuple(f"checkpoint {iteration}: {warning}" for warning in result.warnings)
-    return _Score(share, share, share, ALPHA, warnings)
+def _label_score(measure: Measure, recording: Recording, n_shuffles: int, options: Mapping[str, Any]) -> _Score:
+    """The score of a label at one checkpoint; options: those that `decode` and `tuning` share."""
+    checkpoint = f"checkpoint {options['checkpoint']}"
+    if measure == "tuning":
+        tuned = tuning(recording, n_shuffles=max(n_shuffles, 20), n_bootstrap=20, **options)
+        share = len(tuned.tuned) / tuned.n_units
+        return _Score(share, share, share, ALPHA, tuple(f"{checkpoint}: {warning}" for warning in tuned.warnings))
+    decoded = decode(recording, n_shuffles=n_shuffles, progress=False, **options)
+    score, warnings = decoded.scores[0], tuple(f"{checkpoint}: {warning}" for warning in decoded.warnings)
+    return _Score(score.score, score.low, score.high, score.observation, warnings, decoded.metric)
 
 
 def _similarity_to_last(

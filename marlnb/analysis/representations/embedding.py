@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
@@ -123,9 +123,8 @@ def embed(
         raise AnalysisError(
             f"dimensions must be 1 or more and max_points 10 or more; got {dimensions} and {max_points}"
         )
-    views = [
-        View(recording, site, agent, checkpoint=checkpoint).open() for agent in site_agents(recording, site, agents)
-    ]
+    names = site_agents(recording, site, agents)
+    views = [View(recording, site, agent, checkpoint=checkpoint).open() for agent in names]
     n_rows = sum(map(len, views))
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.permutation(n_rows)[:max_points])
@@ -140,6 +139,10 @@ def embed(
     else:
         points, explained = _umap(x, dimensions, n_neighbors, min_distance, seed), np.empty(0)
     labels = None if color is None else [row_values(view, color) for view in views]
+
+    def sampled(by_view: Iterable[np.ndarray]) -> np.ndarray:
+        return np.concatenate([values[view_rows] for values, view_rows in zip(by_view, rows)])
+
     checked = rng.permutation(len(x))[:N_CHECKED_POINTS]
     trust = float(trustworthiness(x[checked], points[checked], n_neighbors=min(n_neighbors, (len(checked) - 1) // 2)))
     return Embedding(
@@ -148,10 +151,10 @@ def embed(
         agents=tuple(view.agent for view in views),
         all_agents=views[0].agents,
         points=points,
-        episode=np.concatenate([view.episode[view_rows] for view, view_rows in zip(views, rows)]),
-        t=np.concatenate([view.t[view_rows] for view, view_rows in zip(views, rows)]),
+        episode=sampled(view.episode for view in views),
+        t=sampled(view.t for view in views),
         agent_index=agent_index,
-        color=agent_index.astype(float) if labels is None else _colors(labels, rows),
+        color=agent_index.astype(float) if labels is None else sampled(map(_numbers, labels)),
         color_name="" if labels is None else labels[0].name,
         color_names=() if labels is None else labels[0].names,
         color_is_class=labels is None or labels[0].is_class,
@@ -205,14 +208,9 @@ def _umap(x: np.ndarray, dimensions: int, n_neighbors: int, min_distance: float,
     return np.asarray(model.fit_transform(x.astype(np.float32)), dtype=np.float64)
 
 
-def _colors(labels: Sequence[RowValues], rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Label values of the sampled rows, `[point]`; NaN where they are unknown."""
-    return np.concatenate(
-        [
-            np.where(label.known[view_rows], label.values[view_rows].astype(np.float64), np.nan)
-            for label, view_rows in zip(labels, rows)
-        ]
-    )
+def _numbers(label: RowValues) -> np.ndarray:
+    """Values `[row]`; NaN where they are unknown."""
+    return np.where(label.known, label.values.astype(np.float64), np.nan)
 
 
 def _warnings(method: str, n_points: int, trust: float) -> Iterator[str]:

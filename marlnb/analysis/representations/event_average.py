@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.row_values import row_values
 from marlnb.analysis.data.views import Units, View
 from marlnb.analysis.representations.event_average_result import EventAverage
-from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, percentile_interval
+from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index, percentile_interval
 from marlnb.errors import AnalysisError, unknown
 
 if TYPE_CHECKING:
@@ -23,19 +22,6 @@ if TYPE_CHECKING:
 Onset = Literal["start", "every"]
 MIN_EVENTS = 30
 MIN_EPISODES = 10
-
-
-@dataclass(frozen=True)
-class AlignedEvents:
-    """The rows around each event.
-
-    Attributes:
-        rows: `[event, lag]`; -1 where the episode has no such step.
-        episode: `[event]`, index of the event's episode.
-    """
-
-    rows: np.ndarray
-    episode: np.ndarray
 
 
 def event_average(
@@ -98,13 +84,14 @@ def event_average(
         raise AnalysisError(f"{name} never happens over {units.agent}'s {len(units)} rows")
     x = _values(units, site, field).astype(np.float64)
     rng = np.random.default_rng(seed)
-    aligned = _align(events, units, lags, index)
-    mean = _mean(x, aligned.rows)
-    low, high = _interval(x, aligned, len(numbers), n_bootstrap, rng)
-    null = np.stack([_mean(x, _align_shuffled(events, units, lags, index, rng).rows) for _ in range(n_shuffles)])
+    rows = _align(events, units, lags)
+    weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
+    valid = [(column[column >= 0], index[events][column >= 0]) for column in rows.T]
+    _, low, high = np.stack([bootstrap_means(x[of_lag], episode, weights) for of_lag, episode in valid], axis=1)
+    null = np.stack([_mean(x, _align_shuffled(events, units, lags, index, rng)) for _ in range(n_shuffles)])
     control_low, control_high = percentile_interval(null)
-    n_events = (aligned.rows >= 0).sum(axis=0)
-    n_episodes = len(np.unique(aligned.episode))
+    n_events = (rows >= 0).sum(axis=0)
+    n_episodes = len(np.unique(index[events]))
     return EventAverage(
         what=site or str(field),
         agent=units.agent,
@@ -113,7 +100,7 @@ def event_average(
         lags=lags,
         lag_unit=lag_unit,
         channels=_channel_names(units, field, x.shape[1]),
-        mean=mean,
+        mean=_mean(x, rows),
         low=low,
         high=high,
         control=_nanmean(null),
@@ -205,8 +192,7 @@ def _onsets(is_event: np.ndarray, units: Units, onset: Onset) -> np.ndarray:
     """Rows at which an event happens; with onset="start" without those that continue the row before."""
     if onset == "every":
         return np.flatnonzero(is_event)
-    continues = np.zeros(len(is_event), bool)
-    continues[1:] = is_event[:-1] & (units.episode[1:] == units.episode[:-1])
+    continues = np.append(False, is_event[:-1] & (units.episode[1:] == units.episode[:-1]))
     return np.flatnonzero(is_event & ~continues)
 
 
@@ -220,22 +206,23 @@ def _gaps(events: np.ndarray, units: Units) -> np.ndarray:
     return np.minimum(np.append(gaps, none), np.insert(gaps, 0, none))
 
 
-def _align(events: np.ndarray, units: Units, lags: np.ndarray, index: np.ndarray) -> AlignedEvents:
+def _align(events: np.ndarray, units: Units, lags: np.ndarray) -> np.ndarray:
+    """Rows around each event, `[event, lag]`; -1 where the episode has no such step."""
     rows = events[:, None] + lags
     inside = (rows >= 0) & (rows < len(units))
     inside &= units.episode[np.clip(rows, 0, len(units) - 1)] == units.episode[events][:, None]
-    return AlignedEvents(np.where(inside, rows, -1), index[events])
+    return np.where(inside, rows, -1)
 
 
 def _align_shuffled(
     events: np.ndarray, units: Units, lags: np.ndarray, index: np.ndarray, rng: np.random.Generator
-) -> AlignedEvents:
-    """Events at the same times of other episodes; those after the other episode's end are dropped."""
+) -> np.ndarray:
+    """As `_align`, with events at the same times of other episodes; those after the other episode's end are dropped."""
     _, first, length = np.unique(units.episode, return_index=True, return_counts=True)
     other = rng.permutation(len(first))[index[events]]
     offset = events - first[index[events]]
     moved = (first[other] + offset)[offset < length[other]]
-    return _align(moved, units, lags, index)
+    return _align(moved, units, lags)
 
 
 def _mean(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -244,21 +231,6 @@ def _mean(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
     sums = np.stack([x[column[valid]].sum(axis=0) for column, valid in zip(rows.T, inside.T)])
     count = inside.sum(axis=0)[:, None]
     return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
-
-
-def _interval(
-    x: np.ndarray, aligned: AlignedEvents, n_episodes: int, n_bootstrap: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high `[lag, channel]`, with the episodes and their events drawn with replacement."""
-    weights = bootstrap_weights(n_episodes, n_bootstrap, rng)
-    bounds = []
-    for column in aligned.rows.T:
-        inside = column >= 0
-        sums = np.zeros((n_episodes, x.shape[1]))
-        np.add.at(sums, aligned.episode[inside], x[column[inside]])
-        count = weights @ np.bincount(aligned.episode[inside], minlength=n_episodes)
-        bounds.append(percentile_interval((weights @ sums) / np.where(count > 0, count, np.nan)[:, None]))
-    return np.stack([low for low, _ in bounds]), np.stack([high for _, high in bounds])
 
 
 def _nanmean(samples: np.ndarray) -> np.ndarray:

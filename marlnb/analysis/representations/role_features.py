@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,12 +11,15 @@ import numpy as np
 
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.data.views import View, site_agents
+from marlnb.analysis.stats.bootstrap import episode_sums
 from marlnb.errors import AnalysisError, unknown
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
 MIN_WINDOWS = 4
+AgentRows = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Features `[row, feature]`, episode `[row]` and t `[row]`."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +82,9 @@ def behaviour_features(
 
 
 def _average_windows(
-    rows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
-    agents: tuple[str, ...],
-    features: tuple[str, ...],
-    window: int | None,
+    rows: Sequence[AgentRows], agents: tuple[str, ...], features: tuple[str, ...], window: int | None
 ) -> WindowFeatures:
-    """Means over windows of `window` steps; None: whole episodes.
-
-    Args:
-        rows: for each agent, features `[row, feature]`, episode `[row]` and t `[row]`.
-    """
+    """Means over windows of `window` steps, from each agent's rows; None: whole episodes."""
     if len(agents) < 2:
         raise AnalysisError(f"roles need 2 or more agents; got {list(agents)}")
     max_length = max(int(t.max()) for _, _, t in rows) + 1
@@ -96,16 +93,13 @@ def _average_windows(
         raise AnalysisError(f"window must be 1 step or more; got {window}")
     per_episode = -(-max_length // length)
     window_of_row = [episode.astype(np.int64) * per_episode + t // length for _, episode, t in rows]
-    shared = np.unique(window_of_row[0])
-    for windows in window_of_row[1:]:
-        shared = np.intersect1d(shared, windows)
+    shared = functools.reduce(np.intersect1d, window_of_row)
     if len(shared) < MIN_WINDOWS:
         raise AnalysisError(f"roles need {MIN_WINDOWS} windows in which all agents act; there are {len(shared)}")
     values = np.empty((len(shared), len(agents), len(features)))
     for k, ((x, _, _), windows) in enumerate(zip(rows, window_of_row)):
         in_shared = np.isin(windows, shared)
         index = np.searchsorted(shared, windows[in_shared])
-        sums = np.zeros((len(shared), len(features)))
-        np.add.at(sums, index, x[in_shared])
+        sums = episode_sums(x[in_shared], index, len(shared))
         values[:, k] = sums / np.bincount(index, minlength=len(shared))[:, None]
     return WindowFeatures(values, shared // per_episode, shared % per_episode * length, agents, features)

@@ -125,11 +125,8 @@ def _agent_clusters(
     team, silhouette = _best_teams(sample)
     null = np.array([_best_teams(_shuffle_identities(sample, rng))[1] for _ in range(n_shuffles)])
     n = int(team.max()) + 1
-    agreement = [
-        adjusted_rand_score(_teams(x[first], n), _teams(x[second], n)) for first, second in _halves(episode, rng)
-    ]
-    p = p_value_above(silhouette, null)
-    return team, Clustering(n, silhouette, float(null.mean()), p, float(np.mean(agreement)))
+    agreement = [adjusted_rand_score(_teams(x[a], n), _teams(x[b], n)) for a, b in _halves(episode, rng)]
+    return team, _clustering(n, silhouette, null, agreement)
 
 
 def _shuffle_identities(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -140,15 +137,15 @@ def _shuffle_identities(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _best_teams(x: np.ndarray) -> tuple[np.ndarray, float]:
     """The teams `[agent]` with the best silhouette of the single windows `[window, agent, feature]`."""
     distances = squareform(pdist(x.reshape(-1, x.shape[2])))
-    best: tuple[np.ndarray, float] | None = None
+    best, best_score = np.zeros(x.shape[1], int), -np.inf
     for n in range(2, x.shape[1] + 1):
         team = _teams(x, n)
         if len(np.unique(team)) < 2:
             continue
         score = float(silhouette_score(distances, np.tile(team, len(x)), metric="precomputed"))
-        if best is None or score > best[1] + 1e-9:
-            best = team, score
-    return (np.zeros(x.shape[1], int), -1.0) if best is None else best
+        if score > best_score + 1e-9:
+            best, best_score = team, score
+    return best, max(best_score, -1.0)
 
 
 def _teams(x: np.ndarray, n: int) -> np.ndarray:
@@ -173,26 +170,22 @@ def _state_clusters(
     clusters, silhouette = _best_k_means(sample, max_roles, rng)
     role = clusters.predict(points)
     deviation = sample.std(axis=0)
-    null = np.array(
-        [
-            _best_k_means(rng.standard_normal((len(sample), len(deviation))) * deviation, max_roles, rng)[1]
-            for _ in range(n_shuffles)
-        ]
-    )
+    clouds = (rng.standard_normal(sample.shape) * deviation for _ in range(n_shuffles))
+    null = np.array([_best_k_means(cloud, max_roles, rng)[1] for cloud in clouds])
     agreement = []
     for first, second in _halves(episode, rng):
         a, b = (_k_means(points[half], clusters.n_clusters, rng) for half in (first, second))
         agreement.append(adjusted_rand_score(a.predict(sample), b.predict(sample)))
     order = np.argsort(np.argsort(-np.bincount(role, minlength=clusters.n_clusters)))  # role 0 is the most frequent
-    clustering = Clustering(
-        clusters.n_clusters,
-        silhouette,
-        float(null.mean()),
-        p_value_above(silhouette, null),
-        float(np.mean(agreement)),
-        gap_between(sample, clusters.labels_),
-    )
-    return order[role], clustering
+    gap = gap_between(sample, clusters.labels_)
+    return order[role], _clustering(clusters.n_clusters, silhouette, null, agreement, gap)
+
+
+def _clustering(
+    n: int, silhouette: float, null: np.ndarray, agreement: Sequence[float], gap: float | None = None
+) -> Clustering:
+    p_value = p_value_above(silhouette, null)
+    return Clustering(n, silhouette, float(null.mean()), p_value, float(np.mean(agreement)), gap)
 
 
 def gap_between(points: np.ndarray, role: np.ndarray) -> float:

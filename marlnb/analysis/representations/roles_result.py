@@ -116,10 +116,8 @@ class Roles(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each clustering."""
-        clusterings = {"agents": self.agents_clustering, "states": self.states_clustering}
-        return pd.DataFrame(
-            [{"of": name, **asdict(c), "has_clusters": c.has_clusters} for name, c in clusterings.items()]
-        )
+        clusterings = {"agents": self.agents_clustering, "states": self.states_clustering}.items()
+        return pd.DataFrame([{"of": of, **asdict(c), "has_clusters": c.has_clusters} for of, c in clusterings])
 
     def verdict(self) -> str:
         """The result in words."""
@@ -130,13 +128,9 @@ class Roles(Result):
         if states.structured and not states.has_clusters:
             of_states += f": a continuum without clusters (gap {states.gap:.2f})"
         division = "divided among agents" if self.divided else "not divided beyond chance"
-        silhouettes = [
-            f"(silhouette {c.silhouette:.2f}, chance {c.chance:.2f}, stability {c.stability:.2f})"
-            for c in (agents, states)
-        ]
-        return f"{of_agents} {silhouettes[0]}; {of_states} {silhouettes[1]}" + (
-            f", {division}" if self.has_roles else ""
-        )
+        scores = "(silhouette {0.silhouette:.2f}, chance {0.chance:.2f}, stability {0.stability:.2f})".format
+        text = f"{of_agents} {scores(agents)}; {of_states} {scores(states)}"
+        return f"{text}, {division}" if self.has_roles else text
 
     def __repr__(self) -> str:
         return f"Roles({self.of}: {self.verdict()}{self.remarks})"

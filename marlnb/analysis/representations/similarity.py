@@ -13,12 +13,7 @@ from marlnb.analysis.representations.similarity_result import Similarity, Simila
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import episode_index, half_sample_interval, half_samples, p_value_above
 from marlnb.analysis.stats.linear_models import permute_by_episode
-from marlnb.analysis.stats.similarity_measures import (
-    SimilarityMethod,
-    SimilaritySums,
-    block_sums,
-    similarity_function,
-)
+from marlnb.analysis.stats.similarity_measures import SimilarityMethod, SimilaritySums, block_sums, similarity_function
 from marlnb.errors import AnalysisError, unknown
 
 if TYPE_CHECKING:
@@ -96,8 +91,8 @@ def similarity_matrix(
     Raises:
         AnalysisError: as in `similarity`.
     """
-    rows = [as_view(view).open() for view in _views(views, sites, agents)]
-    columns = rows if against is None else [as_view(view).open() for view in _views(against, sites, agents)]
+    rows = _open(views, sites, agents)
+    columns = rows if against is None else _open(against, sites, agents)
     cells: dict[tuple[int, int], Similarity] = {}
     for i, left in enumerate(rows):
         for j, right in enumerate(columns):
@@ -114,25 +109,22 @@ def similarity_matrix(
         rows=tuple(view.name for view in rows),
         columns=tuple(view.name for view in columns),
         values=matrix("score"),
-        low=matrix("low"),
-        high=matrix("high"),
-        shuffled=matrix("shuffled"),
-        p_value=matrix("p_value"),
+        **{name: matrix(name) for name in ("low", "high", "shuffled", "p_value")},
         warnings=tuple(dict.fromkeys(warning for cell in cells.values() for warning in cell.warnings)),
     )
 
 
-def _views(
+def _open(
     views: Recording | Sequence[ViewLike], sites: str | Sequence[str] | None, agents: Sequence[str] | None
-) -> list[ViewLike]:
+) -> list[Units]:
     from marlnb.recording.file.reader import Recording
 
     if not isinstance(views, Recording):
         if sites is not None or agents is not None:
             raise AnalysisError("sites= and agents= choose views of a recording; these views have their own")
-        return list(views)
+        return [as_view(view).open() for view in views]
     names = views.sites if sites is None else match_recorded_sites(views, sites)
-    return [View(views, site, agent) for site in names for agent in site_agents(views, site, agents)]
+    return [View(views, site, agent).open() for site in names for agent in site_agents(views, site, agents)]
 
 
 def _compare(
@@ -149,7 +141,9 @@ def _compare(
     score_of = similarity_function(method)
 
     def sums_of(paired: np.ndarray, blocks: np.ndarray, n: int) -> SimilaritySums:
-        return block_sums(_pairs(left, right, at_left, paired, blocks), left.n_units, right.n_units, n)
+        batches = (slice(start, start + BATCH_ROWS) for start in range(0, len(at_left), BATCH_ROWS))
+        pairs = ((left.at(at_left[rows]), right.at(paired[rows]), blocks[rows]) for rows in batches)
+        return block_sums(pairs, left.n_units, right.n_units, n)
 
     def shuffled_score() -> float:
         paired = permute_by_episode(at_right, episode, rng)
@@ -182,14 +176,6 @@ def _compare(
             *duplicate_episode_warnings(left.source.recording, episode),
         ),
     )
-
-
-def _pairs(
-    left: Units, right: Units, at_left: np.ndarray, at_right: np.ndarray, block: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    for start in range(0, len(at_left), BATCH_ROWS):
-        batch = slice(start, start + BATCH_ROWS)
-        yield left.at(at_left[batch]), right.at(at_right[batch]), block[batch]
 
 
 def _shared_steps(left: Units, right: Units) -> tuple[np.ndarray, np.ndarray]:

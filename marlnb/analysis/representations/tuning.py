@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.views import View
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.results import few_episodes_warning
-from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
+from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
@@ -83,9 +83,8 @@ def tuning(
         raise AnalysisError(
             f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
         )
-    units = View(
-        recording, site, agent, checkpoint=checkpoint, episodes=None if episodes is None else tuple(episodes)
-    ).open()
+    chosen = None if episodes is None else tuple(episodes)
+    units = View(recording, site, agent, checkpoint=checkpoint, episodes=chosen).open()
     values = row_values(units, label)
     rows, missing = np.flatnonzero(values.known), values.missing_labels(units.agent)
     values = RowValues(values.values[rows], values.known[rows], values.name, values.names)
@@ -100,14 +99,19 @@ def tuning(
     n_bins, episode = len(binned_rows), units.episode[rows]
     numbers, index = episode_index(episode)
     rng = np.random.default_rng(seed)
-    curve, low, high = _curves(x, binned_rows, index, len(numbers), n_bootstrap, rng)
+    weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
+    in_bins = [binned_rows.index == k for k in range(n_bins)]
+    curve, low, high = np.stack([bootstrap_means(x[rows], index[rows], weights) for rows in in_bins], axis=1)
     x_and_ranks = np.concatenate([x, rankdata(x, axis=0)], axis=1)
     strength, of_ranks = np.split(eta_squared(x_and_ranks, binned_rows.index, n_bins), 2)
     permuted = [permute_by_episode(binned_rows.index, episode, rng) for _ in range(n_shuffles)]
-    null, null_of_ranks = np.split(
-        np.stack([eta_squared(x_and_ranks, bin_index, n_bins) for bin_index in permuted], axis=1), 2
+    null = np.stack([eta_squared(x_and_ranks, bin_index, n_bins) for bin_index in permuted], axis=1)
+    null, null_of_ranks = np.split(null, 2)
+    episodes_per_bin = np.array([len(np.unique(episode[rows])) for rows in in_bins])
+    thin_bins = (
+        f"{binned_rows.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"
+        for k in np.flatnonzero(episodes_per_bin < MIN_EPISODES_PER_BIN)
     )
-    episodes_per_bin = np.array([len(np.unique(episode[binned_rows.index == k])) for k in range(n_bins)])
     return Tuning(
         site=site,
         agent=units.agent,
@@ -128,7 +132,8 @@ def tuning(
         scale=x.std(axis=0),
         n_shuffles=n_shuffles,
         warnings=(
-            *_warnings(len(numbers), binned_rows, episodes_per_bin),
+            *few_episodes_warning(len(numbers)),
+            *thin_bins,
             *duplicate_episode_warnings(recording, episode),
             *missing.warnings,
         ),
@@ -184,30 +189,3 @@ def tuned_beyond_chance(
     permuted = (permute_by_episode(bin_index, episode, rng) for _ in range(n_shuffles))
     null = np.stack([eta_squared(ranks, permuted_index, n_bins) for permuted_index in permuted], axis=1)
     return max_statistic(eta_squared(ranks, bin_index, n_bins), null)
-
-
-def _curves(
-    x: np.ndarray, bins: Bins, index: np.ndarray, n_episodes: int, n_bootstrap: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, low and high `[bin, unit]`, with the episodes drawn with replacement.
-
-    Args:
-        index: `[row]`, each row's episode in `[0, n_episodes)`.
-    """
-    weights = bootstrap_weights(n_episodes, n_bootstrap, rng)
-    curve, low, high = (np.full((len(bins), x.shape[1]), np.nan) for _ in range(3))
-    for k in range(len(bins)):
-        in_bin = bins.index == k
-        sums = episode_sums(x[in_bin], index[in_bin], n_episodes)
-        counts = np.bincount(index[in_bin], minlength=n_episodes).astype(float)
-        curve[k] = sums.sum(axis=0) / counts.sum()
-        n_drawn = weights @ counts
-        samples = (weights @ sums) / np.where(n_drawn > 0, n_drawn, np.nan)[:, None]
-        low[k], high[k] = percentile_interval(samples)
-    return curve, low, high
-
-
-def _warnings(n_episodes: int, bins: Bins, episodes_per_bin: np.ndarray) -> Iterator[str]:
-    yield from few_episodes_warning(n_episodes)
-    for k in np.flatnonzero(episodes_per_bin < MIN_EPISODES_PER_BIN):
-        yield f"{bins.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"

@@ -91,15 +91,10 @@ class Tuning(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each unit, the most strongly tuned first."""
-        return pd.DataFrame(
-            {
-                "unit": self.order,
-                "strength": self.strength[self.order],
-                "shuffled": self.shuffled[self.order],
-                "p_value": self.p_value[self.order],
-                "preferred": [self.bins[k] for k in self.preferred[self.order]],
-            }
-        )
+        columns = {"strength": self.strength, "shuffled": self.shuffled, "p_value": self.p_value}
+        preferred = [self.bins[k] for k in self.preferred]
+        frame = pd.DataFrame({"unit": np.arange(self.n_units), **columns, "preferred": preferred})
+        return frame.loc[self.order].reset_index(drop=True)
 
     def __repr__(self) -> str:
         best = self.order[0]
