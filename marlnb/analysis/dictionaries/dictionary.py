@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from marlnb.analysis.results import Result
+from marlnb.analysis.results import Result, strict_json
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
@@ -37,6 +37,10 @@ _FORMAT = "marlnb.dictionary"
 _COLUMNS = ("density", "mean_active", "top_value", "top_episode", "top_t", "top_agent")
 _OPTIONAL_COLUMNS = ("kurtosis",)
 _META = ("explained", "active", "n_train", "n_held_out", "losses", "units", "from_rest")
+_JSON_FIELDS = (
+    *("site", "agents", "kind", "k", "n_features", "units", "from_rest", "explained", "active", "dead"),
+    *("n_train", "n_held_out", "warnings", "feature_warnings"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,46 +200,22 @@ class Dictionary(Result):
         """The episodes in which a feature was largest: value, episode, t, agent."""
         self._check(feature)
         exists = self.top_episode[feature] >= 0
-        return pd.DataFrame(
-            {
-                "value": self.top_value[feature][exists],
-                "episode": self.top_episode[feature][exists],
-                "t": self.top_t[feature][exists],
-                "agent": [self.agents[k] for k in self.top_agent[feature][exists]],
-            }
-        )
+        columns = {"value": self.top_value, "episode": self.top_episode, "t": self.top_t, "agent": self.top_agent}
+        frame = pd.DataFrame({name: values[feature][exists] for name, values in columns.items()})
+        return frame.assign(agent=[self.agents[k] for k in frame["agent"]])
 
     def table(self) -> pd.DataFrame:
         """One row for each feature, the densest first."""
-        frame = pd.DataFrame(
-            {
-                "density": self.density,
-                "mean_active": self.mean_active,
-                "largest": self.top_value[:, 0],
-                "largest_episode": self.top_episode[:, 0],
-                "largest_t": self.top_t[:, 0],
-            }
-        )
+        columns = {"density": self.density, "mean_active": self.mean_active, "largest": self.top_value[:, 0]}
+        largest_at = {"largest_episode": self.top_episode[:, 0], "largest_t": self.top_t[:, 0]}
+        frame = pd.DataFrame(columns | largest_at)
         return frame.rename_axis("feature").sort_values("density", ascending=False, kind="stable")
 
     def to_json(self) -> dict[str, Any]:
         """Its quality and options as plain JSON, without the weights."""
-        return {
-            "site": self.site,
-            "agents": list(self.agents),
-            "kind": self.autoencoder.kind,
-            "k": self.autoencoder.k,
-            "n_features": self.n_features,
-            "units": list(self.units),
-            "from_rest": self.from_rest,
-            "explained": self.explained,
-            "active": self.active,
-            "dead": len(self.dead),
-            "n_train": self.n_train,
-            "n_held_out": self.n_held_out,
-            "warnings": list(self.warnings),
-            "feature_warnings": list(self.feature_warnings),
-        }
+        computed = {"kind": self.autoencoder.kind, "k": self.autoencoder.k, "dead": len(self.dead)}
+        content = {name: computed[name] if name in computed else getattr(self, name) for name in _JSON_FIELDS}
+        return dict(strict_json(content))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes HDF5, atomically.
@@ -285,10 +265,10 @@ class Dictionary(Result):
         n_features, n_units = weights["decoder"].shape
         autoencoder = SparseAutoencoder(n_units, n_features, meta.pop("kind"), meta.pop("k"))
         autoencoder.load_state_dict(weights)
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in meta.items()
+        options: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in meta.items()
         }
-        return Dictionary(autoencoder.requires_grad_(False), **fields, **columns)
+        return Dictionary(autoencoder.requires_grad_(False), **options, **columns)
 
     def _check(self, feature: int) -> None:
         if not 0 <= feature < self.n_features:

@@ -28,12 +28,7 @@ Replacement = Literal["none", "reconstruction", "mean"]
 
 
 def evaluate_dictionary(
-    autoencoder: SparseAutoencoder,
-    stream: ActivationStream,
-    *,
-    site: str,
-    losses: list[float],
-    from_rest: bool = False,
+    autoencoder: SparseAutoencoder, stream: ActivationStream, *, site: str, losses: list[float], from_rest: bool = False
 ) -> Dictionary:
     """Evaluates a trained autoencoder on the held-out episodes, and finds each feature's top episodes among all.
 
@@ -152,11 +147,7 @@ class BehaviourPreserved:
 
 
 def behaviour_preserved(
-    dictionary: Dictionary,
-    recording: Recording,
-    *,
-    policies: Mapping[str, Policy] | None = None,
-    max_rows: int = 20000,
+    dictionary: Dictionary, recording: Recording, *, policies: Mapping[str, Policy] | None = None, max_rows: int = 20000
 ) -> BehaviourPreserved:
     """Replaces the site's activations by their reconstruction and measures what happens to the logits.
 
@@ -187,13 +178,9 @@ def behaviour_preserved(
     if not len(logits):
         raise AnalysisError(f"{', '.join(dictionary.agents)} never acted")
     variance = (logits - logits.mean(0)).square().sum()
-    action = policy.distribution.mode(logits).action
-    return BehaviourPreserved(
-        logits_preserved=float(1 - (reconstruction - logits).square().sum() / variance),
-        logits_preserved_by_mean=float(1 - (mean - logits).square().sum() / variance),
-        actions_preserved=_agreement(action, policy.distribution.mode(reconstruction).action),
-        actions_preserved_by_mean=_agreement(action, policy.distribution.mode(mean).action),
-    )
+    action, *replaced = (policy.distribution.mode(each).action for each in (logits, reconstruction, mean))
+    preserved = [float(1 - (each - logits).square().sum() / variance) for each in (reconstruction, mean)]
+    return BehaviourPreserved(*preserved, *(_agreement(action, other) for other in replaced))
 
 
 @contextmanager
@@ -210,11 +197,8 @@ def _replaced(policy: Policy, dictionary: Dictionary, members: list[int], replac
         changed[..., rows, :] = autoencoder.mean if replacement == "mean" else autoencoder.decode(autoencoder(x))
         return changed
 
-    handle = site.module.register_forward_hook(replace)
-    try:
+    with site.module.register_forward_hook(replace):
         yield
-    finally:
-        handle.remove()
 
 
 def _agreement(a: Tensor, b: Tensor) -> float:

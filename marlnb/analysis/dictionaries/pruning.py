@@ -32,7 +32,8 @@ MAX_LOSS_OF_FURTHER = 0.02
 MAX_COSINE_OF_REMOVED = 0.3
 """Features of one round must differ this much, since similar ones might replace each other."""
 N_FITS_PER_ROUND, N_FITS_AT_END = 4, 10
-N_CODING_STEPS, N_DEBIASING_STEPS = 25, 15
+N_STEPS, N_STEPS_OF_LOSS = (25, 15), (40, 20)
+"""Of coding and of debiasing: in each fit, and where the loss without a feature is measured."""
 MAX_EXAMPLES_PER_FEATURE, MIN_EXAMPLES_PER_FEATURE = 400, 10
 PRIOR_WEIGHT = 1e-3
 ACTIVE = 1e-3
@@ -147,13 +148,7 @@ def _fit(x: Tensor, code: _Code, penalty: float, n_fits: int) -> _Code:
 
 
 def _encode(
-    x: Tensor,
-    directions: Tensor,
-    penalty: float,
-    start: Tensor,
-    *,
-    n_coding_steps: int = N_CODING_STEPS,
-    n_debiasing_steps: int = N_DEBIASING_STEPS,
+    x: Tensor, directions: Tensor, penalty: float, start: Tensor, n_steps: tuple[int, int] = N_STEPS
 ) -> tuple[Tensor, Tensor]:
     """Codes `f >= 0` that minimise `1/2 |x - f D|² + penalty |f|_1`, and of the same features without the penalty.
 
@@ -161,8 +156,8 @@ def _encode(
     """
     gram, correlation = directions @ directions.T, x @ directions.T
     step = 1 / torch.linalg.eigvalsh(gram)[-1]
-    penalised = _fista(start, gram, correlation - penalty, step, n_coding_steps, None)
-    return penalised, _fista(penalised, gram, correlation, step, n_debiasing_steps, penalised > ACTIVE)
+    penalised = _fista(start, gram, correlation - penalty, step, n_steps[0], None)
+    return penalised, _fista(penalised, gram, correlation, step, n_steps[1], penalised > ACTIVE)
 
 
 def _fista(
@@ -208,9 +203,7 @@ def _loss_without(x: Tensor, code: _Code, penalty: float) -> Tensor:
             continue
         rest = code.without([feature])
         examples = code.centred(x[active])
-        values = _encode(
-            examples, rest.directions, penalty, rest.penalised[active], n_coding_steps=40, n_debiasing_steps=20
-        )[1]
+        _, values = _encode(examples, rest.directions, penalty, rest.penalised[active], N_STEPS_OF_LOSS)
         added = (examples - values @ rest.directions).square().sum(1) - error[active]
         loss[feature] = added.sum() / code.values[active, feature].square().sum()
     return loss

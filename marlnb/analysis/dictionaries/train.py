@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from marlnb.analysis.data.activation_stream import BLOCK_ROWS, ActivationStream
 from marlnb.analysis.dictionaries.dictionary import Dictionary
@@ -129,19 +130,14 @@ def _fit(
                 line.write(f"dictionary of {stream.site}: {done / total:.0%}, {format_count(rate)} rows/s, {left} left")
         losses.append(float(np.mean(epoch_losses)))
     if line is not None:
-        line.write(
-            f"dictionary of {stream.site}: {format_count(done)} rows in {format_clock(time.monotonic() - started)}"
-        )
+        duration = format_clock(time.monotonic() - started)
+        line.write(f"dictionary of {stream.site}: {format_count(done)} rows in {duration}")
         line.end()
     return losses
 
 
 def _step(
-    autoencoder: SparseAutoencoder,
-    x: Tensor,
-    since_fired: Tensor,
-    settings: DictionaryTraining,
-    optimizer: torch.optim.Optimizer,
+    autoencoder: SparseAutoencoder, x: Tensor, since_fired: Tensor, settings: DictionaryTraining, optimizer: Optimizer
 ) -> float:
     """One gradient step on normalised activations `[example, unit]`; updates `since_fired` in place."""
     pre_activation = autoencoder.before(x)
@@ -187,7 +183,7 @@ def _reinitialise(
     stream: ActivationStream,
     dead: Tensor,
     rng: np.random.Generator,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
 ) -> None:
     """Points dead features at badly reconstructed activations, drawn with their squared error as weight."""
     n_dead = int(dead.sum())
