@@ -154,9 +154,9 @@ class Batch:
 
     @cached_property
     def _jobs(self) -> dict[str, Job]:
-        folder, shared = self.path / JOBS, (self.cwd, job_environment(self.profile))
-        source = self.path / SOURCE
-        return {name: Job(folder / name, source, parameters, *shared) for name, parameters in self.sweep.jobs()}
+        folder, source, environment = self.path / JOBS, self.path / SOURCE, job_environment(self.profile)
+        jobs = [Job(folder / name, source, values, self.cwd, environment) for name, values in self.sweep.jobs()]
+        return {job.name: job for job in jobs}
 
     def job(self, name: str) -> Job:
         """The job with a name.

@@ -11,7 +11,7 @@ from typing import TextIO
 from marlnb.batch.batch import BATCH, REPORT, SUBMIT_LOCK, Batch
 from marlnb.batch.executor import executor_of
 from marlnb.batch.job.failures import describe_failure
-from marlnb.batch.job.job import Job, JobInfo, JobStatus
+from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.progress_display import BatchProgress
 from marlnb.batch.retries import count_restarts, give_up
@@ -21,7 +21,6 @@ from marlnb.training.runs.lock import RunLock, read_holder
 
 LOCK = "watch.lock"
 FINISHED = ("complete", "failed", "stopped")
-UNKNOWN = JobInfo("unknown")
 MAX_FAILURES_SHOWN = 10
 REFUSAL_PAUSE_S = 60.0  # a scheduler that refused a submission is not asked again for this long
 

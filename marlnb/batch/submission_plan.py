@@ -13,13 +13,12 @@ from typing import Any
 from marlnb.batch.batch import JOBS, REPORT, THEN, Batch, digest
 from marlnb.batch.cost import Cost, estimate
 from marlnb.batch.executor import executor_of
-from marlnb.batch.job.job import Job, JobInfo, JobStatus
+from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.errors import BatchError, unknown
 from marlnb.formatting import count
 
 MAX_ROWS = 12
 N_FIRST_ROWS, N_LAST_ROWS = 7, 2
-NO_INFO = JobInfo("unknown")
 
 
 @dataclass(frozen=True)
@@ -128,15 +127,15 @@ def make_plan(
     infos, notes = _query(batch)
     statuses = batch.statuses()
     jobs = tuple(
-        _plan_job(job, statuses[job.name], infos.get(job.name, NO_INFO), not only or job.name in only, retry_failed)
+        _plan_job(job, statuses[job.name], infos.get(job.name, UNKNOWN), not only or job.name in only, retry_failed)
         for job in batch.jobs()
     )
-    report = None if then is None else _plan_report(batch, then, jobs, infos.get(REPORT, NO_INFO), only)
+    report = None if then is None else _plan_report(batch, then, jobs, infos.get(REPORT, UNKNOWN), only)
     with suppress(FileNotFoundError):
         if others := sorted({entry.name for entry in (batch.path / JOBS).iterdir()} - set(names)):
             notes.append(
-                f"{count(len(others), 'job')} of an earlier sweep are in this folder and not part of the batch now "
-                f"({others[0]} is one): their files stay, tables and reports ignore them"
+                f"jobs of an earlier sweep are in this folder ({len(others)}, {others[0]} is one) and not part of the "
+                "batch now: their files stay, tables and reports ignore them"
             )
     cost = estimate(batch, notebook, statuses, sum(planned.submits for planned in jobs))
     return SubmissionPlan(batch, notebook, then, jobs, report, cost, n_submissions, tuple(notes))

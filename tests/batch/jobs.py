@@ -34,7 +34,7 @@ def notebook(path: Path, *cells: str) -> Path:
 
 
 def make(folder: Path, *cells: str, **parameters: Any) -> Job:
-    """A job in `folder`, its notebook beside it."""
+    """A job in `folder`, its notebook next to it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     source = notebook(folder.parent / f"{folder.name}.ipynb", *cells)
     job = Job(folder, source, parameters, folder.parent)

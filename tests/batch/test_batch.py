@@ -1,4 +1,4 @@
-"""A batch's folder: made, opened, completed; what lies there already is not written over."""
+"""A batch's folder: made, opened, completed; existing files are not overwritten."""
 
 from __future__ import annotations
 

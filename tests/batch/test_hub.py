@@ -28,7 +28,7 @@ HOSTILE = {
     "GLOB": "* ~ $HOME !! {a,b} #x",
     "EMPTY": "",
 }
-# what a hub's environment has beside its JupyterLab; marlnb, ipykernel and torch are not among them
+# what a hub's environment has besides JupyterLab; marlnb, ipykernel and torch are not among them
 OF_A_HUB = (
     *("jupyter_client*", "jupyter_core", "traitlets", "zmq", "pyzmq*", "tornado", "dateutil", "platformdirs"),
     *("six.py", "typing_extensions.py"),
@@ -235,7 +235,7 @@ def test_a_kernel_that_marlnb_did_not_install_is_neither_replaced_nor_removed(da
     assert _files(data) == {"kernels/marlnb/kernel.json": b"{}"}
 
 
-def test_what_was_put_beside_the_kernel_since_stays(data: Path) -> None:
+def test_uninstall_keeps_files_added_to_the_kernels_folder(data: Path) -> None:
     Installation().install(HubKernel())
     mine = data / "kernels" / "marlnb" / "notes.txt"
     mine.write_text("mine")

@@ -101,9 +101,9 @@ def test_unknown_costs_are_called_unknown_unless_the_notebook_tells(tmp_path: Pa
 
 
 def test_storage_that_does_not_fit() -> None:
-    cost = Cost(10, 1, 0, None, None, 2e9, "as told", 10_000_000_000)
+    cost = Cost(10, 1, 0, None, None, 2e9, "as given", 10_000_000_000)
     assert not cost.fits and replace(cost, n_jobs=5).fits
-    assert cost.lines()[1] == "storage  about 20 GB (2 GB each, as told); 10 GB free (a quota may allow less)"
+    assert cost.lines()[1] == "storage  about 20 GB (2 GB each, as given); 10 GB free (a quota may allow less)"
 
 
 def test_long_plans_are_short(tmp_path: Path) -> None:
@@ -137,4 +137,4 @@ def test_the_report_follows_when_all_are_complete(tmp_path: Path) -> None:
 
 def test_jobs_of_an_earlier_sweep_are_named(tmp_path: Path, mixed: Batch) -> None:
     (note,) = plan_of(tmp_path, 2).notes
-    assert note.startswith("4 jobs of an earlier sweep are in this folder") and "n=2" in note
+    assert note.startswith("jobs of an earlier sweep are in this folder (4, ") and "n=2" in note

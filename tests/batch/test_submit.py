@@ -141,7 +141,7 @@ def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str],
 
 def test_a_full_disk_and_another_submitter_are_reported(noting: list[tuple[list[str], bool]]) -> None:
     plan = plan_submission("a.ipynb", {}, on="noting")
-    full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as told", 10**9))
+    full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as given", 10**9))
     with pytest.raises(BatchError, match=r"not enough disk space: storage  about 2 GB .* --force to start anyway"):
         submit_plan(full)
     assert not Path("runs").exists()

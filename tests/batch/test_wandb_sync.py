@@ -31,7 +31,7 @@ def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     folder = tmp_path / "sweep" / "jobs" / "algorithm=x,seed=0"
     run = train(count_experiment("loggers=[wandb]", "frames=64"), folder, progress=False)
     time.sleep(1)  # wandb names the folder of an attempt by the second
-    monkeypatch.setenv("WANDB_MODE", "offline")  # as in the job that goes on, a process of its own
+    monkeypatch.setenv("WANDB_MODE", "offline")  # as in the resumed job, a process of its own
     return resume(run, frames=128, progress=False)
 
 

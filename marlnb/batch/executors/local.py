@@ -18,14 +18,12 @@ from pathlib import Path
 from marlnb.allocations import usable_cores
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, executor
-from marlnb.batch.job.job import Job, JobInfo
+from marlnb.batch.job.job import UNKNOWN, Job, JobInfo
 from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
 from marlnb.training.runs.files import JOB_VARIABLE, STOP, read_json
 from marlnb.training.runs.lock import read_holder
-
-NO_INFO = JobInfo("unknown")
 
 
 @executor("local")
@@ -83,13 +81,13 @@ class LocalExecutor(Executor):
         for folder in batch.submissions():
             if is_local(folder):
                 infos |= _query_submission(folder)
-        return {**{job.name: NO_INFO for job in batch.jobs()}, **infos}
+        return {**{job.name: UNKNOWN for job in batch.jobs()}, **infos}
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Asks the supervisors of these jobs to end them; waiting jobs without a supervisor are marked as stopped."""
         folders = {folder: _query_submission(folder) for folder in batch.submissions() if is_local(folder)}
         for job in jobs:
-            supervised = [folder for folder, infos in folders.items() if infos.get(job.name, NO_INFO).is_active]
+            supervised = [folder for folder, infos in folders.items() if infos.get(job.name, UNKNOWN).is_active]
             for folder in supervised:
                 request_cancel(folder, job.name)
             status = job.status()

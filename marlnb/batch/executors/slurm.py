@@ -12,7 +12,7 @@ from pathlib import Path
 
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, executor
-from marlnb.batch.job.job import Job, JobInfo, JobStatus
+from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.profile import Profile, with_changes
 from marlnb.batch.slurm.commands import call
 from marlnb.batch.slurm.queue import Site, cancel_tasks, query_accounting, query_queue, query_site
@@ -102,7 +102,7 @@ class SlurmExecutor(Executor):
         for cluster in sorted({task.record.cluster for task in open_.values()}):
             answers |= self._query_cluster([task for task in open_.values() if task.record.cluster == cluster])
         arrays = {id.partition("_")[0] for id in answers}
-        infos = dict.fromkeys(jobs, JobInfo("unknown"))
+        infos = dict.fromkeys(jobs, UNKNOWN)
         for name, task in submitted.items():
             if name in open_:
                 infos[name] = _task_info(task, answers, arrays, statuses[name])

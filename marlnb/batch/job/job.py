@@ -67,6 +67,9 @@ class JobInfo:
         return self.state in ("queued", "running")
 
 
+UNKNOWN = JobInfo("unknown")
+
+
 @dataclass(frozen=True)
 class JobStatus:
     """Content of `job_status.json`, which is replaced atomically about once a second while the job runs.

@@ -16,11 +16,11 @@ def test_what_a_kernel_has_and_lacks(tmp_path: Path) -> None:
     cells = (
         "import numpy, json, marlnb.batch.doctor.check, os.path",
         "import rlcardd\nimport marlnb.no_such_part",
-        "import beside",
+        "import neighbour",
         "compose('env=mpe/simple_tag'), compose('env=mpe/no_such_env')",
     )
     examined = subject(tmp_path, *cells)
-    (examined.cwd / "beside.py").touch()  # a module beside the notebook is found, as in a job
+    (examined.cwd / "neighbour.py").touch()  # a module next to the notebook can be imported, as in a job
     assert messages("fail", answers("kernel", examined)) == []
     assert examined.kernel_report.python == ".".join(map(str, sys.version_info[:3]))
     assert "marlnb" in messages("ok", answers("environment", examined))[0]

@@ -35,9 +35,9 @@ def test_a_disk_that_is_too_small_for_the_sweep(tmp_path: Path) -> None:
 
 def test_the_kind_of_file_system_is_what_df_says(tmp_path: Path) -> None:
     for path in (tmp_path, Path("/proc"), Path("/dev/shm")):
-        said = subprocess.run(["stat", "--file-system", "--format=%T", path], capture_output=True, text=True).stdout
+        output = subprocess.run(["stat", "--file-system", "--format=%T", path], capture_output=True, text=True).stdout
         names = {"ext2/ext3": "ext4", "overlayfs": "overlay"}
-        assert filesystem(path) == names.get(said.strip(), said.strip())
+        assert filesystem(path) == names.get(output.strip(), output.strip())
 
 
 def test_files_are_counted(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_cancelled_jobs_are_stopped_whether_they_run_or_wait(make: Maker) -> Non
     submit(batch)
     wait_until(lambda: has_printed(batch, "n=0", "sleeping"))
     executor_of(batch).cancel(batch, [batch.job("n=0"), batch.job("n=2")])
-    wait_until(lambda: has_printed(batch, "n=1", "sleeping"))  # the one in between goes on
+    wait_until(lambda: has_printed(batch, "n=1", "sleeping"))  # the one in between continues
     states = {name: status.state for name, status in batch.statuses().items()}
     assert states == {"n=0": "stopped", "n=1": "running", "n=2": "stopped"}
     kill(supervisor(batch))

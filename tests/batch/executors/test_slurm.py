@@ -37,13 +37,13 @@ class Scheduler:
         self._log.touch()
         for name in COMMANDS:
             script = folder / name
-            said, log = shlex.quote(str(folder / name)), shlex.quote(str(self._log))
+            base, log = shlex.quote(str(folder / name)), shlex.quote(str(self._log))
             script.write_text(
                 f'#!/bin/bash\nprintf "%s\\n" "{name} $*" >> {log}\n'
-                f"env | grep -E '^(SLURM|SBATCH|SQUEUE)' | sort > {said}.env\n"
-                f"[ -e {said}.refuses ] && {{ cat {said}.refuses >&2; exit 1; }}\n"
+                f"env | grep -E '^(SLURM|SBATCH|SQUEUE)' | sort > {base}.env\n"
+                f"[ -e {base}.refuses ] && {{ cat {base}.refuses >&2; exit 1; }}\n"
                 f"[ {name} = sbatch ] && {{ n=$(grep -c ^sbatch {log}); echo $((40 + n)); exit; }}\n"
-                f"[ -e {said}.says ] && cat {said}.says; true\n"
+                f"[ -e {base}.says ] && cat {base}.says; true\n"
             )
             script.chmod(0o700)
         self.configure()
@@ -124,7 +124,7 @@ def test_a_preview_is_what_is_submitted_and_writes_nothing(make: Make, scheduler
     assert "--array=0-1" in executor.preview(batch, batch.jobs(), then=False)
 
 
-def test_without_slurm_that_is_said(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_slurm_is_an_error(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, executor = make()
     executor.check()
     monkeypatch.setenv("PATH", "/nowhere")

@@ -53,7 +53,7 @@ def test_a_failing_cell_is_kept_and_reported(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(PapermillExecutionError, match="division by zero"):
         execute(source, tmp_path / "run", progress=False)
     assert "ZeroDivisionError" in (tmp_path / "run" / "notebook.html").read_text(encoding="utf-8")
-    assert main([str(source), "--out", str(tmp_path / "run"), "-p", "n=2"]) == 0  # the same folder goes on
+    assert main([str(source), "--out", str(tmp_path / "run"), "-p", "n=2"]) == 0  # the same folder is used again
 
 
 def test_bad_requests_run_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The HTML copy opens without internet: nothing that a browser fetches stands in it, unless the notebook needs it."""
+"""The HTML copy opens without internet: it contains nothing that a browser fetches, unless the notebook needs it."""
 
 from __future__ import annotations
 

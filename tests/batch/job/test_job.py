@@ -27,7 +27,7 @@ def test_opens_as_it_was_written(tmp_path: Path) -> None:
         replace(job, parameters={"n": 2}).write()
     with pytest.raises(BatchError, match="is not a job"):
         Job.open(tmp_path)
-    moved = job.folder.rename(tmp_path / "moved")  # with the notebook beside it, as on another node's path
+    moved = job.folder.rename(tmp_path / "moved")  # with the notebook next to it, as on another node's path
     assert Job.open(moved).notebook == tmp_path / "a.ipynb"
 
 

@@ -1,4 +1,4 @@
-"""Killed and signalled at random moments, a job ends with the weights, the curve and the notebook of one left alone.
+"""Killed and signalled at random moments, a job ends with the weights, curve and notebook of an uninterrupted one.
 
 Eight kernels, six of which train: about 35 s alone on an idle core. Fifty kills of one training: `make cluster-test`.
 """
@@ -45,7 +45,7 @@ def metrics(job: Job) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key not in TIMINGS} for row in rows]
 
 
-def said(job: Job) -> list[str]:
+def printed(job: Job) -> list[str]:
     """What the executed notebook shows, but for rates and times."""
     shown = []
     for cell in nbformat.read(job.folder / "notebook.ipynb", as_version=4).cells:
@@ -92,7 +92,7 @@ def disturb(job: Job, name: str, at: float) -> None:
 
 
 def kill(job: Job, after_s: float, iterations: int = 0) -> None:
-    """Begins an attempt and kills it some time after it has begun, or after so many iterations in all."""
+    """Starts an attempt and kills it some time later, or after a total number of iterations."""
     process = start(job)
     wait_for(lambda: len(read_lines(job.folder / "metrics.jsonl")) >= iterations, process)
     time.sleep(after_s)
@@ -109,7 +109,7 @@ def assert_same(job: Job, other: Job) -> None:
     for name, policy in theirs.policies().items():
         own = policies[name].state_dict()
         assert all((own[key] == value).all() for key, value in policy.state_dict().items())
-    assert said(job) == said(other)
+    assert printed(job) == printed(other)
 
 
 @pytest.fixture(scope="module")

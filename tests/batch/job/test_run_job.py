@@ -143,8 +143,8 @@ def test_a_signal_ends_a_cell_that_does_not_train_and_it_runs_again(tmp_path: Pa
         assert [attempt["state"] for attempt in job.attempts()] == ["interrupted", "complete"]
 
 
-@pytest.mark.parametrize(("code", "said"), [(0, "SLURM will run 17_3 again"), (1, "refused to run 17_3 again: no")])
-def test_slurm_is_asked_to_run_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str) -> None:
+@pytest.mark.parametrize(("code", "message"), [(0, "SLURM will run 17_3 again"), (1, "refused to run 17_3 again: no")])
+def test_slurm_requeues_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, message: str) -> None:
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\necho no such job >&2\nexit {code}\n')
     scontrol.chmod(0o755)
@@ -153,7 +153,7 @@ def test_slurm_is_asked_to_run_it_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "asked").exists()
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "17")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
-    assert said in requeue()
+    assert message in requeue()
     assert (tmp_path / "asked").read_text() == "requeue 17_3\n"
 
 

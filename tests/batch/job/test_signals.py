@@ -12,13 +12,13 @@ from marlnb.batch.job.signals import Interruption, StopRequests
 
 
 @pytest.fixture
-def said() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
-def test_a_stop_followed_at_once_by_a_signal_is_a_stop(tmp_path: Path, said: list[str]) -> None:
+def test_a_stop_followed_at_once_by_a_signal_is_a_stop(tmp_path: Path, messages: list[str]) -> None:
     """As `marlnb cancel` and then `scancel`: the job has not checked for the file yet."""
-    with StopRequests(tmp_path, said.append) as requests:
+    with StopRequests(tmp_path, messages.append) as requests:
         (tmp_path / "STOP").touch()
         with pytest.raises(Interruption, match="the file STOP"):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -26,19 +26,19 @@ def test_a_stop_followed_at_once_by_a_signal_is_a_stop(tmp_path: Path, said: lis
     assert not (tmp_path / "STOP").exists()
 
 
-def test_a_signal_alone_is_an_interruption(tmp_path: Path, said: list[str]) -> None:
+def test_a_signal_alone_is_an_interruption(tmp_path: Path, messages: list[str]) -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    with StopRequests(tmp_path, said.append) as requests:
+    with StopRequests(tmp_path, messages.append) as requests:
         with pytest.raises(Interruption, match="SIGUSR1"):
             os.kill(os.getpid(), signal.SIGUSR1)
         assert not requests.stopped and requests.signal == "SIGUSR1"
     assert signal.getsignal(signal.SIGUSR1) == before
 
 
-def test_while_files_are_written_at_the_end_the_first_signal_waits(tmp_path: Path, said: list[str]) -> None:
-    with StopRequests(tmp_path, said.append) as requests:
+def test_while_files_are_written_at_the_end_the_first_signal_waits(tmp_path: Path, messages: list[str]) -> None:
+    with StopRequests(tmp_path, messages.append) as requests:
         requests.armed = False
         os.kill(os.getpid(), signal.SIGTERM)
-        assert "its files are being written" in said[0] and requests.pending
+        assert "its files are being written" in messages[0] and requests.pending
         with pytest.raises(Interruption):
             os.kill(os.getpid(), signal.SIGTERM)
