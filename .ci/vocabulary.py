@@ -1,6 +1,6 @@
 """Keep private vocabulary out of identifiers, messages, docstrings, comments and docs.
 
-usage: python .ci/vocabulary.py [PATH ...]      (default: marlnb, docs, notebooks, README.md, CONTRIBUTING.md)
+usage: python .ci/vocabulary.py [PATH ...]      (default: the package, tests, benchmarks and pages; see DEFAULT_PATHS)
 
 Identifiers are the names that a file defines: variables, parameters, attributes, functions, classes. Text is every
 string, docstring, comment and page. `CHANGELOG.md` is history and is not checked. Exit status 1 when anything is found.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DEFAULT_PATHS = ("marlnb", "docs", "notebooks", "README.md", "CONTRIBUTING.md")
+DEFAULT_PATHS = ("marlnb", "tests", "benchmarks", "docs", "notebooks", "README.md", "CONTRIBUTING.md")
 
 # word in a name (split at underscores and capitals) -> what to write instead
 IDENTIFIERS = {
@@ -27,6 +27,10 @@ IDENTIFIERS = {
     "anew": "again",
     "whoever": "the thing itself",
     "begun": "started",
+    "began": "start",
+    "said": "message, output",
+    "lot": "rng",
+    "beside": "with, loaded, other",
     "heed": "handle",
     "hurry": "interrupt",
     "watcher": "callback",
@@ -43,8 +47,13 @@ CONSTANTS = {"MOST": "MAX", "LEAST": "MIN", "FEWEST": "MIN", "LONGEST": "MAX", "
 TEXT = {
     r"\b(?:is|are|was|were|be|been) told\b": "an active verb: receives, is set to, is passed",
     r"\btold of\b": "reported, described",
-    r"\bgo(?:es)? on with\b|\bgone on with\b": "resume, continue",
     r"\banew\b": "again",
+    r"\bbeside\b": "next to, with, compared with",
+    r"\bg(?:o|oes|oing|one) on\b|\bwent on\b": "continue, resume",
+    r"\bheld against\b": "compared with",
+    r"\btells? of\b": "reports, shows",
+    r"\bleft alone\b": "unchanged, uninterrupted",
+    r"\bas (?:told|asked)\b": "as given, as requested",
     r"\bowes? (?:it|them) nothing\b": "is not used by",
     r"\bcannot be had\b|\bcan be had\b": "is not available",
     r"\bwhoever\b": "name the caller",

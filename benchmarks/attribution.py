@@ -88,9 +88,9 @@ def one_agent(policy: ActorCritic, agent: int) -> nn.Module:
 
 
 def seconds(work: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
-    began = time.process_time()
+    start = time.process_time()
     result = work()
-    return time.process_time() - began, result
+    return time.process_time() - start, result
 
 
 def main() -> None:

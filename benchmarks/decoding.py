@@ -54,9 +54,9 @@ def main() -> None:
     many_fits()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "synthetic.h5"
-        began = time.perf_counter()
+        start = time.perf_counter()
         rows = write(path, options.gb)
-        size, spent = path.stat().st_size, time.perf_counter() - began
+        size, spent = path.stat().st_size, time.perf_counter() - start
         print(
             f"\nwritten: {size / 1e9:.1f} GB, {rows:,} rows, {spent:.0f} s ({size / 1e6 / spent:.0f} MB/s)", flush=True
         )
@@ -151,13 +151,13 @@ def _batch(
 
 def decoded(path: Path, kind: str, shuffles: int) -> dict[str, float]:
     """Time, peak resident memory and the first agent's score; run in a process of its own."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     with Recording.open(path) as recording:
         label = "quantity" if kind == "regression" else "class"
         result = decode(recording, site=SITE, label=label, n_shuffles=shuffles, memory_bytes=2**20, progress=False)
     score = result.of("agent_0")
     return {
-        "seconds": time.perf_counter() - began,
+        "seconds": time.perf_counter() - start,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "score": score.score,
         "observation": score.observation,
@@ -171,15 +171,15 @@ def many_fits() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((5000, 64)), rng.standard_normal((5000, 21))
     fold = np.repeat(np.arange(200) % 5, 25)
-    began = time.perf_counter()
+    start = time.perf_counter()
     score_labels(x, y, fold, "regression")
-    ours = time.perf_counter() - began
-    began = time.perf_counter()
+    ours = time.perf_counter() - start
+    start = time.perf_counter()
     for k in range(5):
         for column in y.T:
             model = make_pipeline(StandardScaler(), RidgeCV(10.0 ** np.arange(-2, 5)))
             model.fit(x[fold != k], column[fold != k]).score(x[fold == k], column[fold == k])
-    theirs = time.perf_counter() - began
+    theirs = time.perf_counter() - start
     print(f"105 ridge fits: {ours:.2f} s; by RidgeCV one by one: {theirs:.2f} s ({theirs / ours:.0f} times)")
 
 

@@ -92,8 +92,8 @@ def opened(page: Page, lab: Lab, path: Path, number: int) -> Opened:
     scope = output.locator(".marlnb-scope")
     scope.wait_for(timeout=SLOW_MS)
     expect(output).to_contain_text("began", timeout=SLOW_MS)
-    began = float(output.inner_text().split("began", 1)[1].split()[0])
-    seconds = float(scope.get_attribute("data-opened") or "nan") / 1000 - began
+    start = float(output.inner_text().split("began", 1)[1].split()[0])
+    seconds = float(scope.get_attribute("data-opened") or "nan") / 1000 - start
     steps = page.evaluate("(root) => root.querySelector('.ms-slider').max", scope.element_handle())
     film = scope.locator(".ms-film canvas")
     expect(film).to_have_attribute("data-pictures", str(int(steps) + 1), timeout=SLOW_MS)

@@ -172,11 +172,11 @@ class Turns:
 
 
 def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
-    """One rollout of about so many seconds; its first group, which touches new memory, is not counted."""
+    """One rollout of about `seconds`; its first group, which touches new memory, is not counted."""
     n_envs, file_s = prepared.env.n_envs, []
     recorders, writers = {}, []
     for name, every in (("idle", 10**6), ("all", 1)):
-        began = time.process_time()
+        start_s = time.process_time()
         agents: dict[str, list[Any]] = {"id": [0] * 3, "name": ["a"] * 3}
         schema = prepared.dry_run.schema
         if every > 1:
@@ -185,7 +185,7 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
         options: dict[str, Any] = {"every": every, "activations": prepared.activations}
         recorders[name] = EpisodeRecorder(prepared.env, schema, writer, **options)
         writers.append(writer)
-        file_s.append(time.process_time() - began)
+        file_s.append(time.process_time() - start_s)
     callback = TakingTurns(recorders, EPISODES * EPISODE_STEPS)
     rounds = -(-BLOCK_ROWS // (n_envs * callback.n_steps))
     groups = MIN_GROUPS + int(seconds / (4 * rounds * callback.n_steps * prepared.dry_run.step_s))
@@ -194,9 +194,9 @@ def taking_turns(prepared: Prepared, folder: Path, seconds: float) -> Turns:
     for place, (recorder, writer) in enumerate(zip(recorders.values(), writers)):
         recorder.write_finished()
         writer.flush()
-        began = time.process_time()
+        start_s = time.process_time()
         writer.close(complete=True)
-        file_s[place] += time.process_time() - began
+        file_s[place] += time.process_time() - start_s
         writer.path.unlink()
     turns = np.array([(turn.process_s, turn.calls_s) for turn in callback.turns])
     grouped = turns.reshape(groups + 1, rounds, 4, 2)[1:].mean(1)  # [group, turn of a round, process or calls]
@@ -224,7 +224,7 @@ def floor_s(schema: RecordingSchema, n_envs: int, path: Path) -> float:
     with open(path, "wb") as file, ExitStack() as stack:
         actors = [(actor.selection.group.name, stack.enter_context(actor.evaluating())) for actor in schema.actors]
         critics = [stack.enter_context(critic.evaluating()) for critic in schema.critics]
-        began = time.process_time()
+        start_s = time.process_time()
         for _ in range(passes):
             for group, evaluate in actors:
                 evaluate(seen[group], None)
@@ -233,7 +233,7 @@ def floor_s(schema: RecordingSchema, n_envs: int, path: Path) -> float:
             if schema.labels is not None and label_states is not None:
                 schema.labels.compute(label_states)
             block.tofile(file)
-        spent = time.process_time() - began
+        spent = time.process_time() - start_s
     path.unlink()
     return spent / n_rows / passes * n_envs
 
@@ -261,9 +261,9 @@ def bandwidth_and_reads(folder: Path, megabytes: int, repeats: int) -> None:
     times: dict[str, list[float]] = {"tofile": [], "recorder": []}
     for _ in range(repeats):
         for name, write in (("tofile", plain), ("recorder", recorded)):
-            began = time.perf_counter()
+            start_s = time.perf_counter()
             write()
-            times[name].append(time.perf_counter() - began)
+            times[name].append(time.perf_counter() - start_s)
     size_mb = rows * 8 * 256 * 4 / 1e6
     tofile, recorder = (statistics.median(values) for values in times.values())
     print(f"\n| writing {size_mb:.0f} MB | MB/s |\n|---|---|\n| ndarray.tofile | {size_mb / tofile:.0f} |")
@@ -284,9 +284,9 @@ def bandwidth_and_reads(folder: Path, megabytes: int, repeats: int) -> None:
         for name, read in reads.items():
             spent = []
             for _ in range(max(5, repeats)):
-                began = time.perf_counter()
+                start_s = time.perf_counter()
                 read()
-                spent.append(time.perf_counter() - began)
+                spent.append(time.perf_counter() - start_s)
             print(f"| {name} | {statistics.median(spent) * 1e3:.2f} |")
 
 

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--target", type=float, default=-8.2, help="mean return per agent")
-    parser.add_argument("--frames", type=int, default=3_000_000, help="give up after so many")
+    parser.add_argument("--frames", type=int, default=3_000_000, help="give up after this number")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)
     seconds, frames, scores, reached = [], [], [], []

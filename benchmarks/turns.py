@@ -42,16 +42,16 @@ class Timed:
         self.recorder, self.spent_ns, self.left_at = recorder, 0, time.monotonic()
 
     def before_step(self, time_step: TimeStep) -> None:
-        began = time.thread_time_ns()
+        start = time.thread_time_ns()
         if self.recorder is not None:
             self.recorder.before_step(time_step)
-        self.spent_ns += time.thread_time_ns() - began
+        self.spent_ns += time.thread_time_ns() - start
 
     def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
-        began = time.thread_time_ns()
+        start = time.thread_time_ns()
         if self.recorder is not None:
             self.recorder.after_step(time_step, step, ended)
-        self.spent_ns += time.thread_time_ns() - began
+        self.spent_ns += time.thread_time_ns() - start
 
     def enter(self) -> None:
         """Starts its turn; writes to files, every few seconds, in the turns of others are not counted."""
@@ -78,7 +78,7 @@ class TakingTurns:
         self.callback = self.order[0][1]
         self.turns: list[Turn] = []
         self.workers = children()
-        self.began = cpu_s(self.workers)
+        self.start_s = cpu_s(self.workers)
 
     def before_step(self, time_step: TimeStep) -> None:
         self.callback.before_step(time_step)
@@ -91,9 +91,9 @@ class TakingTurns:
             now = cpu_s(self.workers)
             calls_s = self.callback.taken_ns() * 1e-9
             name = self.order[self.turn][0]
-            self.turns.append(Turn(name, (now - self.began) / self.n_steps, calls_s / self.n_steps))
+            self.turns.append(Turn(name, (now - self.start_s) / self.n_steps, calls_s / self.n_steps))
             self.callback.leave()
             self.steps, self.turn = 0, (self.turn + 1) % len(self.order)
             self.callback = self.order[self.turn][1]
             self.callback.enter()
-            self.began = cpu_s(self.workers)
+            self.start_s = cpu_s(self.workers)

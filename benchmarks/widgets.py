@@ -209,7 +209,7 @@ def pair_rows(where: str, pairs: list[Pair]) -> list[Row]:
     """Frames per second with a panel over those without, by pair, and the causes of the difference."""
 
     def ratios(what: str, of: Callable[[Window], float], **target: Any) -> list[Row]:
-        values = tuple(of(pair.beside) / of(pair.plain) for pair in pairs)
+        values = tuple(of(pair.loaded) / of(pair.plain) for pair in pairs)
         low, high = interval(values)
         return [
             Row(f"{where}: {what}, with a panel over without", values, "×", **target),
@@ -219,7 +219,7 @@ def pair_rows(where: str, pairs: list[Pair]) -> list[Row]:
     def shares(what: str, of: Callable[[Window], float], **target: Any) -> list[Row]:
         return [
             Row(f"{where}: {what}, no panel", _percent(of(pair.plain) for pair in pairs), "%"),
-            Row(f"{where}: {what}, a panel", _percent(of(pair.beside) for pair in pairs), "%", **target),
+            Row(f"{where}: {what}, a panel", _percent(of(pair.loaded) for pair in pairs), "%", **target),
         ]
 
     return [

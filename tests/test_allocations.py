@@ -28,7 +28,7 @@ def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A scheduler's command that answers as told, and the lines with which it was called."""
+    """A scheduler's command with given answers, and the lines with which it was called."""
     calls = tmp_path / "calls"
     calls.touch()
     (tmp_path / "bin").mkdir()

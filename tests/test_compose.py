@@ -130,7 +130,7 @@ def test_free_form_options_take_new_keys() -> None:
         (["env=pettingzoo/custom"], r"env.entry_point has no default and must be given"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_nearest(overrides: list[str], message: str) -> None:
+def test_errors_suggest_the_nearest_names(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Experiment.compose(*overrides)
 
@@ -201,7 +201,7 @@ def test_a_variant_that_cannot_be_used_says_why(conf: Path, name: str, message: 
         (["experiment=chosen"], r"experiment/chosen.yaml: no part 'envv'; did you mean 'env'"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_said_with_its_place(conf: Path, overrides: list[str], message: str) -> None:
+def test_errors_in_a_file_name_their_place(conf: Path, overrides: list[str], message: str) -> None:
     files = {
         "env/above.yaml": "defaults: [misspelt]\nkwargs: {n_walkers: 2}\n",
         "env/ranged.yaml": "defaults: [pettingzoo/multiwalker]\n\nmax_steps: -1\n",

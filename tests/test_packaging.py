@@ -149,7 +149,7 @@ for name in sys.argv[1:]:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         try:
             runpy.run_module(f"benchmarks.{name}", run_name="__main__")
-            code = "it went on"
+            code = "no exit"
         except SystemExit as end:
             code = end.code
         except Exception as error:
@@ -254,16 +254,16 @@ def test_commands_in_a_page_exist(
         if words[:1] == ["marlnb"] and words[1:2] != ["--help"]:
             assert words[1] in COMMANDS, f"{path.name}: {shlex.join(words)}"
         if words[:2] == ["marlnb", "train"] and "--config-dir" not in words and "seed=0,1,2" not in words:
-            code, said = command([*words[1:], "--dry-run"]), capsys.readouterr().err
-            assert code == 0 or is_refused_for_want_of_a_library(words, said), (
-                f"{path.name}: {shlex.join(words)}\n{said}"
+            code, errors = command([*words[1:], "--dry-run"]), capsys.readouterr().err
+            assert code == 0 or is_refused_for_want_of_a_library(words, errors), (
+                f"{path.name}: {shlex.join(words)}\n{errors}"
             )
 
 
-def is_refused_for_want_of_a_library(words: list[str], said: str) -> bool:
+def is_refused_for_want_of_a_library(words: list[str], errors: str) -> bool:
     """Of an environment whose library is too large to be installed for the tests: it has a target of its own."""
     names = [word.removeprefix("env=") for word in words if word.startswith(("env=meltingpot/", "env=smacv2/"))]
-    return any(f"{ENVIRONMENTS.lacking(name)}" in said for name in names)
+    return any(f"{ENVIRONMENTS.lacking(name)}" in errors for name in names)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -119,9 +119,9 @@ SIDES = {"marlnb": marlnb, "hooks": hooks, "nnsight": nnsight, "transformer_lens
 
 
 def timed(call: Call) -> float:
-    began = time.process_time()
+    start = time.process_time()
     call()
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 @torch.no_grad()

@@ -70,11 +70,11 @@ class Pair:
     """Neighbouring windows."""
 
     plain: Window
-    beside: Window
+    loaded: Window
 
 
 def watch(run: Run, pid: int, thread: int, seconds: float) -> Window:
-    """A window of at least so many seconds, from the end of the run's next iteration.
+    """A window of at least `seconds`, from the end of the run's next iteration.
 
     Raises:
         TimeoutError: no iteration ended within a minute.
@@ -90,15 +90,15 @@ def in_pairs(
     n: int, switch: Callable[[bool], None], window: Callable[[], Window], *, settle_s: float, seed: int = 0
 ) -> list[Pair]:
     """`n` pairs of windows; `switch(True)` adds the load to be measured, `switch(False)` removes it."""
-    lot, pairs, state = random.Random(seed), [], None
+    rng, pairs, state = random.Random(seed), [], None
     for _ in range(n):
         windows = {}
-        for beside in lot.sample([False, True], 2):
-            if beside is not state:
-                switch(beside)
+        for loaded in rng.sample([False, True], 2):
+            if loaded is not state:
+                switch(loaded)
                 time.sleep(settle_s)
-                state = beside
-            windows[beside] = window()
+                state = loaded
+            windows[loaded] = window()
         pairs.append(Pair(windows[False], windows[True]))
     if state:
         switch(False)
@@ -107,8 +107,8 @@ def in_pairs(
 
 def interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
     """Bootstrap percentiles of the median."""
-    lot = random.Random(seed)
-    medians = sorted(median(lot.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    rng = random.Random(seed)
+    medians = sorted(median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
     cut = int((1 - level) / 2 * RESAMPLES)
     return medians[cut], medians[-1 - cut]
 
@@ -144,10 +144,10 @@ class _Moment(NamedTuple):
 
 def _iteration_end(run: Run, pid: int, thread: int) -> _Moment:
     """When the next iteration has ended."""
-    path, began = run.path / METRICS, time.monotonic()
+    path, start = run.path / METRICS, time.monotonic()
     size = path.stat().st_size
     while path.stat().st_size == size:
-        if time.monotonic() - began > MAX_WAIT_S:
+        if time.monotonic() - start > MAX_WAIT_S:
             raise TimeoutError(f"{run.path}: no iteration ended within {MAX_WAIT_S:g} s")
         time.sleep(LOOK_S)
     now, times = time.monotonic(), times_of(pid)

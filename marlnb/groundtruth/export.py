@@ -1,7 +1,7 @@
 """export: writes instances to files, for other tools. score_submission: scores the findings of such a tool.
 
 An answer key is a function of the circuit's name, network, sharing and seed, so a blind test needs secret seeds.
-`task.json` contains the key's hash. The keys are in a separate file beside the folder.
+`task.json` contains the key's hash. The keys are in a separate file next to the folder.
 """
 
 from __future__ import annotations

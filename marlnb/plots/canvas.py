@@ -187,7 +187,7 @@ def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = N
 
 
 def width_with_legend(names: Iterable[str], *, offset: float = 0.0) -> float:
-    """The width of a figure, in inches, with room beside its axes for a legend of these names.
+    """The width of a figure, in inches, with room next to its axes for a legend of these names.
 
     Args:
         offset: as for `legend_outside`.

@@ -153,7 +153,7 @@ def played(env: str, name: str, iterations: int, **options: Any) -> tuple[list[i
 
 
 def test_independent_q_learning_learns_the_rows_means_of_the_climbing_game() -> None:
-    """Beside a partner who chooses evenly: rows (-19, -17, 5) / 3 and columns (-19, -23, 11) / 3, by hand."""
+    """With a partner that chooses evenly: rows (-19, -17, 5) / 3 and columns (-19, -23, 11) / 3, by hand."""
     action, value = played("matrix/climbing", "iql", 60, lr=3e-3, epsilon_end=1.0)
     assert action == [2, 2]
     assert value == pytest.approx([5 / 3, 11 / 3], abs=1.0)
@@ -168,7 +168,7 @@ def test_a_sum_of_values_fits_the_climbing_game_as_least_squares_do() -> None:
 
 @pytest.mark.parametrize("name", ["ippo", "mappo", "iql", "vdn"])
 def test_the_penalty_game_frightens_them_into_the_middle(name: str) -> None:
-    """Beside a partner who chooses evenly the rows pay (-30, 2/3, -30): both go to the middle, which pays 2."""
+    """With a partner that chooses evenly the rows pay (-30, 2/3, -30): both go to the middle, which pays 2."""
     action, value = played("matrix/penalty", name, 30, epsilon_end=1.0)
     assert action == [1, 1]
     if name in ("ippo", "mappo"):

@@ -1,4 +1,4 @@
-"""Any algorithm beside any other, from one stream of experience; and what does not fit is said before anything runs."""
+"""Any algorithm learns with any other, from one stream of experience; mismatches are reported before anything runs."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ CENTRAL_OVER_GRU = (*TAG, "rollout_steps=16", "algorithm=ippo", "models.agent=gr
         ),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_runs(
+def test_mismatches_are_errors_before_anything_runs(
     tmp_path: Path, overrides: tuple[str, ...], message: str
 ) -> None:
     experiment = Experiment.compose(*overrides)

@@ -117,7 +117,7 @@ def test_a_frozen_group_acts_as_in_the_run_that_trained_it(tmp_path: Path) -> No
         assert recording["agent/actor/hidden_1"].shape[-1] == 8
 
 
-def test_a_run_resumes_against_the_opponent_that_it_began_with(tmp_path: Path) -> None:
+def test_a_run_resumes_against_its_first_opponent(tmp_path: Path) -> None:
     source = train(Experiment.compose(*TAG), tmp_path / "source", progress=False)
     frozen = ("algorithms.agent=frozen", f"algorithms.agent.run={source.path}")
     run = train(Experiment.compose(*TAG, *frozen, "seed=7"), tmp_path / "r", progress=False)

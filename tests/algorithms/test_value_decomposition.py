@@ -318,9 +318,9 @@ def test_recurrent_values_are_those_of_stepping_through(burn_in: int) -> None:
                 )
                 following[which] = actor.step(sample["next", "a", "observation"][:, t], states[which])[0]
             best = following["own"].argmax(-1, keepdim=True)
-            goes_on = ~sample["next", "a", "terminated"][:, t, :, 0]
+            continues = ~sample["next", "a", "terminated"][:, t, :, 0]
             target = (
-                sample["next", "a", "reward"][:, t, :, 0] + 0.9 * goes_on * following["slow"].gather(-1, best)[..., 0]
+                sample["next", "a", "reward"][:, t, :, 0] + 0.9 * continues * following["slow"].gather(-1, best)[..., 0]
             )
             chosen = q["own"].gather(-1, sample["a", "action"][:, t].unsqueeze(-1))[..., 0]
             errors.append((chosen - target).square())

@@ -21,8 +21,8 @@ from marlnb.recording.file.reader import Recording
 
 SITE = "listener/actor/hidden_2"
 AGENT = "listener_0"
-Asked = Callable[[Recording], object]
-READ_UNITS: dict[str, Asked] = {
+Analysis = Callable[[Recording], object]
+READ_UNITS: dict[str, Analysis] = {
     "decode": lambda r: decode(r, site=SITE, label="goal", n_shuffles=1, progress=False),
     "streamed": lambda r: decode(r, site=SITE, label="goal", n_shuffles=1, memory_bytes=1, progress=False),
     "tuning": lambda r: tuning(r, site=SITE, label="goal", n_shuffles=20, n_bootstrap=20),
@@ -31,7 +31,7 @@ READ_UNITS: dict[str, Asked] = {
     "similarity": lambda r: similarity((r, SITE), (r, "listener/actor/hidden_1")),
     "concept": lambda r: concept_activation(r, site=SITE, concept="goal", value="red", to="logit", target="right"),
 }
-READ_OBSERVATIONS: dict[str, Asked] = {
+READ_OBSERVATIONS: dict[str, Analysis] = {
     "classes": lambda r: decode(r, site=SITE, label="goal", n_shuffles=1, progress=False),
     "quantity": lambda r: decode(r, site=SITE, label="goal_dx", n_shuffles=1, progress=False),
     "streamed": lambda r: decode(r, site=SITE, label="goal", n_shuffles=1, memory_bytes=1, progress=False),
@@ -40,7 +40,7 @@ READ_OBSERVATIONS: dict[str, Asked] = {
 
 
 def changed(recording: Recording, path: str, where: tuple[int, ...] | slice, value: float) -> Recording:
-    """A copy beside the recording, in its run folder, with other values."""
+    """A copy next to the recording, in its run folder, with other values."""
     copy = Path(recording.path).with_name("odd.h5")
     copy.write_bytes(recording.path.read_bytes())
     with h5py.File(copy, "r+") as file:

@@ -1,4 +1,4 @@
-"""Agents that take turns: what is given while one waits counts, and what it is asked about lies some steps off."""
+"""Agents that take turns: rewards during an agent's wait count, and labels may be some steps away."""
 
 from __future__ import annotations
 

@@ -35,10 +35,10 @@ def test_new_points_are_drawn_twice_a_second_and_only_in_sight(lab: Lab, page: P
     output = notebook.run(0)
     until(lambda: output.locator(".marlnb-curves").count() and points(output) > 10)
     page.evaluate(COUNT)
-    began = time.monotonic()
+    start = time.monotonic()
     until(lambda: page.evaluate("window.drawn") >= 6)
     drawn = page.evaluate("window.drawn")
-    assert drawn <= 2 + 2 * (time.monotonic() - began)  # a machine that is busy draws less often
+    assert drawn <= 2 + 2 * (time.monotonic() - start)  # a machine that is busy draws less often
 
     output.locator(".marlnb-curves").evaluate("element => element.style.display = 'none'")
     known = points(output)

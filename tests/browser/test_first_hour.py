@@ -1,4 +1,4 @@
-"""The first hour as a person has it: each notebook opened in JupyterLab, Run All, and what stands there afterwards.
+"""A user's first hour: opens each notebook in JupyterLab, runs all cells, and checks what the page shows afterwards.
 
 Parameters are small, in the parameters cell of the copy.
 """

@@ -114,7 +114,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], k
     assert not no_errors, no_errors
 
 
-def test_an_edit_is_played_beside_what_was(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:
+def test_an_edited_episode_is_shown_with_the_original(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:
     _, panel = _opened(lab, page, "edited")
     _tab(panel, "Edit")
     edits = panel.locator(".marlnb-edits")

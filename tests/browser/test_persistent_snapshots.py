@@ -82,7 +82,7 @@ def _is_seen_without_a_kernel(notebook: Notebook, keep: Callable[..., None]) -> 
 
 
 def _saved_picture(lab: Lab, notebook: Notebook, name: str, text: str) -> str:
-    """What stands below the panel in the notebook's file, once it tells of this."""
+    """The picture below the panel in the notebook's file, once its text contains this."""
     pictures: list[str] = []
 
     def is_saved() -> bool:

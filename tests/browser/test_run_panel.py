@@ -41,7 +41,7 @@ def test_a_training_is_watched_paused_saved_and_stopped(lab: Lab, page: Page) ->
     button(panel, "Continue").click()
     until(lambda: run.status()["iteration"] > iteration)
 
-    page.reload()  # the browser is closed and opened again: the kernel has gone on
+    page.reload()  # the browser is closed and opened again: the kernel has continued
     notebook.connected()
     again = notebook.run(1).locator(".marlnb-run")
     expect(again).to_contain_text("frames a second", timeout=SLOW_MS)

@@ -22,8 +22,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_notebook_that_is_well_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "a.ipynb", "import numpy", parameters='run = "runs/x"\nseed = 0')
     assert main(["doctor", str(source), "-p", "seed=0..4"]) == 0
-    said = capsys.readouterr().out
-    assert "ok    notebook: a.ipynb: 2 code cells, 2 parameters, 5 jobs" in said and "0 would fail" in said
+    output = capsys.readouterr().out
+    assert "ok    notebook: a.ipynb: 2 code cells, 2 parameters, 5 jobs" in output and "0 would fail" in output
     assert not (tmp_path / "runs").exists()  # nothing was made
 
 

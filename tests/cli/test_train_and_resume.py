@@ -1,4 +1,4 @@
-"""`--record` says what is recorded while a training goes on."""
+"""`--record` sets what is recorded during a training."""
 
 from __future__ import annotations
 

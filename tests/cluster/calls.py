@@ -1,4 +1,4 @@
-"""Scheduler commands that are counted: each is written down, then the real one runs."""
+"""Scheduler commands that are counted: each is written to a file, then the real one runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_counted(folder: Path, log: Path) -> None:
 
 
 class Calls:
-    """The calls written down since this was made.
+    """The calls written since this was made.
 
     Each is a line `<where> <command> <arguments>`; where is `login`, or a job's id when the call came from within it.
     """

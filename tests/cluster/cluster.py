@@ -49,7 +49,7 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         """For a process that talks to it: SLURM_CONF, scheduler commands that are counted first on PATH, and a mark.
 
-        The mark stands in the environment of everything that is started from it, and tells what is left.
+        The environment of every process started from it contains the mark, which identifies remaining processes.
         """
         name, _, mark = self._mark.partition("=")
         path = f"{self.settings.folder('bin')}{os.pathsep}{os.environ.get('PATH', '/usr/bin:/bin')}"

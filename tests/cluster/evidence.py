@@ -30,7 +30,7 @@ def evidence(run: Path) -> Evidence:
 
 
 def iterations(run: Path) -> int:
-    """How many iterations its metrics tell of now."""
+    """The number of iterations in its metrics now."""
     try:
         return (run / "metrics.jsonl").read_bytes().count(b"\n")
     except OSError:

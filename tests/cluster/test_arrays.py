@@ -1,4 +1,4 @@
-"""A sweep on a real SLURM: one array, so many at once, a report after all, and what a second call completes."""
+"""A sweep on a real SLURM: one array with a limit on parallel jobs, a report at the end, and a second call."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_a_lost_node_comes_back_and_the_scheduler_runs_it_again(
 def test_watch_restarts_the_job_of_a_lost_node_without_requeue(cluster: Cluster, send: Send, undisturbed: Path) -> None:
     sent = send()
     sent.await_iterations(HALFWAY)
-    cluster.command("scontrol", "update", f"jobid={sent.running_id()}", "requeue=0")  # as an administrator may have it
+    cluster.command("scontrol", "update", f"jobid={sent.running_id()}", "requeue=0")  # as an administrator may set it
     cluster.lose_node()
     cluster.begin_node()
     until("the scheduler gave it up", lambda: [state for _, state in sent.ids()] == ["NODE_FAIL"], timeout_s=90)

@@ -83,7 +83,7 @@ def test_states_and_reasons_with_one_call(place: Cluster) -> None:
     long_ones = ("what=long", "what=slow")
     until("both run", lambda: {sent.states()[name] for name in long_ones} == {"running"}, timeout_s=240)
     place.command("scancel", f"{array}_5")
-    # neither squeue nor a database tells of a waiting task that was cancelled; a database still calls it pending
+    # neither squeue nor a database reports a waiting task as cancelled; a database still calls it pending
     reports = asked_until(
         place,
         sent.folder,

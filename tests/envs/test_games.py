@@ -101,12 +101,12 @@ def test_an_agent_dies_and_the_other_goes_on() -> None:
 def test_echo_pays_when_the_next_turn_has_been_taken() -> None:
     env = config("probe/echo").build(1)
     step = env.reset(5)
-    said = [int(rows(step).observation[0, 0, 0] > 0)]
+    answers = [int(rows(step).observation[0, 0, 0] > 0)]
     paid, acting = [], []
     for repeats in (True, False, True, True):
         acting.append(rows(step).acting[0].tolist())
-        said.append(said[-1] if repeats else 1 - said[-1])
-        step = act(env, [[said[-1], 0]] if acting[-1][0] else [[0, said[-1]]])
+        answers.append(answers[-1] if repeats else 1 - answers[-1])
+        step = act(env, [[answers[-1], 0]] if acting[-1][0] else [[0, answers[-1]]])
         paid.append(rows(step).reward[0].tolist())
     assert acting == [[True, False], [False, True]] * 2
     assert paid == [[0, 0], [1, 0], [0, 0], [1, 1]]  # player_1's first turn earned nothing

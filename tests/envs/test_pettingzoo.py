@@ -161,7 +161,7 @@ def test_action_masks(where: str) -> None:
 
 
 def test_global_generators_are_a_copys_own() -> None:
-    """The same whether copies share a process or not, and the caller's generators are left alone."""
+    """The same whether copies share a process or not, and the caller's generators are unchanged."""
     import random
 
     traces = []

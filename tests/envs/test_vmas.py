@@ -132,14 +132,14 @@ def balance_score(policy: str, n_envs: int = 512) -> float:
     """Mean return of an agent in each copy's first episode."""
     env = built("balance", n_envs)
     step, generator = env.reset(0), torch.Generator().manual_seed(0)
-    returns, goes_on = torch.zeros(n_envs), torch.ones(n_envs, dtype=torch.bool)
+    returns, running = torch.zeros(n_envs), torch.ones(n_envs, dtype=torch.bool)
     for _ in range(100):
         observation = step.groups["agent"].observation
         actions = {"agent": _heuristic(observation)} if policy == "heuristic" else random_actions(env, step, generator)
         step = env.step(actions)
-        returns += step.groups["agent"].reward.mean(1) * goes_on
-        goes_on &= ~step.done
-    assert not goes_on.any()
+        returns += step.groups["agent"].reward.mean(1) * running
+        running &= ~step.done
+    assert not running.any()
     return float(returns.mean())
 
 

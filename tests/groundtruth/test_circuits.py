@@ -139,8 +139,8 @@ def test_role_switches_at_the_alarm_and_holds(planted_instance, network, shared)
 def test_message_code_sends_the_listener_to_the_goal(planted_instance, network, shared):
     subject, recording = planted_instance("message_code", network, shared)
     goal = recording.label("goal").to_numpy()
-    said = recording.steps("speaker", "action").to_numpy()[:, 0]
-    np.testing.assert_array_equal(said, np.array(subject.key.code)[goal])
+    spoken = recording.steps("speaker", "action").to_numpy()[:, 0]
+    np.testing.assert_array_equal(spoken, np.array(subject.key.code)[goal])
     assert sorted(subject.key.code) == [0, 1, 2]
     t, distance = recording.rows["t"].to_numpy(), recording.label("goal_distance").to_numpy()
     assert distance[t == 15].mean() < 0.45 * distance[t == 0].mean()

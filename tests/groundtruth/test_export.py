@@ -49,7 +49,7 @@ def test_the_exported_weights_and_formulas_give_the_recorded_activations(exporte
         np.testing.assert_allclose(s @ head[0].T + head[1], expected, atol=1e-4)
 
 
-def test_a_submission_is_scored_and_what_is_wrong_with_it_is_said(exported, tmp_path, capsys):
+def test_a_submission_is_scored_and_its_mistakes_are_reported(exported, tmp_path, capsys):
     folder, made = exported
     keys = load_keys(folder.with_name("instances.keys.json"))
     assert keys == [subject.key for subject in made]

@@ -127,7 +127,7 @@ def test_each_agent_is_as_it_would_be_alone(name: str, share: bool) -> None:
 
 
 @pytest.mark.parametrize(("name", "share"), CASES)
-def test_whether_agents_read_one_another_is_said(name: str, share: bool) -> None:
+def test_a_network_states_whether_agents_read_one_another(name: str, share: bool) -> None:
     network = build(make(name, share=share))
     x = torch.randn(N_AGENTS, network.in_features, requires_grad=True)
     (gradient,) = torch.autograd.grad(network(x)[0][0].sum(), x)

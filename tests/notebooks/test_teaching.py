@@ -98,9 +98,9 @@ def test_every_blank_states_its_task_and_every_solution_is_right(path: Path, tmp
     cells = nbformat.read(executed, 4).cells
     (first,) = (place for place, cell in enumerate(cells) if cell.id == "again-0")
     blank, solved = verdicts(cells[:first]), verdicts(cells[first:-1])
-    (said,) = (output["data"]["text/plain"] for output in cells[-1].outputs)
-    assert said.count(": not yet. ") == len(mistakes)
-    assert [words for words in mistakes if words not in said] == []
+    (message_text,) = (output["data"]["text/plain"] for output in cells[-1].outputs)
+    assert message_text.count(": not yet. ") == len(mistakes)
+    assert [words for words in mistakes if words not in message_text] == []
     assert len(solved) >= 4 and all(": right. " in text for text in solved), solved
     assert len(blank) == len(solved)
     assert all(": to do. What is asked: " in text for text in blank), blank
@@ -210,10 +210,10 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "answer", "given", "said"), WRONG, ids=lambda value: str(value)[:20])
-def test_a_mistake_is_explained(name: str, answer: Any, given: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("name", "answer", "given", "message"), WRONG, ids=lambda value: str(value)[:20])
+def test_a_mistake_is_explained(name: str, answer: Any, given: dict[str, Any], message: str) -> None:
     verdict = check(name, answer, **given)
-    assert verdict.right is False and re.search(said, verdict.message), verdict
+    assert verdict.right is False and re.search(message, verdict.message), verdict
 
 
 def test_what_a_student_wrote_is_shown_not_run_by_the_browser() -> None:

@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("began", "iteration_s", "checkpoint_s", "last_s"),
+    ("entered", "iteration_s", "checkpoint_s", "last_s"),
     [
         (0, 0, 0, 9940),  # a minute
         (0, 0, 100, 9800),  # twice a checkpoint
@@ -37,8 +37,8 @@ def clock(monkeypatch: pytest.MonkeyPatch):
         (9900, 0, 0, 9975),  # of 100 s left at the beginning, a quarter
     ],
 )
-def test_the_margin(clock, began: float, iteration_s: float, checkpoint_s: float, last_s: float) -> None:
-    clock(began)
+def test_the_margin(clock, entered: float, iteration_s: float, checkpoint_s: float, last_s: float) -> None:
+    clock(entered)
     deadline = Deadline()
     deadline.record_checkpoint(checkpoint_s)
     clock(last_s - 1)

@@ -162,22 +162,22 @@ def test_what_cannot_run_is_refused_before_a_folder_is_made(tmp_path: Path, over
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("overrides", "message"),
     [
         (["env=mpe/simple_spread", "env.continuous_actions=true", "algorithm=iql"], "takes discrete"),
         (["env=mpe/simple_spread", "model=cnn"], "reads images"),
         (["env=pettingzoo/custom", "env.entry_point=no_such_module:Env", "env.workers=0"], "cannot import"),
     ],
 )
-def test_what_cannot_begin_leaves_no_folder(tmp_path: Path, asked: list[str], said: str) -> None:
-    with pytest.raises(MarlnbError, match=said):
-        train(Experiment.compose(*asked), tmp_path / "run", progress=False)
+def test_what_cannot_begin_leaves_no_folder(tmp_path: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(MarlnbError, match=message):
+        train(Experiment.compose(*overrides), tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
     job = tmp_path / "job"
     job.mkdir()
     (job / "notebook.ipynb").write_text("{}")
-    with pytest.raises(MarlnbError, match=said):
-        train(Experiment.compose(*asked), job, resume=True, progress=False)
+    with pytest.raises(MarlnbError, match=message):
+        train(Experiment.compose(*overrides), job, resume=True, progress=False)
     assert [path.name for path in job.iterdir()] == ["notebook.ipynb"]
 
 

@@ -107,7 +107,7 @@ def _present_values(labels: Sequence[Labels]) -> np.ndarray:
 
 
 def _note_on_class_like_values(labels: Sequence[Labels]) -> str:
-    """Points out a quantity that looks like classes, as whole numbers beside NaN do; empty otherwise."""
+    """Points out a quantity that looks like classes, as whole numbers with NaN do; empty otherwise."""
     present = _present_values(labels)
     if not 2 <= len(present) <= MAX_CLASS_LIKE_VALUES or (present % 1 != 0).any():
         return ""

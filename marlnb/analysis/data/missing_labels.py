@@ -14,7 +14,7 @@ class MissingLabels:
     """Collects messages about missing labels.
 
     Attributes:
-        notes: messages to show beside the result.
+        notes: messages to show with the result.
         warnings: messages where more rows are missing than remain.
     """
 

@@ -1,4 +1,4 @@
-"""Edit: a change to the output of a site, for chosen agents, units and time steps. Its kinds are in the files beside.
+"""Edit: a change to the output of a site, for chosen agents, units and time steps. Other files here have its kinds.
 
 An edit is frozen data that survives a round trip through JSON, so an evaluation can state exactly what was changed.
 """

@@ -3,8 +3,8 @@
 Exactly the requested episodes count, whatever their lengths, and episode k has the seed `seed + k`. Counting whichever
 episodes end first would favour short ones.
 
-Training has its own loop (`marlnb.training.collect.rollout`): it cuts experience after a fixed number of steps, goes on
-in the next rollout, and fills preallocated buffers.
+Training has its own loop (`marlnb.training.collect.rollout`): it cuts experience after a fixed number of steps,
+continues in the next rollout, and fills preallocated buffers.
 """
 
 from __future__ import annotations

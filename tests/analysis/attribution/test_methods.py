@@ -279,7 +279,7 @@ def test_methods_that_promise_nothing_are_measured(recording: Recording, plain: 
 
 
 def test_values_that_miss_what_features_do_are_not_trusted() -> None:
-    """A product of two features has no gradient where both are 0: gradients tell of nothing there."""
+    """A product of two features has no gradient where both are 0: gradients show no effect there."""
 
     class Product(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -125,7 +125,7 @@ def test_an_agent_that_never_acts_has_no_part_and_the_others_do() -> None:
 
 
 @pytest.mark.parametrize("critic", ["gnn", "mlp"])
-def test_conductance_of_critics_beside_actors_that_read_other_agents(tmp_path: Path, critic: str) -> None:
+def test_conductance_of_critics_when_actors_read_other_agents(tmp_path: Path, critic: str) -> None:
     """A critic's head is one unit of its agent, whichever agents its actor reads."""
     made = make_run(tmp_path / "run", "mpe/simple_spread", "algorithm=ippo", "model=gnn", f"critic={critic}")
     with record(made, episodes=2, sites="*", progress=False) as recording:

@@ -1,4 +1,4 @@
-"""Values by the environment's state: held against the critic itself, moved feature by feature."""
+"""Values by the environment's state: compared with the critic itself, whose input is changed feature by feature."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SCORES = {
 
 @pytest.fixture(scope="module")
 def rliable() -> Any:
-    """rliable.library and .metrics. Only arch.bootstrap is needed; arch's own __init__ fails beside pandas 3."""
+    """rliable.library and .metrics. Only arch.bootstrap is needed; arch's own __init__ fails with pandas 3."""
     if "arch" not in sys.modules:
         spec = importlib.util.find_spec("arch")
         assert spec is not None and spec.submodule_search_locations is not None
@@ -71,7 +71,7 @@ def test_profiles_are_those_of_rliable(rliable: Any) -> None:
     values, intervals = rliable.library.create_performance_profile(SCORES, thresholds, reps=3000)
     for algorithm in SCORES:
         np.testing.assert_allclose(result[algorithm].value, values[algorithm])
-        # shares of 15 or 18 runs: a percentile may fall on the step beside
+        # shares of 15 or 18 runs: a percentile may fall on the neighbouring step
         np.testing.assert_allclose(result[algorithm].low, intervals[algorithm][0], atol=0.034)
         np.testing.assert_allclose(result[algorithm].high, intervals[algorithm][1], atol=0.034)
 

@@ -23,16 +23,14 @@ def test_classes_are_one_hot_and_quantities_one_column(recording: Recording) -> 
     np.testing.assert_array_equal(np.unique(action)[values[:, :n_actions].argmax(axis=1)], action)
     np.testing.assert_array_equal(values[:, :n_actions].sum(axis=1), 1)
     np.testing.assert_allclose(values[:, n_actions], dx)
-    said = recording.steps("speaker", "action").to_numpy()[:, 0]
-    assert values.shape[1] == n_actions + 1 + len(np.unique(said)) and columns.known.all()
+    messages = recording.steps("speaker", "action").to_numpy()[:, 0]
+    assert values.shape[1] == n_actions + 1 + len(np.unique(messages)) and columns.known.all()
 
 
 def test_unknown_names_suggest_the_nearest(recording: Recording) -> None:
     source = RowSource(recording, "listener")
     rows = source.rows(None, source.resolve_checkpoint(None))
-    with pytest.raises(
-        AnalysisError, match="no label, field or observed feature 'landmark0_dx'; did you mean"
-    ):
+    with pytest.raises(AnalysisError, match="no label, field or observed feature 'landmark0_dx'; did you mean"):
         given_columns(source, rows, "landmark0_dx")
     with pytest.raises(AnalysisError, match="names nothing"):
         given_columns(source, rows, [])

@@ -27,15 +27,15 @@ def test_what_another_agent_sees_does_and_earns(recording: Recording) -> None:
     seen = resolve_label(source, rows, ("speaker_0", "observation", "goal_red"))
     theirs = recording.steps("speaker", "observation").sel(episode=[3, 5]).to_numpy()
     np.testing.assert_array_equal(seen.values[:, 0], theirs[:, 0, 0])
-    said = resolve_label(source, rows, ("speaker_0", "action"))
+    spoken = resolve_label(source, rows, ("speaker_0", "action"))
     np.testing.assert_array_equal(
-        said.values[:, 0], recording.steps("speaker", "action").sel(episode=[3, 5]).to_numpy()[:, 0]
+        spoken.values[:, 0], recording.steps("speaker", "action").sel(episode=[3, 5]).to_numpy()[:, 0]
     )
     reward = recording.steps("listener", "reward").sel(episode=[3, 5]).to_numpy()[:, 0].reshape(2, 25)
     to_go = resolve_label(source, rows, "return_to_go").values[:, 0].reshape(2, 25)
     np.testing.assert_allclose(to_go, reward[:, ::-1].cumsum(axis=1)[:, ::-1], rtol=1e-5)
-    later = said.later(rows, 2)
-    np.testing.assert_array_equal(later.values[:23, 0], said.values[2:25, 0])
+    later = spoken.later(rows, 2)
+    np.testing.assert_array_equal(later.values[:23, 0], spoken.values[2:25, 0])
     assert later.known[:, 0].reshape(2, 25).sum(axis=1).tolist() == [23, 23]
 
 

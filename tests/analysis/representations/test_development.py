@@ -65,7 +65,7 @@ def test_invalid_requests_are_rejected(trained: list[Recording]) -> None:
 def test_recorded_checkpoints_that_the_run_no_longer_has(
     trained: list[Recording], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """As of a training that recorded while it went on: what was decoded stays, what needs the policies says so."""
+    """As for a training that recorded while it ran: decoding is kept, and analyses that need the policies say so."""
     path = tmp_path_factory.mktemp("thin") / "run"
     shutil.copytree(trained[0].path.parents[1], path)
     for folder in (path / "checkpoints").iterdir():

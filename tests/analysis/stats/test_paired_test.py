@@ -1,4 +1,4 @@
-"""Paired differences: t and bootstrap intervals held against scipy's."""
+"""Paired differences: t and bootstrap intervals compared with scipy's."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_training_is_saved_before_its_allocation_ends_and_goes_on_in_the_next(
     notebook = person.open(hub.work / "long.ipynb")
     notebook.run(0).locator("table").wait_for(timeout=120_000)
     notebook.run(1)
-    until("it goes on", lambda: rows(path) > saved + 20, timeout_s=200)
+    until("it continues", lambda: rows(path) > saved + 20, timeout_s=200)
     person.photograph("goes-on")
     (path / "STOP").touch()
     until("the file STOP is heeded", lambda: Run.open(path).status()["state"] == "stopped", timeout_s=120)

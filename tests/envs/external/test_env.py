@@ -218,12 +218,12 @@ def test_the_others_wait_once_for_a_slow_one() -> None:
         rows = env.step(actions(env)).groups["b"]
         while not rows.acting.all():  # until both are there
             env._wait()
-        began = time.monotonic()
+        before = time.monotonic()
         for k in range(1, 10):
             assert not env.step(actions(env)).done.any()
             assert sorted(rows.observation.flatten().tolist()) == sorted([1.0, k])
             assert rows.acting.sum() == 1
-        assert time.monotonic() - began >= 0.3  # once; no test of how much longer on a busy machine
+        assert time.monotonic() - before >= 0.3  # once; no test of how much longer on a busy machine
         go_on.set()
         ended = torch.zeros(2, dtype=torch.int64)
         while int(ended.sum()) < 2:
@@ -364,7 +364,7 @@ def test_an_invalid_report_raises_where_it_is_sent(report: Callable[[object], ob
         episode = client.begin_episode()
         with pytest.raises(InvalidReport, match=message):
             report(episode)
-        episode.act({"boss": [1.0]})  # the episode goes on
+        episode.act({"boss": [1.0]})  # the episode continues
 
     with built() as env:
         env.reset(0)

@@ -1,4 +1,4 @@
-"""Simulators in real processes, learning going on: until it is solved, through kills, interruptions and resumes."""
+"""Simulators in real processes: training continues through kills, interruptions and resumes until it succeeds."""
 
 from __future__ import annotations
 

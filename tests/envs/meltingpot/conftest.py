@@ -1,4 +1,4 @@
-"""Substrates need MeltingPot, which `make meltingpot-test` installs beside marlnb and `make test` does not."""
+"""Substrates need MeltingPot, which `make meltingpot-test` installs with marlnb and `make test` does not."""
 
 from __future__ import annotations
 

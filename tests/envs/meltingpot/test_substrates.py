@@ -32,12 +32,12 @@ def test_contract(name: str) -> None:
 
 
 def test_what_is_registered_can_be_had() -> None:
-    """49 substrates in the list of MeltingPot 2.4; modules beside them that are none are left out."""
+    """49 substrates in the list of MeltingPot 2.4; other modules in their folder are left out."""
     names = [name for name in ENVIRONMENTS.names() if name.startswith("meltingpot/")]
     assert len(names) == 49 and "meltingpot/clean_up" in names and "meltingpot/the_matrix" not in names
 
 
-def test_numbers_beside_the_image_are_channels() -> None:
+def test_numbers_next_to_the_image_are_channels() -> None:
     with build(ROCK_PAPER_SCISSORS) as plain, build(ROCK_PAPER_SCISSORS, observations=("RGB", "INVENTORY")) as more:
         image, both = (env.reset(3).groups["agents"].observation for env in (plain, more))
     assert image.dtype == torch.uint8 and image.shape == (1, 2, 40, 40, 3) and image.float().std() > 10

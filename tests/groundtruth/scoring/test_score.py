@@ -226,12 +226,12 @@ def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
     assert "written" not in json.dumps(key_of(UNIT).to_json())
 
 
-def test_what_is_declined_is_no_item_and_stands_as_missed_beside():
+def test_declined_claims_are_no_items_and_are_counted_as_missed():
     agents, feature = AgentsClaim(agents=("agent_1",)), np.eye(8)[7]
-    said = finding_of(("agents", "features"), agents, FeatureClaim("agent_1", UNIT.site, basis=(tuple(feature),)))
-    result = score(said, key_of(UNIT))
+    full = finding_of(("agents", "features"), agents, FeatureClaim("agent_1", UNIT.site, basis=(tuple(feature),)))
+    result = score(full, key_of(UNIT))
     assert result.recovered == result.recovered_of_all == 0.5 and (result.decoys_claimed, result.decoys) == (1, 3)
-    declining = replace(said, claims=(agents,), abstains=("features",), doubts=("nothing here is rare",))
+    declining = replace(full, claims=(agents,), abstains=("features",), doubts=("nothing here is rare",))
     result = score(declining, key_of(UNIT))
     assert result.recovered == 1.0 and result.recovered_of_all == 0.5
     assert [item.kind for item in result.abstained] == ["features"]

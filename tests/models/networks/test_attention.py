@@ -71,7 +71,7 @@ def test_entities_of_several_kinds_look_at_one_another() -> None:
     torch.testing.assert_close(network(x)[0], network(torch.cat((parts[1], parts[0], rows, parts[3]), dim=-1))[0])
 
 
-def test_what_it_cannot_do_is_said() -> None:
+def test_unsupported_options_are_errors() -> None:
     with pytest.raises(ConfigError, match=r"reads entities.*\(6,\)"):
         AttentionConfig().build(3, InputSpec(((6,),)), 2)
     with pytest.raises(ConfigError, match="heads=3 must divide units=8"):

@@ -109,7 +109,7 @@ def test_filters_start_orthogonal(share: bool) -> None:
         torch.testing.assert_close(filters @ filters.T, 2 * torch.eye(4), atol=1e-5, rtol=0)
 
 
-def test_what_it_cannot_read_is_said() -> None:
+def test_unsupported_inputs_are_errors() -> None:
     with pytest.raises(ConfigError, match=r"reads images.*\(6,\), \(4, 3\)"):
         make(InputSpec(((6,), (4, 3))))
     with pytest.raises(ConfigError, match="layer 2 has kernels of 4 pixels, but its input is 3 x 2"):

@@ -60,7 +60,7 @@ def test_the_agents_id_is_no_entity() -> None:
     assert [site[2] for site in network.site_modules()][:2] == [2 * 6, 6]
 
 
-def test_what_it_cannot_read_is_said() -> None:
+def test_unsupported_inputs_are_errors() -> None:
     with pytest.raises(ConfigError, match=r"reads entities.*\(6,\)"):
         DeepSetsConfig().build(3, InputSpec(((6,),)), 2)
     with pytest.raises(ConfigError, match="model=cnn"):

@@ -93,7 +93,7 @@ def test_the_edges_are_a_site_whose_weights_add_up_to_one() -> None:
     torch.testing.assert_close(captured[0].unflatten(-1, (2, 3)).sum(-1), torch.ones(5, 3, 2))
 
 
-def test_what_it_cannot_do_is_said() -> None:
+def test_unsupported_options_are_errors() -> None:
     with pytest.raises(ConfigError, match="critic=mlp"):
         GNNConfig().build(1, InputSpec(((6,), (6,))), 2)
     with pytest.raises(ConfigError, match="both n_neighbors and positions"):

@@ -93,7 +93,7 @@ def test_it_is_composed_and_written_as_json() -> None:
         Experiment.compose("env=mpe/simple_spread", "model=sequence", "model.models=[mpl]")
 
 
-def test_what_cannot_be_is_said() -> None:
+def test_invalid_sequences_are_errors() -> None:
     with pytest.raises(ConfigError, match="at least one"):
         SequenceConfig(models=())
     with pytest.raises(ConfigError, match="each of the 1 models before the last"):

@@ -161,7 +161,7 @@ def test_values_are_those_of_greedy_actions_and_every_site_fires(
     assert state is None
 
 
-def test_exploring_adds_noise_of_the_deviation_said_and_stays_in_bounds(observations: dict[str, Tensor]) -> None:
+def test_exploring_adds_noise_of_the_given_deviation_within_bounds(observations: dict[str, Tensor]) -> None:
     torch.manual_seed(0)
     env, model = make_spec(CONTINUOUS), MLPConfig(hidden=(8,))
     policy = DeterministicPolicy(env.group("walker"), env, model, model, centralised=False, twins=False)

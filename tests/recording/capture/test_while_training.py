@@ -73,7 +73,7 @@ class Killed(BaseException):
 def test_a_killed_training_continues_the_same_file(
     trained: tuple[Run, Run], tmp_path: Path, killed_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed in iteration 5 or while iteration 4 is recorded, it goes on from checkpoint 3."""
+    """Killed in iteration 5 or while iteration 4 is recorded, it resumes from checkpoint 3."""
     whole, _ = trained
     run = Run.create(tmp_path / "run", whole.experiment)
     trainer = Trainer(run.experiment, run, [callback()])

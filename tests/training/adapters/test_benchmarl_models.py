@@ -1,4 +1,4 @@
-"""BenchMARL's convolutions, sets, graphs and sequences, and its discrete SAC, held against what BenchMARL says.
+"""BenchMARL's convolutions, sets, graphs and sequences, and its discrete SAC, compared with BenchMARL's own outputs.
 
 `data/*/expected.npz` is of BenchMARL's and torchrl's own networks and losses: benchmarks/drivers/benchmarl_agents.py.
 """
@@ -50,7 +50,7 @@ SOFT = [
 
 
 def opened(case: str, path: Path) -> tuple[Agents, Any, str, dict[str, Any]]:
-    """The agents, their only policy and its group, and what BenchMARL said."""
+    """The agents, their only policy and its group, and BenchMARL's outputs."""
     end = case.rpartition("_")[2]
     env: Any = partial(Pictures, **OPTIONS[end]) if end in OPTIONS else None
     agents = mnb.agents_from_benchmarl(HERE / case, env, path=path)
@@ -131,8 +131,8 @@ def test_they_are_recorded_explained_and_edited(case: str, tmp_path: Path) -> No
     observation = torch.from_numpy(recording.steps(group, "observation").to_numpy())
     recurrent = torch.from_numpy(recording.recurrent(group).to_numpy()) if policy.recurrent_shape else None
     logits, _ = policy.logits(observation, recurrent=recurrent)
-    said = recording.steps(group, "logits").to_numpy()
-    np.testing.assert_allclose(said, logits.detach().numpy(), atol=1e-5)
+    recorded = recording.steps(group, "logits").to_numpy()
+    np.testing.assert_allclose(recorded, logits.detach().numpy(), atol=1e-5)
     target = 0 if policy.group.action.kind == "continuous" else None
     attribution = mnb.attribute(
         recording,

@@ -168,12 +168,12 @@ def test_models_that_remember_of_each_agent_are_saved_recorded_explained_and_edi
     agents = mnb.agents_from_sb3(zips, SimpleSpreadConfig(max_cycles=6), algorithm="RecurrentPPO", path=tmp_path)
     recording = mnb.record(agents, episodes=3, sites="*", progress=False)
     seen = recording.steps("agent", "observation").sel(episode=1).to_numpy()
-    said = recording.steps("agent", "action").sel(episode=1).to_numpy()
+    recorded = recording.steps("agent", "action").sel(episode=1).to_numpy()
     for k, model in enumerate(models.values()):
         states: Any = None
         for t in range(6):
             action, states = model.predict(seen[t, k], states, np.full(1, t == 0), deterministic=True)
-            assert action == said[t, k]
+            assert action == recorded[t, k]
     hidden = recording["agent/actor/agent_2/lstm"].sel(episode=1).to_numpy()[:, 0]
     entering = recording.recurrent("agent").sel(episode=1).to_numpy()
     np.testing.assert_allclose(entering[1:, 2, 0], hidden[:-1], atol=1e-6)

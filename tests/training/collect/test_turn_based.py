@@ -1,4 +1,4 @@
-"""Training where agents wait, die and see dictionaries: through the Trainer, as a user has it."""
+"""Training where agents wait, die and see dictionaries: through the Trainer, as users run it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_resumed_game_of_turns_gives_the_same_bits(tmp_path: Path, apart: bool
         expected, weights = advance(trainer, 5), weights_of(trainer)
     with Trainer(experiment, Run.create(tmp_path / "halves", experiment)) as trainer:
         advance(trainer, 3)
-        trainer._saved_at = trainer.iteration  # as a kill would: the third is lost
+        trainer._saver.iteration = trainer.iteration  # as a kill would: the third is lost
     torch.manual_seed(123)
     with Trainer.resume(Run.open(tmp_path / "halves")) as trainer:
         assert trainer.iteration == 2

@@ -40,7 +40,7 @@ def test_notes_and_evaluations_are_read_by_another_process(run: Run) -> None:  #
     assert stored["returns"]["speaker"] == table.returns["speaker"].mean(axis=1).tolist()
 
 
-def test_the_same_episodes_are_kept_once_and_others_beside_them(run: Run) -> None:  # noqa: F811
+def test_the_same_episodes_are_kept_once_and_others_are_added(run: Run) -> None:  # noqa: F811
     notes = CheckpointNotes(run)
     for seed in (1, 2, 1):
         notes.keep(evaluate(run, checkpoint=6, episodes=2, seed=seed))
