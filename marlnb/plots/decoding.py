@@ -214,9 +214,9 @@ def decoding_map(
     width = max(5.2, width, width_with_title(heading, left=0.6 + 0.07 * longest))
     ax = axes(ax, width=width, height=max(3.2, 1.6 + 0.45 * len(rows)))
     scale = "share of the way from chance to 1" if is_relative else "from chance to 1"
-    names = {"rows": [str(row) for row in rows], "columns": [str(column) for column in columns]}
+    row_names, column_names = ([str(name) for name in names] for names in (rows, columns))
     label = f"{metrics[0]}\n({scale})"
-    heat_map(ax, values, text=text, low=lowest, high=1, label=label, font_size=8, **names)
+    heat_map(ax, values, rows=row_names, columns=column_names, text=text, low=lowest, high=1, label=label, font_size=8)
     across = f"{AXIS_LABELS.get(x, x)}\n● survives {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
     ax.xaxis.label.set_fontsize(9)
     warnings = list(dict.fromkeys(warning for result in results for warning in result.warnings))
@@ -224,11 +224,9 @@ def decoding_map(
 
 
 def _coordinate(axis: MapAxis, result: Decoding, score: DecodingScore) -> object:
-    if axis in ("label", "checkpoint"):
-        return getattr(result, axis)
-    if axis not in ("site", "agent", "offset", "t"):
+    if axis not in get_args(MapAxis):
         raise AnalysisError(unknown("axis of a decoding map", axis, get_args(MapAxis)))
-    return getattr(score, axis)
+    return getattr(result if axis in ("label", "checkpoint") else score, axis)
 
 
 def _scores(

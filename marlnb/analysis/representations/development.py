@@ -165,9 +165,8 @@ def _returns(checkpoints: Sequence[tuple[Recording, int]]) -> dict[str, np.ndarr
     for recording, iteration in checkpoints:
         table = recording.checkpoints
         starts = recording.episodes["start"].to_numpy()
-        played = np.zeros(len(starts), bool)
-        for first, stop in table.loc[table["iteration"] == iteration, ["row_start", "row_stop"]].to_numpy():
-            played |= (starts >= first) & (starts < stop)
+        first, stop = table.loc[table["iteration"] == iteration, ["row_start", "row_stop"]].to_numpy().T
+        played = ((starts[:, None] >= first) & (starts[:, None] < stop)).any(axis=1)
         for group, means in returns.items():
             values = recording.episodes.loc[played, recording.group_agents(group)].to_numpy()
             means.append(float(np.nanmean(values)) if np.isfinite(values).any() else float("nan"))

@@ -123,15 +123,11 @@ def _agent_clusters(
     """Team `[agent]` from `[window, agent, feature]`, against identities shuffled within each window."""
     sample = x[rng.permutation(len(x))[: max(2, MAX_POINTS // x.shape[1])]]
     team, silhouette = _best_teams(sample)
-    null = np.array([_best_teams(_shuffle_identities(sample, rng))[1] for _ in range(n_shuffles)])
+    orders = (np.argsort(rng.random(sample.shape[:2]), axis=1)[:, :, None] for _ in range(n_shuffles))
+    null = np.array([_best_teams(np.take_along_axis(sample, order, axis=1))[1] for order in orders])
     n = int(team.max()) + 1
     agreement = [adjusted_rand_score(_teams(x[a], n), _teams(x[b], n)) for a, b in _halves(episode, rng)]
     return team, _clustering(n, silhouette, null, agreement)
-
-
-def _shuffle_identities(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    order = np.argsort(rng.random(x.shape[:2]), axis=1)
-    return np.take_along_axis(x, order[:, :, None], axis=1)
 
 
 def _best_teams(x: np.ndarray) -> tuple[np.ndarray, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import OKABE_ITO, alarm, axes, finish
+from marlnb.plots.canvas import OKABE_ITO, axes, finish
 from tests.examples.unit_information.analysis import UnitInformation
 
 
@@ -18,6 +18,5 @@ def information_by_unit(result: UnitInformation, *, ax: Axes | None = None) -> A
     ax.plot(range(len(order)), result.chance[order], color="black", linewidth=1, label="chance")
     ax.set_xticks(range(len(order)), [str(unit) for unit in order], fontsize=7)
     ax.legend(frameon=False)
-    finish(ax, title=f"{result.agent}: information about {result.label}", x=f"unit of {result.site}", y="bits")
-    alarm(ax, result.warnings)
-    return ax
+    title = f"{result.agent}: information about {result.label}"
+    return finish(ax, title=title, x=f"unit of {result.site}", y="bits", warnings=result.warnings)
