@@ -14,8 +14,7 @@ from torch import Tensor
 from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.recompute import TOLERANCE, in_critic, recompute, recomputing
-from marlnb.recording.capture.sources import Selection
-from marlnb.recording.file.layout import Field
+from marlnb.recording.capture.sources import Selection, take_agents
 
 
 class GroupActor:
@@ -28,13 +27,8 @@ class GroupActor:
     def __init__(self, policy: Policy, selection: Selection, sites: Sequence[Site], dtype: str) -> None:
         self.policy, self.selection = policy, selection
         self.names = [site.name for site in sites]
-        self.fields: list[Field] = []
-        self._picks = []
-        for site in sites:
-            chosen = selection.of_site(site)
-            assert chosen is not None  # `select_sites` removed the sites of other agents
-            self.fields.append(chosen.field_of(site, dtype))
-            self._picks.append(chosen.pick)
+        fields = [selection.field_of(site, dtype) for site in sites]
+        self.fields, self._picks = [item for item, _ in fields], [pick for _, pick in fields]
 
     @contextmanager
     def evaluating(self) -> Iterator[Callable[[Tensor, Tensor | None], list[Tensor]]]:
@@ -44,10 +38,7 @@ class GroupActor:
 
             def evaluate(observation: Tensor, recurrent: Tensor | None) -> list[Tensor]:
                 activations = run({self.selection.group.name: observation}, recurrent=recurrent)
-                return [
-                    activations[name] if pick is None else activations[name][:, pick]
-                    for name, pick in zip(self.names, self._picks)
-                ]
+                return [take_agents(activations[name], pick) for name, pick in zip(self.names, self._picks)]
 
             yield evaluate
 

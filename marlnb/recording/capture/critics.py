@@ -16,7 +16,7 @@ from marlnb.errors import SiteError
 from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import Policy, device_of
 from marlnb.recording.capture.recompute import fast_pass
-from marlnb.recording.capture.sources import Selection, capture_if_any, recurrent_site
+from marlnb.recording.capture.sources import Selection, capture_if_any, recurrent_site, take_agents
 from marlnb.recording.file.layout import Field
 from marlnb.training.collect.rollout import next_recurrent
 
@@ -42,17 +42,13 @@ class GroupCritic:
         self._is_shared = any(site.shared_forward for site in policy.sites() if "/critic/" in site.name)
         self._recurrent: Tensor | None = None
         name, n_agents = selection.group.name, len(selection.indices)
-        self.fields = [Field(f"steps/{name}/value", ("agent",), (n_agents,), "float32", name)]
-        self._picks = [selection.pick]
-        for site in self.sites:
-            chosen = selection.of_site(site)
-            assert chosen is not None  # `select_sites` removed the sites of other agents
-            self.fields.append(chosen.field_of(site, dtype))
-            self._picks.append(chosen.pick)
+        value = Field(f"steps/{name}/value", ("agent",), (n_agents,), "float32", name)
+        fields = [(value, selection.pick), *(selection.field_of(site, dtype) for site in self.sites)]
         if shape is not None:
             path = f"recurrent/{name}/{recurrent_site(policy, 'critic')}"
-            self.fields.append(Field(path, ("agent", "layer", "unit"), (n_agents, *shape), dtype, name))
-            self._picks.append(selection.pick)
+            state = Field(path, ("agent", "layer", "unit"), (n_agents, *shape), dtype, name)
+            fields.append((state, selection.pick))
+        self.fields, self._picks = [item for item, _ in fields], [pick for _, pick in fields]
 
     @contextmanager
     def evaluating(self) -> Iterator[Callable[[Mapping[str, Tensor], Tensor | None], list[Tensor]]]:
@@ -106,4 +102,4 @@ class GroupCritic:
         outputs = [value, *(activations[site.name] for site in self.sites)]
         if recurrent is not None:
             outputs.append(recurrent)
-        return [x if pick is None else x[:, pick] for x, pick in zip(outputs, self._picks, strict=True)], after
+        return [take_agents(x, pick) for x, pick in zip(outputs, self._picks, strict=True)], after

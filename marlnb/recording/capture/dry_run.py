@@ -99,28 +99,30 @@ class _Finished(Exception):
     """Raised to end the dry run."""
 
 
+@dataclass
 class _DryRunCallback:
     """Learns from the first step what there is to record, and times the later ones."""
 
-    def __init__(
-        self,
-        config: RecordingConfig,
-        policies: Mapping[str, Policy],
-        selections: Sequence[Selection],
-        sites: Sequence[Site],
-        activations: dict[str, Tensor],
-        hooked: set[str],
-    ) -> None:
-        self.config, self.policies, self.selections = config, policies, selections
-        self.sites, self.activations, self.hooked = sites, activations, hooked
-        self.captured = set(policies) if config.fill == "captured" else set(hooked)
-        self.n_steps, self.n_timed_steps, self.n_ended, self.max_steps, self.elapsed_s = 0, 0, 0, 1, 0.0
-        self.frame_shape: tuple[int, ...] = ()
-        self.frame_bytes = 0
-        self._before: list[Source] = []
-        self._after: list[Source] = []
-        self._labels: BuiltInLabels | None = None
-        self._started_s = 0.0
+    config: RecordingConfig
+    policies: Mapping[str, Policy]
+    selections: Sequence[Selection]
+    sites: Sequence[Site]
+    activations: dict[str, Tensor]
+    hooked: set[str]
+    n_steps: int = 0
+    n_timed_steps: int = 0
+    n_ended: int = 0
+    max_steps: int = 1
+    elapsed_s: float = 0.0
+    frame_shape: tuple[int, ...] = ()
+    frame_bytes: int = 0
+    _before: Sequence[Source] = ()
+    _after: Sequence[Source] = ()
+    _labels: BuiltInLabels | None = None
+    _started_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.captured = set(self.policies) if self.config.fill == "captured" else set(self.hooked)
 
     def before_step(self, time_step: TimeStep) -> None:
         if self.n_steps < N_COMPARED_STEPS:

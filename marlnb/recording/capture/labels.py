@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import RecordingError
-from marlnb.recording.capture.sources import Pick, Selection, Source
+from marlnb.recording.capture.sources import Pick, Selection, Source, take_agents
 from marlnb.recording.file.layout import Field
 from marlnb.training.collect.episodes import TimeStep
 
@@ -97,7 +97,7 @@ class BuiltInLabels:
     def compute(self, label_states: Tensor) -> list[Tensor]:
         """Labels `[row]` or `[row, agent]`, from buffered label states `[row, value]`."""
         values: Mapping[str, Tensor] = self.env.labels_of(label_states.to(self.env.device))
-        return [values[name] if pick is None else values[name][:, pick] for name, pick in self._picks.items()]
+        return [take_agents(values[name], pick) for name, pick in self._picks.items()]
 
 
 def _short(dtype: torch.dtype) -> str:

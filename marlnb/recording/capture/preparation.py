@@ -27,13 +27,11 @@ from marlnb.recording.capture.dry_run import DryRun, dry_run
 from marlnb.recording.capture.recompute import in_critic
 from marlnb.recording.capture.sources import Selection
 from marlnb.specs import EnvSpec
-from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
+from marlnb.training.policies.evaluation import MAX_ENVS, action_generator
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run import Origin
-
-MAX_ENVS = 32
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ class Prepared:
 
     def generator(self) -> torch.Generator:
         """For sampled actions: equal to an evaluation's with this seed."""
-        device = next((p.device for policy in self.policies.values() for p in policy.parameters()), self.env.device)
-        return torch.Generator(device=device).manual_seed(derive_seed(self.config.seed, "actions"))
+        return action_generator(self.env, self.policies, self.config.seed)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from marlnb.envs.vector import Step
 from marlnb.training.collect.episodes import RolloutCallback, TimeStep
@@ -45,30 +44,28 @@ class ReportingCallback:
 
 
 class EpisodeProgress:
-    """Counts episodes. Shows the count rarely enough to cost nothing, and once more at the end."""
+    """Counts episodes. Shows the count rarely enough to cost nothing, and once more at the end.
+
+    Attributes:
+        done: episodes so far.
+    """
 
     def __init__(self, title: str, total: int, *, shown: bool) -> None:
-        self._title, self._total, self._done = title, total, 0
+        self._title, self._total, self.done = title, total, 0
         self._line = StatusLine() if shown else None
 
-    @property
-    def done(self) -> int:
-        return self._done
-
     def add(self, episodes: int) -> None:
-        self._done += episodes
+        self.done += episodes
         if self._line is not None and self._line.due:
             self._line.write(str(self))
 
     def __str__(self) -> str:
-        return f"{self._title}: {self._done}/{self._total} episodes, {self._done / self._total:.0%}"
+        return f"{self._title}: {self.done}/{self._total} episodes, {self.done / self._total:.0%}"
 
     def __enter__(self) -> EpisodeProgress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._line is not None:
             self._line.write(str(self))
             self._line.end()

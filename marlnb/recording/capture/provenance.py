@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from marlnb.recording.capture.preparation import Prepared
+from marlnb.recording.capture.sources import Selection
 from marlnb.recording.file.layout import FORMAT, VERSION
+from marlnb.specs import EnvSpec
 from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.run import Origin
 from marlnb.training.runs.spec_file import spec_to_json
 from marlnb.version import __version__
 
@@ -21,25 +26,45 @@ _PACKAGE = Path(__file__).parents[2]  # marlnb's own folder
 
 def root_attributes(prepared: Prepared) -> dict[str, Any]:
     """Attributes of a recording's root: format, experiment, settings, code and seeds."""
-    experiment = prepared.policy_source.experiment
-    config = prepared.config
+    seed = prepared.config.seed
+    attributes = source_attributes(prepared.policy_source, prepared.env.spec, prepared.origin, prepared.settings, seed)
+    return attributes | {
+        "code_sha256": code_sha256(),
+        "code_commit": code_commit(),
+        "generator_seed": derive_seed(seed, "actions"),
+    }
+
+
+def source_attributes(
+    policy_source: PolicySource, spec: EnvSpec, origin: Origin, settings: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """The attributes of every recording, whichever policies played its episodes; `seed` is -1 where it is unknown."""
+    experiment = policy_source.experiment
     return {
         "format": FORMAT,
         "version": VERSION,
         "experiment": "" if experiment is None else json.dumps(experiment.to_json()),
-        "source": getattr(prepared.policy_source, "source", "marlnb"),
-        "spec": json.dumps(spec_to_json(prepared.env.spec)),
-        "settings": json.dumps(prepared.settings, sort_keys=True),
-        "checkpoint": prepared.origin.sha256,
-        "iteration": prepared.origin.iteration,
+        "source": getattr(policy_source, "source", "marlnb"),
+        "spec": json.dumps(spec_to_json(spec)),
+        "settings": json.dumps(settings, sort_keys=True),
+        "checkpoint": origin.sha256,
+        "iteration": origin.iteration,
         "code_version": __version__,
-        "code_sha256": code_sha256(),
-        "code_commit": code_commit(),
-        "seed": config.seed,
-        "generator_seed": derive_seed(config.seed, "actions"),
-        "dtype": config.dtype,
-        "every": config.every,
+        "seed": seed,
+        "dtype": settings["dtype"],
+        "every": settings["every"],
     }
+
+
+def agent_columns(policy_source: PolicySource, spec: EnvSpec, selections: Sequence[Selection]) -> dict[str, list[Any]]:
+    """Columns of `/agents`. `policy_index` numbers a group's networks; it is 0 for all agents that share one."""
+    rows = []
+    for group, indices in ((selection.group, selection.indices) for selection in selections):
+        networks = policy_source.policy_index(group)
+        for index in indices:
+            agent = group.agents[index]
+            rows.append((spec.agents.index(agent), agent, group.name, networks[index]))
+    return {name: list(values) for name, values in zip(("id", "name", "group", "policy_index"), zip(*rows))}
 
 
 @cache

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from marlnb.config import accepts_options, resolve_config
@@ -16,11 +17,11 @@ from marlnb.recording.capture.existing_file import reuse_or_set_aside
 from marlnb.recording.capture.plan import RecordingPlan, make_plan, recording_path
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.capture.progress import EpisodeProgress, RecordingProgress, ReportingCallback
-from marlnb.recording.capture.provenance import root_attributes
+from marlnb.recording.capture.provenance import agent_columns, root_attributes
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.file.segmented_writer import SegmentedWriter, open_writer
+from marlnb.recording.file.segmented_writer import SegmentedWriter
 from marlnb.recording.file.writer import RecordingWriter
 from marlnb.training.collect.episodes import RolloutCallback, play
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
@@ -112,16 +113,17 @@ def write_recording(
                     if writer is None:
                         if config.frames:
                             frames = FrameStore(config.every * config.frames, prepared.dry_run.frame_shape)
-                        writer = open_writer(
+                        new_writer: Callable[..., RecordingWriter | SegmentedWriter] = RecordingWriter
+                        if config.segment_bytes is not None:
+                            new_writer = partial(SegmentedWriter, segment_bytes=config.segment_bytes)
+                        selections = prepared.dry_run.schema.selections
+                        content = (
                             plan.path,
                             plan.fields,
                             attributes,
-                            _agent_columns(prepared),
-                            expected_rows=plan.rows,
-                            segment_bytes=config.segment_bytes,
-                            frames=frames,
-                            locking=locking,
+                            agent_columns(prepared.policy_source, prepared.env.spec, selections),
                         )
+                        writer = new_writer(*content, expected_rows=plan.rows, frames=frames, locking=locking)
                         writer.describe(_dataset_attributes(prepared))
                     first = first_episode + index * config.episodes
                     _play(prepared, plan, writer, frames, first, shown, on_step)
@@ -181,20 +183,6 @@ def _checkpoint_attributes(prepared: Prepared, origins: Sequence[Origin]) -> dic
     settings = {**prepared.settings, "checkpoint": [origin.sha256 for origin in origins]}
     last = origins[-1]
     return {"checkpoint": last.sha256, "iteration": last.iteration, "settings": json.dumps(settings, sort_keys=True)}
-
-
-def _agent_columns(prepared: Prepared) -> dict[str, list[Any]]:
-    """Columns of `/agents`. `policy_index` numbers a group's networks; it is 0 for all agents that share one."""
-    columns: dict[str, list[Any]] = {"id": [], "name": [], "group": [], "policy_index": []}
-    for selection in prepared.dry_run.schema.selections:
-        group = selection.group
-        networks = prepared.policy_source.policy_index(group)
-        for index in selection.indices:
-            columns["id"].append(prepared.env.spec.agents.index(group.agents[index]))
-            columns["name"].append(group.agents[index])
-            columns["group"].append(group.name)
-            columns["policy_index"].append(networks[index])
-    return columns
 
 
 def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:

@@ -74,11 +74,24 @@ class Selection:
         names = tuple(self.group.agents[agent] for agent in site.agents)
         return Selection(replace(self.group, agents=names), indices) if indices else None
 
-    def field_of(self, site: Site, dtype: str) -> Field:
-        """The field of a site's activations. This selection is the result of `of_site`."""
-        agents = () if site.agents is None else self.agents
-        shape = (len(self.indices), site.n_units)
-        return Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, self.group.name, agents)
+    def field_of(self, site: Site, dtype: str) -> tuple[Field, Pick]:
+        """The field of a site's activations, and the index of the recorded agents along the site's agent axis.
+
+        Raises:
+            RecordingError: no recorded agent has the site.
+        """
+        chosen = self.of_site(site)
+        if chosen is None:
+            raise RecordingError(f"{site.name} belongs to none of the recorded agents {list(self.agents)}")
+        agents = () if site.agents is None else chosen.agents
+        shape = (len(chosen.indices), site.n_units)
+        field = Field(f"activations/{site.name}", ("agent", "unit"), shape, dtype, self.group.name, agents)
+        return field, chosen.pick
+
+
+def take_agents(tensor: Tensor, pick: Pick) -> Tensor:
+    """The recorded agents of `[row, agent, ...]`."""
+    return tensor if pick is None else tensor[:, pick]
 
 
 def capture_if_any(
@@ -114,10 +127,8 @@ def time_step_sources(
         sources += _group_sources(time_step, selection, policies[selection.group.name], dtype)
     by_group = {selection.group.name: selection for selection in selections}
     for site in sites:
-        chosen = by_group[site.name.split("/")[0]].of_site(site)
-        assert chosen is not None  # `select_sites` removed the sites of other agents
-        get = _picked(_activation(activations, site.name), chosen.pick)
-        sources.append(Source(chosen.field_of(site, dtype), get))
+        field, pick = by_group[site.name.split("/")[0]].field_of(site, dtype)
+        sources.append(Source(field, _picked(_activation(activations, site.name), pick)))
     if time_step.state is not None:
         dims = _axes(time_step.state.shape[1:], "feature")
         sources.append(_source("steps/state", dims, lambda time_step: time_step.state, time_step))

@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marlnb.config import EnvConfig, option
-from marlnb.envs.vector import VectorEnv
+from marlnb.config import option
 from marlnb.errors import RecordingError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
@@ -26,7 +25,6 @@ from marlnb.recording.capture.provenance import root_attributes
 from marlnb.recording.capture.recorder import write_recording
 from marlnb.recording.file.opening import Locking, open_recording_file
 from marlnb.recording.file.segments import join, segments_folder
-from marlnb.specs import GroupSpec
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
 
@@ -126,23 +124,12 @@ class CurrentPolicies:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer, self.path, self.spec = trainer, trainer.run.path, trainer.run.spec
-
-    @property
-    def n_envs(self) -> int:
-        return self.trainer.experiment.n_envs
-
-    @property
-    def experiment(self) -> Experiment | None:
-        return self.trainer.experiment
-
-    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
-        return self.trainer.run.build_env(n_envs, device=device, env=env)
+        self.n_envs: int = trainer.experiment.n_envs
+        self.experiment: Experiment | None = trainer.experiment
+        self.build_env, self.policy_index = trainer.run.build_env, trainer.run.policy_index
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         return dict(self.trainer.policies)
 
     def origin(self, checkpoint: Which = "last") -> Origin:
         return self.trainer.origin
-
-    def policy_index(self, group: GroupSpec) -> list[int]:
-        return self.trainer.run.policy_index(group)

@@ -7,11 +7,9 @@ which process the policy acted.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -25,16 +23,15 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.config import ActivationOptions
+from marlnb.recording.capture.provenance import agent_columns, source_attributes
 from marlnb.recording.capture.recompute import recompute
-from marlnb.recording.capture.sources import INNER_AXES, observation_dims, recurrent_site
+from marlnb.recording.capture.sources import INNER_AXES, Selection, observation_dims, recurrent_site
 from marlnb.recording.collectors.collector_batch import GroupBatch, done_flag, entering_state
-from marlnb.recording.file.layout import FORMAT, VERSION, Field, check_float16, stored_bytes
+from marlnb.recording.file.layout import Field, check_float16, stored_bytes
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.writer import RecordingWriter
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.policies.agents import Agents
-from marlnb.training.runs.spec_file import spec_to_json
-from marlnb.version import __version__
 
 STEP_COLUMNS = ("steps/t", "steps/env_id", "steps/episode")
 
@@ -145,9 +142,7 @@ class CollectorRecorder:
     def __enter__(self) -> CollectorRecorder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         self.close(complete=kind is None)
 
     @torch.no_grad()
@@ -186,18 +181,12 @@ class CollectorRecorder:
         spec = self.agents.spec
         self._fields = [self._field(name, tensor) for name, tensor in rows.items()]
         step_fields = [Field(name, (), (), "int64") for name in STEP_COLUMNS]
-        members = [(group, agent) for group in spec.groups for agent in group.agents]
-        agent_columns: dict[str, list[Any]] = {
-            "id": [spec.agents.index(agent) for _, agent in members],
-            "name": [agent for _, agent in members],
-            "group": [group.name for group, _ in members],
-            "policy_index": [self.agents.policy_index(group)[group.agents.index(agent)] for group, agent in members],
-        }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fields = [*self._fields, *step_fields]
-        self._writer = RecordingWriter(
-            self.path, fields, self._attributes(), agent_columns, expected_rows=self.expected_rows
+        columns = agent_columns(
+            self.agents, spec, [Selection(group, tuple(range(group.n_agents))) for group in spec.groups]
         )
+        fields = [*self._fields, *step_fields]
+        attributes = source_attributes(self.agents, spec, self._origin, self._settings(), seed=-1)
+        self._writer = RecordingWriter(self.path, fields, attributes, columns, expected_rows=self.expected_rows)
         named = [group for group in spec.groups if group.observation.names]
         self._writer.describe({f"steps/{g.name}/observation": {"names": list(g.observation.names)} for g in named})
 
@@ -216,32 +205,17 @@ class CollectorRecorder:
         dims = ("agent", inner) if inner and len(shape) == 2 else observation_dims(shape[1:])[: len(shape)]
         return Field(path, dims, shape, str(tensor.dtype).removeprefix("torch."), group)
 
-    def _attributes(self) -> dict[str, Any]:
-        origin, dtype = self._origin, self.config.dtype
-        settings = {
+    def _settings(self) -> dict[str, Any]:
+        return {
             "env": self.agents.spec.name,
-            "checkpoint": origin.sha256,
+            "checkpoint": self._origin.sha256,
             "sites": [site.name for site in self.sites],
             "agents": list(self.agents.spec.agents),
             "labels": [],
             "every": 1,
-            "dtype": dtype,
+            "dtype": self.config.dtype,
             "explore": True,
             "collector": True,
-        }
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "experiment": "",
-            "source": self.agents.source,
-            "spec": json.dumps(spec_to_json(self.agents.spec)),
-            "settings": json.dumps(settings, sort_keys=True),
-            "checkpoint": origin.sha256,
-            "iteration": origin.iteration,
-            "code_version": __version__,
-            "seed": -1,
-            "dtype": dtype,
-            "every": 1,
         }
 
     def _split(self, env_index: int, rows: Mapping[str, Tensor], done: Tensor, trajectories: Tensor | None) -> None:
@@ -273,24 +247,16 @@ class CollectorRecorder:
         self._writer.enter_checkpoint(self._origin.iteration, self._origin.sha256)
         rewards = [rows[f"steps/{group.spec.name}/reward"] for group in self.groups]
         returns = np.concatenate([reward.double().sum(0).cpu().numpy() for reward in rewards])
-        columns = {
-            "episode": np.array([self._n_episodes]),
-            "start": np.array([self._writer.rows]),
-            "length": np.array([n_rows]),
-            "n_steps": np.array([n_rows]),
-            "seed": np.array([-1]),
-            "finished": np.array([finished]),
+        entry = {
+            "episode": self._n_episodes,
+            "start": self._writer.rows,
+            "length": n_rows,
+            "n_steps": n_rows,
+            "seed": -1,
         }
-        step_columns = (
-            np.arange(n_rows),
-            np.full(n_rows, self._env_index.pop(trajectory)),
-            np.full(n_rows, self._n_episodes),
-        )
+        columns = {name: np.array([value]) for name, value in {**entry, "finished": finished}.items()}
         self._writer.add_episodes(columns, returns[None])
-        self._writer.append(
-            [
-                *(stored_bytes(rows[field.path], field)[None] for field in self._fields),
-                *(column[None].astype(np.int64) for column in step_columns),
-            ]
-        )
+        t, env_id = np.arange(n_rows), np.full(n_rows, self._env_index.pop(trajectory))
+        stored = [stored_bytes(rows[field.path], field) for field in self._fields]
+        self._writer.append([x[None] for x in (*stored, t, env_id, np.full(n_rows, self._n_episodes))])
         self._n_episodes += 1

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import RecordingError, unknown
-from marlnb.recording.file.layout import BFLOAT16, hdf5_type, is_bfloat16
+from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, hdf5_type, is_bfloat16
 
 Selector = int | str | slice | Sequence[int] | Sequence[str] | np.ndarray
 Picked = int | slice | np.ndarray
@@ -178,7 +178,7 @@ class LabelledArray:
             done += n_rows
         out = _take(out, self.picks, boxes)
         if bits:
-            return out if raw else (out.astype(np.uint32) << 16).view(np.float32)
+            return out if raw else bfloat16_numbers(out)
         return out.astype(np.float32) if out.dtype == np.float16 and not keep else out
 
 

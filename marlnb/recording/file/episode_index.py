@@ -51,27 +51,19 @@ class EpisodeIndex:
         """The episodes among the first `n_rows` rows. The table may have entries whose rows are not written yet."""
         table = file["episodes"]
         columns = {name: table[name][:] for name in ("episode", "return", *COLUMNS)}
+        has_ends = "finished" in table
+        columns["finished"] = table["finished"][:].astype(bool) if has_ends else np.ones(len(table["seed"]), bool)
         is_written = columns["start"] + columns["length"] <= n_rows
         columns = {name: values[is_written] for name, values in columns.items()}
-        finished = table["finished"][:].astype(bool) if "finished" in table else np.ones(len(is_written), bool)
-        finished = finished[is_written]
         last = int((columns["start"] + columns["length"]).max(initial=0))
         if last < n_rows:
             entry = _interrupted_episode(file, last, n_rows)
             columns = {name: np.append(values, [entry[name]], axis=0) for name, values in columns.items()}
-            finished = np.append(finished, False)
         order = np.argsort(columns["episode"], kind="stable")
-        return EpisodeIndex(
-            number=columns["episode"][order],
-            start=columns["start"][order],
-            length=columns["length"][order],
-            n_steps=columns["n_steps"][order],
-            seed=columns["seed"][order],
-            returns=columns["return"][order],
-            iteration=_iterations(file, columns["start"][order]),
-            finished=finished[order],
-            n_rows=n_rows,
-        )
+        columns = {name: values[order] for name, values in columns.items()}
+        number, returns = columns.pop("episode"), columns.pop("return")
+        iteration = _iterations(file, columns["start"])
+        return EpisodeIndex(number=number, returns=returns, iteration=iteration, n_rows=n_rows, **columns)
 
     def __len__(self) -> int:
         return len(self.number)
@@ -100,11 +92,9 @@ class EpisodeIndex:
                 chosen = [index for index in chosen if of_checkpoints[index]]
             parts = [np.arange(self.start[i], self.start[i] + self.length[i]) for i in chosen]
             rows = np.concatenate(parts) if parts else np.empty(0, np.int64)
-            if len(among) < self.n_rows or not _is_complete_range(among):
+            if not np.array_equal(among, np.arange(self.n_rows)):
                 rows = rows[np.isin(rows, among)]
-        if "t" in selectors:
-            rows = _at_times(rows, selectors["t"], times())
-        return rows
+        return _at_times(rows, selectors["t"], times()) if "t" in selectors else rows
 
     def _of_checkpoints(self, selector: Selector) -> np.ndarray:
         """`[episode]`: whether one of these checkpoints, given by iteration, played it."""
@@ -144,24 +134,16 @@ def _iterations(file: h5py.File, starts: np.ndarray) -> np.ndarray:
 def _interrupted_episode(file: h5py.File, start: int, n_rows: int) -> dict[str, Any]:
     """The entry of an episode whose end was not recorded, with rows from `start` on."""
     number = int(file["steps/episode"][start])
+    settings = json.loads(file.attrs.get("settings", "{}"))  # each checkpoint plays `episodes` under the same seeds
     return {
         "episode": number,
         "start": start,
         "length": n_rows - start,
         "n_steps": int(file["steps/t"][n_rows - 1]) + 1,
-        "seed": (int(file.attrs["seed"]) + number % _episodes_per_checkpoint(file)) % SEED_SPAN,
+        "seed": (int(file.attrs["seed"]) + number % int(settings.get("episodes", SEED_SPAN))) % SEED_SPAN,
         "return": np.full(file["episodes/return"].shape[1], np.nan),
+        "finished": False,
     }
-
-
-def _episodes_per_checkpoint(file: h5py.File) -> int:
-    """Episodes per checkpoint. Each checkpoint plays them under the same seeds."""
-    settings = json.loads(file.attrs.get("settings", "{}"))
-    return int(settings.get("episodes", SEED_SPAN))
-
-
-def _is_complete_range(rows: np.ndarray) -> bool:
-    return bool(len(rows)) and rows[0] == 0 and rows[-1] == len(rows) - 1
 
 
 def _at_times(rows: np.ndarray, selector: Selector, times: np.ndarray) -> np.ndarray:

@@ -7,9 +7,10 @@ of a 512 MiB dataset reads in 3 ms instead of 63 ms, and an episode in 0.5 ms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import h5py
 import numpy as np
@@ -109,7 +110,7 @@ def check_float16(activations: Mapping[str, Tensor]) -> None:
             )
 
 
-def block_rows(fields: list[Field], expected_rows: int) -> int:
+def block_rows(fields: Sequence[Field], expected_rows: int) -> int:
     """Rows collected before they are written: a power of two, at most 32 MiB and 32768 rows.
 
     A short recording's block is no longer than the recording, since the last block takes its full size on disk.
@@ -127,9 +128,14 @@ def create_dataset(file: h5py.File, field: Field, rows: int) -> h5py.Dataset:
     """
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_chunk((rows, *field.cell))
+    space = h5py.h5s.create_simple((0, *field.shape), (h5py.h5s.UNLIMITED, *field.shape))
+    return create_labelled(file, field, space, properties)
+
+
+def create_labelled(file: h5py.File, field: Field, space: h5py.h5s.SpaceID, properties: Any) -> h5py.Dataset:
+    """A dataset with the field's type, labelled axes, group and agents. h5py's own calls have no bfloat16."""
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
-    space = h5py.h5s.create_simple((0, *field.shape), (h5py.h5s.UNLIMITED, *field.shape))
     handle = h5py.h5d.create(file.id, field.path.encode(), hdf5_type(field.dtype), space, properties, links)
     dataset = h5py.Dataset(handle)
     for axis, name in enumerate(("row", *field.dims)):
@@ -139,6 +145,23 @@ def create_dataset(file: h5py.File, field: Field, rows: int) -> h5py.Dataset:
     if field.agents:
         dataset.attrs["agents"] = list(field.agents)
     return dataset
+
+
+def further_attributes(dataset: h5py.Dataset) -> dict[str, Any]:
+    """The attributes of a dataset that do not follow from its field."""
+    return {key: value for key, value in dataset.attrs.items() if key not in ("DIMENSION_LABELS", "group", "agents")}
+
+
+def write_rows(dataset: h5py.Dataset, start: int, values: np.ndarray, dtype: h5py.h5t.TypeID | None = None) -> None:
+    """Writes `[row, ...]` from row `start` on by HDF5's low-level calls, which take half the time of h5py's slices.
+
+    Args:
+        dtype: the type of `values`; None: as numpy states it.
+    """
+    values = np.ascontiguousarray(values)
+    space = dataset.id.get_space()
+    space.select_hyperslab((start, *(0 for _ in values.shape[1:])), values.shape)
+    dataset.id.write(h5py.h5s.create_simple(values.shape), space, values, dtype)
 
 
 def hdf5_type(dtype: str) -> h5py.h5t.TypeID:
@@ -154,6 +177,11 @@ def hdf5_type(dtype: str) -> h5py.h5t.TypeID:
 def is_bfloat16(dataset: h5py.Dataset) -> bool:
     kind = dataset.id.get_type()
     return isinstance(kind, h5py.h5t.TypeFloatID) and kind.get_size() == 2 and kind.get_ebias() == 127
+
+
+def bfloat16_numbers(bits: np.ndarray) -> np.ndarray:
+    """bfloat16 as float32, from its 16 bits."""
+    return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
 def datasets_below(file: h5py.File, group: str) -> list[str]:

@@ -7,20 +7,19 @@ does with RecordingWriter, and `Recording.open` joins the segment that was being
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.file.frames import FrameStore
-from marlnb.recording.file.layout import Field
-from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.segments import join, segments_folder, write_joined
-from marlnb.recording.file.writer import RecordingWriter
+from marlnb.recording.file.writer import RecordingOutput, RecordingWriter
 
 
-class SegmentedWriter:
+@dataclass(eq=False, repr=False)
+class SegmentedWriter(RecordingOutput):
     """Writes one recording to `<name>.segments/0000.h5`, `0001.h5`, ..., joined as `path`.
 
     Args:
@@ -30,33 +29,19 @@ class SegmentedWriter:
         RecordingError: the file or the folder exists or cannot be created.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        fields: Sequence[Field],
-        attributes: Mapping[str, Any],
-        agents: Mapping[str, Sequence[Any]],
-        *,
-        expected_rows: int,
-        segment_bytes: int,
-        frames: FrameStore | None = None,
-        locking: Locking = None,
-    ) -> None:
-        folder = segments_folder(path)
-        for existing in (path, folder):
+    segment_bytes: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        for existing in (self.path, segments_folder(self.path)):
             if existing.exists():
                 raise RecordingError(f"{existing} already exists; give the recording another name")
-        self.path, self.frames, self.segment_bytes = path, frames, segment_bytes
-        self._fields, self._attributes, self._agents = list(fields), attributes, agents
-        self._locking = locking
-        self._row_bytes = sum(field.row_bytes for field in fields)
-        self._expected_rows = min(expected_rows, 1 + segment_bytes // max(1, self._row_bytes))
+        self._row_bytes = sum(item.row_bytes for item in self.fields)
         self._described: list[Mapping[str, Mapping[str, Any]]] = []
         self._checkpoint: tuple[int, str] | None = None
         self._rows_in_table = 0
         self.segments: list[Path] = []
         self._start_segment(0)
-        write_joined([self._writer.file], self.segments, path, attributes={"complete": np.bool_(False)})
+        write_joined([self._writer.file], self.segments, self.path, attributes={"complete": np.bool_(False)})
 
     @property
     def rows(self) -> int:
@@ -81,10 +66,6 @@ class SegmentedWriter:
     def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
         self._described.append(attributes)
         self._writer.describe(attributes)
-
-    def add_checkpoint(self, iteration: int, sha256: str) -> None:
-        self._checkpoint = (iteration, sha256)
-        self._writer.add_checkpoint(iteration, sha256)
 
     def enter_checkpoint(self, iteration: int, sha256: str) -> None:
         """As `RecordingWriter`."""
@@ -127,12 +108,12 @@ class SegmentedWriter:
         self.segments.append(segments_folder(self.path) / f"{len(self.segments):04d}.h5")
         self._writer = RecordingWriter(
             self.segments[-1],
-            self._fields,
-            self._attributes,
-            self._agents,
-            expected_rows=self._expected_rows,
+            self.fields,
+            self.attributes,
+            self.agents,
+            expected_rows=min(self.expected_rows, 1 + self.segment_bytes // max(1, self._row_bytes)),
             frames=self.frames,
-            locking=self._locking,
+            locking=self.locking,
             first_row=first_row,
         )
         self._empty_bytes = self._writer.file.id.get_filesize()
@@ -144,32 +125,4 @@ class SegmentedWriter:
     def _join(self, *, complete: bool) -> None:
         closed = self.segments if not self._writer.file else self.segments[:-1]
         if closed:
-            join(closed, self.path, complete=complete, locking=self._locking)
-
-
-def open_writer(
-    path: Path,
-    fields: Sequence[Field],
-    attributes: Mapping[str, Any],
-    agents: Mapping[str, Sequence[Any]],
-    *,
-    expected_rows: int,
-    segment_bytes: int | None = None,
-    frames: FrameStore | None = None,
-    locking: Locking = None,
-) -> RecordingWriter | SegmentedWriter:
-    """A writer of one file, or of segments of about `segment_bytes`."""
-    if segment_bytes is None:
-        return RecordingWriter(
-            path, fields, attributes, agents, expected_rows=expected_rows, frames=frames, locking=locking
-        )
-    return SegmentedWriter(
-        path,
-        fields,
-        attributes,
-        agents,
-        expected_rows=expected_rows,
-        segment_bytes=segment_bytes,
-        frames=frames,
-        locking=locking,
-    )
+            join(closed, self.path, complete=complete, locking=self.locking)

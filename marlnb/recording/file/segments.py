@@ -18,13 +18,13 @@ import h5py
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.file.episode_index import EpisodeIndex
-from marlnb.recording.file.layout import Field, count_rows, field_of, hdf5_type, row_paths
+from marlnb.recording.file.episode_index import COLUMNS, EpisodeIndex
+from marlnb.recording.file.layout import Field, count_rows, create_labelled, field_of, further_attributes, row_paths
 from marlnb.recording.file.opening import Locking, open_file, open_recording_file
 
 EPISODE = "steps/episode"
 CHECKPOINT_COLUMNS = ("iteration", "sha256", "row_start", "row_stop")
-INDEX_COLUMNS = {"episode": "number", "start": "start", "length": "length", "n_steps": "n_steps", "seed": "seed"}
+INDEX_COLUMNS = {"episode": "number", "return": "returns"} | {name: name for name in (*COLUMNS, "finished")}
 
 
 def segments_folder(path: Path) -> Path:
@@ -208,8 +208,7 @@ def _write(
     path: Path,
 ) -> None:
     rows = [count_rows(file) for file in files]
-    for key, value in files[0].attrs.items():
-        target.attrs[key] = value
+    target.attrs.update(files[0].attrs)
     files[0].copy("agents", target)
     target.attrs["segments"] = np.array(list(names), dtype=h5py.string_dtype())
     target.attrs["segment_rows"] = np.array(rows, np.int64)
@@ -220,9 +219,7 @@ def _write(
             target[EPISODE].dims[0].label = "row"
         else:
             _virtual(target, field, names, rows)
-        for key, value in files[0][field.path].attrs.items():
-            if key not in ("DIMENSION_LABELS", "group", "agents"):
-                target[field.path].attrs[key] = value
+        target[field.path].attrs.update(further_attributes(files[0][field.path]))
     _write_frames(target, files, names, rows)
     _write_checkpoints(target, files, rows)
 
@@ -231,24 +228,20 @@ def _write_episodes(
     target: h5py.File, files: Sequence[h5py.File], rows: Sequence[int], renumber: bool, path: Path
 ) -> list[np.ndarray]:
     """Writes the joined table. Returns, by file, each row's episode number where episodes are renumbered."""
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in (*INDEX_COLUMNS, "return", "finished")}
-    numbers, first_row, first_number = [], 0, 0
+    tables, numbers, first_row, first_number = [], [], 0, 0
     for file, n_rows in zip(files, rows):
         index = EpisodeIndex.read(file, n_rows)
         table = {name: getattr(index, attribute) for name, attribute in INDEX_COLUMNS.items()}
-        table |= {"return": index.returns, "finished": index.finished}
         if renumber:
-            new = first_number + np.arange(len(index))
+            table["episode"] = first_number + np.arange(len(index))
             row_numbers = np.empty(n_rows, np.int64)
-            for start, length, number in zip(index.start, index.length, new):
+            for start, length, number in zip(index.start, index.length, table["episode"]):
                 row_numbers[start : start + length] = number
             numbers.append(row_numbers)
-            table["episode"], first_number = new, first_number + len(index)
-        table["start"] = table["start"] + first_row
-        for name, values in table.items():
-            columns[name].append(values)
+            first_number += len(index)
+        tables.append({**table, "start": index.start + first_row})
         first_row += n_rows
-    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+    joined = {name: np.concatenate([table[name] for table in tables]) for name in INDEX_COLUMNS}
     n_duplicates = len(joined["episode"]) - len(np.unique(joined["episode"]))
     if n_duplicates:
         raise RecordingError(f"{path}: {n_duplicates} episode numbers occur in two segments; give renumber=True")
@@ -257,7 +250,7 @@ def _write_episodes(
     return numbers
 
 
-def _virtual(target: h5py.File, field: Field, names: Sequence[str], rows: Sequence[int], path: str = "") -> None:
+def _virtual(target: h5py.File, field: Field, names: Sequence[str], rows: Sequence[int]) -> None:
     """A virtual dataset over the segments'. It uses low-level calls, since h5py's layouts have no bfloat16."""
     total, properties = sum(rows), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     space, start = h5py.h5s.create_simple((total, *field.shape)), 0
@@ -267,19 +260,10 @@ def _virtual(target: h5py.File, field: Field, names: Sequence[str], rows: Sequen
         source = h5py.h5s.create_simple((n_rows, *field.shape), (h5py.h5s.UNLIMITED, *field.shape))
         source.select_hyperslab((0,) * (1 + len(field.shape)), (n_rows, *field.shape))
         space.select_hyperslab((start, *(0 for _ in field.shape)), (n_rows, *field.shape))
-        properties.set_virtual(space, name.encode(), f"/{path or field.path}".encode(), source)
+        properties.set_virtual(space, name.encode(), f"/{field.path}".encode(), source)
         start += n_rows
     space.select_all()
-    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
-    links.set_create_intermediate_group(True)
-    handle = h5py.h5d.create(target.id, field.path.encode(), hdf5_type(field.dtype), space, properties, links)
-    dataset = h5py.Dataset(handle)
-    for axis, name in enumerate(("row", *field.dims)):
-        dataset.dims[axis].label = name
-    if field.group:
-        dataset.attrs["group"] = field.group
-    if field.agents:
-        dataset.attrs["agents"] = list(field.agents)
+    create_labelled(target, field, space, properties)
 
 
 def _write_frames(target: h5py.File, files: Sequence[h5py.File], names: Sequence[str], rows: Sequence[int]) -> None:
@@ -306,8 +290,5 @@ def _write_checkpoints(target: h5py.File, files: Sequence[h5py.File], rows: Sequ
             else:
                 entries.append([iteration, sha256, first, stop])
     for column, name in enumerate(CHECKPOINT_COLUMNS):
-        values = [entry[column] for entry in entries]
         kind = h5py.string_dtype() if name == "sha256" else "int64"
-        target.create_dataset(
-            f"checkpoints/{name}", data=np.array(values, dtype=object if column == 1 else "int64"), dtype=kind
-        )
+        target.create_dataset(f"checkpoints/{name}", data=[entry[column] for entry in entries], dtype=kind)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from marlnb.formatting import format_bytes
 from marlnb.recording.file.block import Block
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.journal import JournaledFile
-from marlnb.recording.file.layout import Field, block_rows
+from marlnb.recording.file.layout import Field, block_rows, write_rows
 from marlnb.recording.file.opening import Locking, opening_failed
 
 FLUSH_EVERY_S = 5.0
@@ -52,7 +53,22 @@ class RowWriter(Protocol):
     def flush_if_due(self) -> None: ...
 
 
-class RecordingWriter:
+@dataclass(eq=False, repr=False)
+class RecordingOutput:
+    """The arguments of a recording's writer; RecordingWriter documents them."""
+
+    path: Path
+    fields: Sequence[Field]
+    attributes: Mapping[str, Any]
+    agents: Mapping[str, Sequence[Any]]
+    _: KW_ONLY
+    expected_rows: int
+    frames: FrameStore | None = None
+    locking: Locking = None
+
+
+@dataclass(eq=False, repr=False)
+class RecordingWriter(RecordingOutput):
     """Writes one recording.
 
     Args:
@@ -66,43 +82,29 @@ class RecordingWriter:
         first_row: the recording's row at which this file starts, where it is one of several segments.
     Raises:
         RecordingError: the file exists or cannot be created.
+    Attributes:
+        rows: appended so far, written or not.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        fields: Sequence[Field],
-        attributes: Mapping[str, Any],
-        agents: Mapping[str, Sequence[Any]],
-        *,
-        expected_rows: int,
-        frames: FrameStore | None = None,
-        locking: Locking = None,
-        first_row: int = 0,
-    ) -> None:
-        self.path, self.frames = path, frames
-        self._rows = 0
-        self.written_bytes = 0
-        self.block_rows = block_rows(list(fields), expected_rows)
+    first_row: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.rows = self.written_bytes = 0
+        self.block_rows = block_rows(self.fields, self.expected_rows)
         self._filled = self._written = 0  # rows in the block, and how many of them are in the file
         self._claimed = 0
         self._episodes: list[dict[str, np.ndarray]] = []
         self._flushed_at = time.monotonic()
-        self._storage, self.file = _create(path, locking)
-        self.file.attrs.update({**attributes, "complete": False})
-        for name, values in agents.items():
+        self._storage, self.file = _create(self.path, self.locking)
+        self.file.attrs.update({**self.attributes, "complete": False})
+        for name, values in self.agents.items():
             self.file[f"agents/{name}"] = np.array(values, dtype=object) if isinstance(values[0], str) else values
-        self._blocks = [Block(self.file, field, self.block_rows) for field in fields]
+        self._blocks = [Block(self.file, item, self.block_rows) for item in self.fields]
         self._block_bytes = sum(block.storage.nbytes for block in self._blocks)
-        self._create_tables(len(agents["id"]))
-        if frames is not None:
-            frames.attach(self.file, first_row)
+        self._create_tables(len(self.agents["id"]))
+        if self.frames is not None:
+            self.frames.attach(self.file, self.first_row)
         self._commit()
-
-    @property
-    def rows(self) -> int:
-        """Rows appended so far, written or not."""
-        return self._rows
 
     def append(self, sources: Sequence[np.ndarray]) -> None:
         """Appends the rows of episodes of one length: per field `[episode, t, ...]`, as the bytes that are stored."""
@@ -113,7 +115,11 @@ class RecordingWriter:
             if n_fitting:
                 self._fill([source[n_appended : n_appended + n_fitting] for source in sources])
             else:
-                self._fill_in_parts([source[n_appended : n_appended + 1] for source in sources], length)
+                done = 0  # an episode longer than the rest of the block fills it part by part
+                while done < length:
+                    stop = min(length, done + self.block_rows - self._filled)
+                    self._fill([source[n_appended : n_appended + 1, done:stop] for source in sources])
+                    done = stop
             n_appended += n_fitting or 1
 
     def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
@@ -173,7 +179,13 @@ class RecordingWriter:
             block.write(start, self._written, self._filled)
         if self.frames is not None:
             self.frames.write()
-        self._write_tables()
+        if self._episodes:
+            for name, dataset in self._table.items():
+                _extend(dataset, np.concatenate([entries[name] for entries in self._episodes]))
+            self._episodes.clear()
+        stops = self.file["checkpoints/row_stop"]
+        if len(stops):
+            stops[-1] = self.rows
         self._commit()
         self._flushed_at = time.monotonic()
         self._written = self._filled
@@ -208,16 +220,9 @@ class RecordingWriter:
         for block, source in zip(self._blocks, sources):
             block.put(self._filled, source)
         self._filled += n_rows
-        self._rows += n_rows
+        self.rows += n_rows
         if self._filled == self.block_rows:
             self.flush()
-
-    def _fill_in_parts(self, sources: Sequence[np.ndarray], length: int) -> None:
-        done = 0
-        while done < length:
-            stop = min(length, done + self.block_rows - self._filled)
-            self._fill([source[:, done:stop] for source in sources])
-            done = stop
 
     def _claim_space(self) -> None:
         """Reserves disk space for the next block, so that HDF5's writes cannot fail on a full disk."""
@@ -246,23 +251,12 @@ class RecordingWriter:
         for name, kind in kinds.items():
             create(f"checkpoints/{name}", (0,), kind, maxshape=(None,), chunks=(64,))
 
-    def _write_tables(self) -> None:
-        if self._episodes:
-            for name, dataset in self._table.items():
-                _extend(dataset, np.concatenate([entries[name] for entries in self._episodes]))
-            self._episodes.clear()
-        stops = self.file["checkpoints/row_stop"]
-        if len(stops):
-            stops[-1] = self.rows
-
 
 def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
-    """Appends rows by HDF5's low-level calls, which take half the time of h5py's slices."""
-    n, values = dataset.id.shape[0], np.ascontiguousarray(values, dataset.dtype)
+    """Appends rows."""
+    n = dataset.id.shape[0]
     dataset.id.set_extent((n + len(values), *values.shape[1:]))
-    space = dataset.id.get_space()
-    space.select_hyperslab((n, *(0 for _ in values.shape[1:])), values.shape)
-    dataset.id.write(h5py.h5s.create_simple(values.shape), space, values)
+    write_rows(dataset, n, values.astype(dataset.dtype, copy=False))
 
 
 def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:

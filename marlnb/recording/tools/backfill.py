@@ -20,8 +20,9 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.policy_source import origin_at, policies_of, source_of
+from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
-from marlnb.recording.capture.sources import Selection
+from marlnb.recording.capture.sources import Pick, take_agents
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.layout import (
@@ -30,8 +31,8 @@ from marlnb.recording.file.layout import (
     create_dataset,
     datasets_below,
     hdf5_type,
-    is_bfloat16,
     stored_bytes,
+    write_rows,
 )
 from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
@@ -45,10 +46,7 @@ PoliciesByOrigin = Mapping[Origin, Mapping[str, Policy]]
 
 
 def backfill(
-    recording: Recording,
-    sites: str | Sequence[str],
-    *,
-    policies: Mapping[str, Policy] | None = None,
+    recording: Recording, sites: str | Sequence[str], *, policies: Mapping[str, Policy] | None = None
 ) -> Recording:
     """Adds sites to a recording, as if they had been recorded; their datasets have the attribute `filled` "backfilled".
 
@@ -114,54 +112,42 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
     if lacking:
         raise RecordingError(f"{problem}: it needs the observations of {lacking}, which were not recorded")
     part, shape = ("critic", policy.critic_recurrent_shape) if is_critic else ("actor", policy.recurrent_shape)
-    if shape is not None and _recurrent_path(recording, group, part) is None:
+    recorded = datasets_below(recording.file, f"recurrent/{group}")
+    if shape is not None and not any(name.startswith(f"{part}/") for name in recorded):
         raise RecordingError(f"{problem}: it needs the {part}'s recurrent states, which were not recorded")
     if is_critic and spec.state_shape is not None and "state" not in recording.file["steps"]:
         raise RecordingError(f"{problem}: it needs the environment's state, which was not recorded")
 
 
-def _recurrent_path(recording: Recording, group: str, part: str) -> str | None:
-    folder = f"recurrent/{group}"
-    return next((f"{folder}/{name}" for name in datasets_below(recording.file, folder) if name.startswith(part)), None)
-
-
 def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:
     """Computes the sites into a temporary file, then copies the datasets over in one commit."""
     temporary = part.path.with_name(f".{part.path.name}.filling-{os.getpid()}")
-    fields = [_field(part, site) for site in sites]
+    selections = {selection.group.name: selection for selection in select_agents(part.spec, part.agents)}
+    dtype = str(part.file.attrs["dtype"])
+    columns = {site.name: selections[site.name.split("/")[0]].field_of(site, dtype) for site in sites}
     try:
         with h5py.File(temporary, "w") as file:
-            targets = {}
-            for site, field in zip(sites, fields):
-                targets[site.name] = create_dataset(file, field, field.chunk_rows(BATCH_ROWS))
-                targets[site.name].resize(len(part), axis=0)
-                targets[site.name].attrs["filled"] = "backfilled"
+            for field, _ in columns.values():
+                dataset = create_dataset(file, field, field.chunk_rows(BATCH_ROWS))
+                dataset.resize(len(part), axis=0)
+                dataset.attrs["filled"] = "backfilled"
             for start in range(0, len(part), BATCH_ROWS):
-                _fill_rows(part, sites, fields, by_origin, targets, start)
+                _fill_rows(part, columns, by_origin, file, start)
         settings = part.settings
-        settings["sites"] = [*settings.get("sites", []), *(site.name for site in sites)]
+        settings["sites"] = [*settings.get("sites", []), *columns]
         part.close()
-        _add_datasets(part.path, temporary, fields, {"settings": json.dumps(settings, sort_keys=True)}, part.locking)
+        paths = [field.path for field, _ in columns.values()]
+        _add_datasets(part.path, temporary, paths, {"settings": json.dumps(settings, sort_keys=True)}, part.locking)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _field(part: Recording, site: Site) -> Field:
-    group = part.spec.group(site.name.split("/")[0])
-    indices = tuple(index for index, agent in enumerate(group.agents) if agent in part.agents)
-    chosen = Selection(group, indices).of_site(site)
-    if chosen is None:
-        raise RecordingError(f"{site.name} belongs to none of the recorded agents {part.agents}")
-    return chosen.field_of(site, str(part.file.attrs["dtype"]))
 
 
 @torch_threads(1)
 def _fill_rows(
     part: Recording,
-    sites: Sequence[Site],
-    fields: Sequence[Field],
+    columns: Mapping[str, tuple[Field, Pick]],
     by_origin: PoliciesByOrigin,
-    targets: Mapping[str, h5py.Dataset],
+    file: h5py.File,
     start: int,
 ) -> None:
     """Fills at most `BATCH_ROWS` rows from `start` on."""
@@ -169,20 +155,14 @@ def _fill_rows(
     edges = sorted({start, *(int(row) for row in part.checkpoints["row_start"] if start < row <= last), last + 1})
     for first, stop in itertools.pairwise(edges):  # the rows of one checkpoint
         policies, rows = by_origin[origin_at(part, first)], np.arange(first, stop)
-        for group in dict.fromkeys(site.name.split("/")[0] for site in sites):
-            of_group = [(site, field) for site, field in zip(sites, fields) if site.name.startswith(f"{group}/")]
-            names = [site.name for site, _ in of_group]
+        for group in dict.fromkeys(field.group for field, _ in columns.values()):
+            names = [name for name, (field, _) in columns.items() if field.group == group]
             activations = recompute(policies[group], names, **_inputs(part, policies[group], rows, names))
-            for site, field in of_group:
-                indices = _agent_indices(part, site, field)
-                _write(targets[site.name], first, stored_bytes(activations[site.name][:, indices], field))
-
-
-def _agent_indices(part: Recording, site: Site, field: Field) -> list[int]:
-    """The recorded agents' indices on the agent axis of a site."""
-    group = part.spec.group(field.group)
-    names = group.agents if site.agents is None else [group.agents[agent] for agent in site.agents]
-    return [index for index, agent in enumerate(names) if agent in part.agents]
+            for name in names:
+                field, pick = columns[name]
+                values = stored_bytes(take_agents(activations[name], pick), field)
+                bits = hdf5_type(BFLOAT16) if field.dtype == BFLOAT16 else None
+                write_rows(file[field.path], first, values, bits)
 
 
 def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[str]) -> dict[str, Any]:
@@ -193,18 +173,12 @@ def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[s
         "observations": {name: _all_agents(part, part.steps(name, "observation"), name, rows) for name in groups}
     }
     if policy.recurrent_shape is not None and not all(map(in_critic, sites)):
-        inputs["recurrent"] = _state(part, group, "actor", rows)
+        inputs["recurrent"] = _all_agents(part, part.recurrent(group, "actor"), group, rows)
     if policy.critic_recurrent_shape is not None and with_critic:
-        inputs["critic_recurrent"] = _state(part, group, "critic", rows)
+        inputs["critic_recurrent"] = _all_agents(part, part.recurrent(group, "critic"), group, rows)
     if with_critic and part.spec.state_shape is not None:
         inputs["state"] = torch.from_numpy(replace(part.state, rows=rows).to_numpy())
     return inputs
-
-
-def _state(part: Recording, group: str, network: str, rows: np.ndarray) -> Tensor:
-    path = _recurrent_path(part, group, network)
-    assert path is not None  # `_check_inputs` has checked it
-    return _all_agents(part, part._array(path), group, rows)
 
 
 def _all_agents(part: Recording, array: LabelledArray, group: str, rows: np.ndarray) -> Tensor:
@@ -218,17 +192,8 @@ def _all_agents(part: Recording, array: LabelledArray, group: str, rows: np.ndar
     return torch.from_numpy(spread)
 
 
-def _write(target: h5py.Dataset, start: int, stored: np.ndarray) -> None:
-    """Writes stored bytes `[row, ...]` to the rows from `start` on."""
-    stored = np.ascontiguousarray(stored)
-    space = target.id.get_space()
-    space.select_hyperslab((start, *(0 for _ in stored.shape[1:])), stored.shape)
-    memory_type = hdf5_type(BFLOAT16) if is_bfloat16(target) else None
-    target.id.write(h5py.h5s.create_simple(stored.shape), space, stored, memory_type)
-
-
 def _add_datasets(
-    path: Path, temporary: Path, fields: Sequence[Field], attributes: Mapping[str, Any], locking: Locking
+    path: Path, temporary: Path, datasets: Sequence[str], attributes: Mapping[str, Any], locking: Locking
 ) -> None:
     """Copies datasets into a recording through its journal: either all of them appear, or none."""
     storage = JournaledFile(path, locking, existing=True)
@@ -241,9 +206,9 @@ def _add_datasets(
         ) from error
     try:
         with h5py.File(temporary, "r") as source, h5py.File(storage, "r+") as file:
-            for field in fields:
-                folder, name = field.path.rsplit("/", 1)
-                source.copy(field.path, file.require_group(folder), name)
+            for dataset in datasets:
+                folder, name = dataset.rsplit("/", 1)
+                source.copy(dataset, file.require_group(folder), name)
             file.attrs.update(attributes)
     except BaseException:
         storage.discard_and_close()
@@ -258,11 +223,4 @@ def _join_again(recording: Recording, paths: Sequence[Path]) -> None:
     settings = {**recording.settings, "sites": sites}
     attributes = {"settings": json.dumps(settings, sort_keys=True), "seed": recording.file.attrs["seed"]}
     recording.release()
-    join(
-        paths,
-        recording.path,
-        complete=complete,
-        renumber=renumber,
-        attributes=attributes,
-        locking=recording.locking,
-    )
+    join(paths, recording.path, complete=complete, renumber=renumber, attributes=attributes, locking=recording.locking)

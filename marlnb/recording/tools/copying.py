@@ -17,7 +17,7 @@ from marlnb.errors import RecordingError
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.journal import journal_of
-from marlnb.recording.file.layout import BFLOAT16, Field, field_of
+from marlnb.recording.file.layout import BFLOAT16, Field, field_of, further_attributes
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.writer import RecordingWriter
 
@@ -104,7 +104,7 @@ def new_recording(
             locking="best-effort",
         )
         try:
-            writer.describe(_dataset_attributes(source, portion))
+            writer.describe({path: further_attributes(source.file[path]) for path in portion.paths})
             yield writer
             writer.close(complete=complete)
         finally:
@@ -200,12 +200,3 @@ def _copy_frames(file: h5py.File, frames: FrameStore, rows: np.ndarray, first_ro
     for index in np.flatnonzero(np.isin(frame_rows, rows)):
         row = first_row + int(np.searchsorted(rows, frame_rows[index]))
         frames.put_image(row, images[int(index)])
-
-
-def _dataset_attributes(source: Recording, portion: Portion) -> dict[str, dict[str, Any]]:
-    """Attributes of the datasets, except those that the writer sets itself."""
-    written = ("DIMENSION_LABELS", "group", "agents")
-    return {
-        path: {name: value for name, value in source.file[path].attrs.items() if name not in written}
-        for path in portion.paths
-    }

@@ -120,12 +120,7 @@ def _from_rows(file: h5py.File, runs: list[Run], t: np.ndarray, every: int) -> d
 
 
 def _report_lost(
-    file: h5py.File,
-    table: Mapping[str, np.ndarray],
-    n_rows: int,
-    is_bad: np.ndarray,
-    every: int,
-    damage: DamageReport,
+    file: h5py.File, table: Mapping[str, np.ndarray], n_rows: int, is_bad: np.ndarray, every: int, damage: DamageReport
 ) -> None:
     number, t = file["steps/episode"][:n_rows], file["steps/t"][:n_rows]
     rewards = _read_rewards(file, n_rows) if every == 1 else None

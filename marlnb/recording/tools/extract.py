@@ -91,12 +91,7 @@ def _copy(recording: Recording, path: Path, portion: Portion) -> None:
         "derived": json.dumps(derived, sort_keys=True),
     }
     with new_recording(
-        path,
-        recording,
-        portion,
-        attributes=attributes,
-        expected_rows=len(recording),
-        complete=recording.complete,
+        path, recording, portion, attributes=attributes, expected_rows=len(recording), complete=recording.complete
     ) as writer:
         copy_episodes(recording, writer, portion)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.capture.policy_source import check_origin, origin_at, source_of
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.file.array import LabelledArray
-from marlnb.recording.file.layout import BFLOAT16, row_paths
+from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
 from marlnb.specs import SEED_SPAN
@@ -105,11 +105,7 @@ class Reproduction:
 
 
 def replay(
-    recording: Recording,
-    episode: int,
-    *,
-    policy_source: PolicySourceLike | None = None,
-    env: EnvConfig | None = None,
+    recording: Recording, episode: int, *, policy_source: PolicySourceLike | None = None, env: EnvConfig | None = None
 ) -> Reproduction:
     """Plays one recorded episode again, with its seed and checkpoint, and compares.
 
@@ -142,8 +138,7 @@ def replay(
             )
         seed = (int(entry["seed"]) - env_index) % SEED_SPAN
         played = _play(prepared, env_index, seed, actions)
-    sampled = bool(recording.settings["explore"])
-    return _compare(recording, episode, rows, played, sampled=sampled, replayed=actions is not None)
+    return _compare(recording, episode, rows, played, "recomputed" if actions is None else "recorded")
 
 
 def _config(recording: Recording, iteration: int, env_index: int, env: EnvConfig | None) -> RecordingConfig:
@@ -157,6 +152,7 @@ def _config(recording: Recording, iteration: int, env_index: int, env: EnvConfig
         dtype=str(recording.file.attrs["dtype"]),
         seed=0,
         values=bool(settings["values"]),
+        fill=settings.get("fill", "recomputed"),
         checkpoint=iteration,
         n_envs=n_envs,
         env=env,
@@ -251,13 +247,9 @@ def _play(prepared: Prepared, env_index: int, seed: int, actions: Mapping[str, T
     schema = prepared.dry_run.schema
     writer = _MemoryWriter(Path(os.devnull), [item.path for item in schema.fields], env_index)
     env = prepared.env if actions is None else _ReplayedActions(prepared.env, env_index, actions)
+    every, on_episodes = prepared.config.every, writer.stop_when_finished
     recorder = EpisodeRecorder(
-        env,
-        schema,
-        writer,
-        every=prepared.config.every,
-        activations=prepared.activations,
-        on_episodes=writer.stop_when_finished,
+        env, schema, writer, every=every, activations=prepared.activations, on_episodes=on_episodes
     )
     with suppress(_EpisodeFinished):
         play(env, prepared.policies, episodes=env_index + 1, seed=seed, explore=False, callback=recorder)
@@ -265,41 +257,27 @@ def _play(prepared: Prepared, env_index: int, seed: int, actions: Mapping[str, T
 
 
 def _compare(
-    recording: Recording,
-    episode: int,
-    rows: np.ndarray,
-    played: dict[str, np.ndarray],
-    *,
-    sampled: bool,
-    replayed: bool,
+    recording: Recording, episode: int, rows: np.ndarray, played: dict[str, np.ndarray], actions: str
 ) -> Reproduction:
-    skipped = ("/action", "/log_prob") if sampled else ()  # the recorded ones were drawn at random
+    # sampled actions were drawn at random
+    skipped = ("/action", "/log_prob") if recording.settings["explore"] else ()
     paths = [path for path in row_paths(recording.file) if path not in NOT_COMPARED]
     compared = [path for path in paths if path in played and not (skipped and path.endswith(skipped))]
-    differences = []
-    for path in compared:
-        array = recording._array(path)
-        difference = _difference(array, stored_rows(array, rows), played[path], played["steps/t"])
-        if difference is not None:
-            differences.append(difference)
-    differences.sort(key=lambda difference: -difference.largest)
-    return Reproduction(
-        episode=episode,
-        n_rows=len(rows),
-        differences=tuple(differences),
-        compared=tuple(compared),
-        not_compared=tuple(path for path in paths if path not in compared),
-        actions="recorded" if replayed else "recomputed",
-    )
+    items = (_difference(recording._array(path), rows, played[path], played["steps/t"]) for path in compared)
+    differences = sorted((item for item in items if item is not None), key=lambda difference: -difference.largest)
+    not_compared = tuple(path for path in paths if path not in compared)
+    return Reproduction(episode, len(rows), tuple(differences), tuple(compared), not_compared, actions)
 
 
-def _difference(array: LabelledArray, recorded: np.ndarray, played: np.ndarray, t: np.ndarray) -> Difference | None:
+def _difference(array: LabelledArray, rows: np.ndarray, played: np.ndarray, t: np.ndarray) -> Difference | None:
+    recorded = stored_rows(array, rows)
     if len(recorded) != len(played):
         shorter = min(len(recorded), len(played))
         return Difference(array.path, float("inf"), shorter, None, abs(len(recorded) - len(played)))
     if recorded.tobytes() == np.ascontiguousarray(played, recorded.dtype).tobytes():
         return None
-    a, b = (_numbers(values, array.dtype_stored) for values in (recorded, played))
+    is_bits = array.dtype_stored == BFLOAT16
+    a, b = (np.asarray(bfloat16_numbers(x) if is_bits else x, np.float64) for x in (recorded, played))
     gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     gap = np.nan_to_num(gap, nan=np.inf)
     if not gap.any():
@@ -309,9 +287,3 @@ def _difference(array: LabelledArray, recorded: np.ndarray, played: np.ndarray, 
     agent = agents[int(index[1])] if agents else None
     n_rows = int(gap.reshape(len(gap), -1).any(axis=1).sum())
     return Difference(array.path, float(gap.max()), int(t[index[0]]), agent, n_rows)
-
-
-def _numbers(values: np.ndarray, stored_dtype: str) -> Any:
-    if stored_dtype == BFLOAT16:
-        return (values.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return values.astype(np.float64)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -74,21 +74,11 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """For JSON, without the table of episodes."""
-        names = (
-            "env",
-            "policy",
-            "checkpoint",
-            "episodes",
-            "seed",
-            "explore",
-            "return_mean",
-            "return_se",
-            "length_mean",
-        )
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("edits", "table")}
         edits = [
             asdict(edit) if is_dataclass(edit) and not isinstance(edit, type) else repr(edit) for edit in self.edits
         ]
-        return {**{name: getattr(self, name) for name in (*names, "seconds", "score")}, "edits": edits}
+        return {**values, "score": self.score, "edits": edits}
 
 
 @dataclass(frozen=True)
@@ -158,16 +148,8 @@ def evaluate(
         start = time.perf_counter()
         table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, callback=callback)
         seconds = time.perf_counter() - start
-    return summarise(
-        table,
-        env=built.spec.name,
-        policy=policy,
-        checkpoint=iteration,
-        seed=seed,
-        explore=explore,
-        seconds=seconds,
-        edits=tuple(edits),
-    )
+    facts = {"env": built.spec.name, "checkpoint": iteration, "seconds": seconds, "edits": tuple(edits)}
+    return summarise(table, policy=policy, seed=seed, explore=explore, **facts)
 
 
 def score_policies(
@@ -180,10 +162,15 @@ def score_policies(
     callback: RolloutCallback | None = None,
 ) -> EpisodeTable:
     """`play` with a generator on the policies' device, seeded by `seed`."""
+    generator = action_generator(env, policies, seed)
+    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator, callback=callback)
+
+
+def action_generator(env: VectorEnv, policies: Mapping[str, Policy], seed: int) -> torch.Generator:
+    """The generator of sampled actions, on the policies' device."""
     tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
     device = next((tensor.device for tensor in tensors), env.device)
-    generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
-    return play(env, policies, episodes=episodes, seed=seed, explore=explore, generator=generator, callback=callback)
+    return torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
 
 
 def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
@@ -193,13 +180,9 @@ def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
         values = table.group_return(group)
         means[group] = float(values.mean())
         errors[group] = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    length_mean = float(np.mean(table.length))
     return Evaluation(
-        episodes=len(table),
-        return_mean=means,
-        return_se=errors,
-        length_mean=float(np.mean(table.length)),
-        table=table,
-        **facts,
+        episodes=len(table), return_mean=means, return_se=errors, length_mean=length_mean, table=table, **facts
     )
 
 

@@ -57,6 +57,12 @@ def test_pettingzoo_and_turns(tmp_path: Path, name: str) -> None:
     is_replayed(recording, 2)
 
 
+def test_captured_activations_are_captured_again(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=25), GRUConfig(), fill="captured", values=False)
+    result = mnb.replay(recording, 1)
+    assert result.exact and any(path.startswith("activations/") for path in result.compared), result
+
+
 def test_a_changed_number_is_located(tmp_path: Path) -> None:
     recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6))
     recording.close()
