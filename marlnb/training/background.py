@@ -13,7 +13,7 @@ from marlnb.training.control import cancel_request, request
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import drive, open_run
-from marlnb.training.trainer import TrainingCallback
+from marlnb.training.training_callback import TrainingCallback
 
 AWAIT_POLL_S = 0.05
 
@@ -29,6 +29,7 @@ class Training:
 
     Attributes:
         run: its folder, from which `status()` and `metrics()` are read.
+        error: the exception that ended it, if it failed. The run's `events.log` has the traceback.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Training:
     ) -> None:
         """Use `start`."""
         self.run = run
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._thread = threading.Thread(
             target=self._drive, args=(on_report, callbacks), name=f"training {run.path.name}", daemon=True
         )
@@ -49,11 +50,6 @@ class Training:
     def is_alive(self) -> bool:
         """Whether the thread is running, paused or not."""
         return self._thread.is_alive()
-
-    @property
-    def error(self) -> BaseException | None:
-        """The exception that ended it, if it failed. The run's `events.log` has the traceback."""
-        return self._error
 
     def pause(self) -> None:
         """Pauses after the current iteration, until `resume`."""
@@ -81,8 +77,8 @@ class Training:
             The exception that ended the training.
         """
         self._thread.join(timeout_s)
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self.run
 
     def __await__(self) -> Generator[Any, None, Run]:
@@ -101,7 +97,7 @@ class Training:
         try:
             drive(self.run, False, on_report, callbacks)
         except BaseException as error:  # raised again by `wait`
-            self._error = error
+            self.error = error
 
 
 def start(

@@ -51,7 +51,9 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
     actor = by_agent(group, experiment.actor_of(group.name), experiment.models)
     critic = by_agent(group, experiment.critic_of(group.name), experiment.critics)
     context = LearnerContext(group, spec, actor, critic, experiment.n_envs, experiment.rollout_steps, device)
-    with GLOBAL_GENERATORS, torch.random.fork_rng(_cuda_devices(device)):
+    parsed = torch.device(device)
+    cuda_devices = [parsed] if parsed.type == "cuda" else []
+    with GLOBAL_GENERATORS, torch.random.fork_rng(cuda_devices):
         torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
         try:
             return algorithm.build(context)
@@ -140,8 +142,3 @@ def check_device(device: str) -> torch.device:
     if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"no device {device!r}; torch finds {torch.cuda.device_count()} CUDA devices here")
     return parsed
-
-
-def _cuda_devices(device: str) -> list[torch.device]:
-    parsed = torch.device(device)
-    return [parsed] if parsed.type == "cuda" else []

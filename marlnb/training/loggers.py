@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
@@ -19,14 +19,6 @@ from marlnb.training.runs.run import Run
 LOGGERS = ("tensorboard", "wandb")
 WANDB_ID = "run_id"
 _WANDB_FOLDER = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
-
-
-class Logger(Protocol):
-    """Where a report's numbers are written."""
-
-    def log(self, report: Report) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class TorchRLLogger:
@@ -55,7 +47,7 @@ def check_loggers(names: Sequence[str]) -> None:
             )
 
 
-def open_loggers(experiment: Experiment, run: Run) -> list[Logger]:
+def open_loggers(experiment: Experiment, run: Run) -> list[TorchRLLogger]:
     check_loggers(experiment.loggers)
     return [TorchRLLogger(name, run) for name in experiment.loggers]
 

@@ -35,7 +35,8 @@ from marlnb.training.runs.files import (
 )
 from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.run import Run
-from marlnb.training.trainer import Trainer, TrainingCallback
+from marlnb.training.trainer import Trainer
+from marlnb.training.training_callback import TrainingCallback
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 RunLike = Run | str | os.PathLike[str]

@@ -7,54 +7,36 @@ continues as well.
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
-from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
+from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
 from marlnb.training.learners import check_device, check_length
-from marlnb.training.loggers import Logger, check_loggers, open_loggers
+from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.report import Report
-from marlnb.training.runs.checkpoint import Checkpoint, drop_stop_checkpoints, rotate_checkpoints, save_checkpoint
-from marlnb.training.runs.files import EVALUATION, JOB_VARIABLE, LOCK, STOP
+from marlnb.training.runs.checkpoint import Checkpoint
+from marlnb.training.runs.files import EVALUATION, LOCK, STOP
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
+from marlnb.training.training_callback import TrainingCallback
 
 STATUS_INTERVAL_S = 1.0
-MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
-
-
-class TrainingCallback(Protocol):
-    """Called between the iterations of a training: `train(..., callbacks=[...])`. It must not change the training.
-
-    If it raises, the training ends as failed; the last checkpoint is complete.
-    """
-
-    def begin(self, trainer: Trainer) -> None:
-        """Called before the first iteration, after a start or a resume: `trainer.iteration` iterations are done."""
-
-    def after_iteration(self, trainer: Trainer) -> None:
-        """Called after each iteration, once its checkpoint, if it has one, is saved."""
-
-    def end(self, trainer: Trainer) -> None:
-        """Called once when the training ends for any reason; `trainer.state` says which."""
 
 
 class Trainer:
@@ -70,6 +52,9 @@ class Trainer:
         state: "running", then "complete", "stopped" or "failed".
         iteration: iterations since the run started.
         frames: frames since the run started.
+        seconds: of training since the run started.
+        evaluation_score: the score of the last evaluation.
+        loop: environment, learners and everything else that the next iteration depends on.
         stopped_because: why it was stopped; empty if it was not.
         allocation_ends: whether it was stopped because its allocation ends.
 
@@ -85,30 +70,25 @@ class Trainer:
         self.experiment, self.run = experiment, run
         self.state: State = "running"
         self.iteration = self.frames = 0
-        self._seconds = self._rate = 0.0
-        self._evaluation_score: float | None = None
+        self.seconds = self._rate = self._iteration_s = self._status_at = 0.0
+        self.evaluation_score: float | None = None
         self._stop_reason: str | None = None
         self.stopped_because = ""
-        self.allocation_ends = False
-        self._iteration_s = 0.0
-        self._deadline = Deadline()
-        self._saved_at, self._seconds_saved = 0, 0.0
-        self._left_unsaved: int | None = None
-        self._in_job = bool(os.environ.get(JOB_VARIABLE))
-        self._status_at = 0.0
-        self._closed = False
+        self.allocation_ends = self._closed = False
+        self._deadline, self._saver = Deadline(), CheckpointSaver(self)
         self._lock = RunLock(run.path / LOCK)
-        self._env: VectorEnv | None = None
-        self._evaluator = Evaluator(experiment, run.path / EVALUATION)
-        self._loggers: list[Logger] = []
+        self._resources = ExitStack()
+        self._resources.callback(self._lock.release)  # after everything else
+        self._evaluator = self._resources.enter_context(closing(Evaluator(experiment, run.path / EVALUATION)))
+        self._loggers: list[TorchRLLogger] = []
         self._callbacks: list[TrainingCallback] = []
         try:
-            self._env = build_env(experiment, experiment.n_envs, device=experiment.device)
-            run.write_spec(self._env.spec)
-            publish(self._env, run.path)
+            env = self._resources.enter_context(build_env(experiment, experiment.n_envs, device=experiment.device))
+            run.write_spec(env.spec)
+            publish(env, run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
-                self._loop = Loop(experiment, self._env, device)
-            check_length(experiment, self._env.spec)
+                self.loop = Loop(experiment, env, device)
+            check_length(experiment, env.spec)
             self._begin()
             for callback in callbacks:
                 self._callbacks.append(callback)
@@ -125,19 +105,19 @@ class Trainer:
     @property
     def policies(self) -> Mapping[str, Policy]:
         """The current policies by group."""
-        return self._loop.policies
+        return self.loop.policies
 
     @property
     def origin(self) -> Origin:
         """Which weights `policies` have now: those of this iteration's checkpoint if it has one, else their hash."""
-        if self._saved_at == self.iteration and self.iteration:
+        if self._saver.iteration == self.iteration and self.iteration:
             return Origin(self.iteration, self.run.checkpoint(self.iteration).sha256)
         return Origin(self.iteration, weights_sha256(self.policies))
 
     @property
     def score(self) -> float | None:
         """Mean return per agent averaged over groups, of the last evaluation or else of recent episodes."""
-        return self._evaluation_score if self.experiment.evaluate_every else self._loop.episodes.recent_score
+        return self.evaluation_score if self.experiment.evaluate_every else self.loop.episodes.recent_score
 
     def __iter__(self) -> Iterator[Report]:
         return self
@@ -159,8 +139,7 @@ class Trainer:
     def ask_to_stop(self, reason: str = "asked to") -> None:
         """The current iteration is finished and saved, then the training ends. Safe in a signal handler."""
         self._stop_reason = reason
-        if self._env is not None:
-            interrupt(self._env)
+        interrupt(self.loop.env)
 
     @property
     def stopping(self) -> bool:
@@ -178,21 +157,8 @@ class Trainer:
         Raises:
             CheckpointError: it cannot be written; earlier checkpoints are complete.
         """
-        if self._loop.env.state_dict() is None:
-            self._loop.begin(self.iteration)
-        start, folder = time.perf_counter(), self.run.path / "checkpoints"
-        progress = {"seconds": self._seconds, "evaluation_score": self._evaluation_score}
-        saved = save_checkpoint(
-            folder,
-            {**self._loop.state_dict(), **progress},
-            iteration=self.iteration,
-            frames=self.frames,
-            score=self.score,
-            at_stop=self._in_job and self.state == "stopped" and not self._is_scheduled,
-        )
-        self._rotate(folder)
-        self._saved_at, self._seconds_saved = self.iteration, self._seconds
-        self._deadline.record_checkpoint(time.perf_counter() - start)
+        saved = self._saver.save()
+        self._deadline.record_checkpoint(self._saver.save_s)
         return saved
 
     def close(self) -> None:
@@ -200,7 +166,7 @@ class Trainer:
         if self._closed:
             return
         try:
-            if self._saved_at != self.iteration and self._needs_checkpoint(ending=True):
+            if self._saver.iteration != self.iteration and self._saver.is_due(ending=True):
                 self.save()
         except BaseException as error:
             self._fail(error)
@@ -213,9 +179,7 @@ class Trainer:
     def __enter__(self) -> Trainer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _begin(self) -> None:
@@ -223,9 +187,11 @@ class Trainer:
         if checkpoints:
             self._restore(checkpoints[-1])
         else:
-            self._loop.begin(0)
+            self.loop.begin(0)
         self.run.cut_metrics(self.iteration)
-        self._loggers = open_loggers(self.experiment, self.run)
+        self._loggers = [
+            self._resources.enter_context(closing(logger)) for logger in open_loggers(self.experiment, self.run)
+        ]
         start = f"from iteration {self.iteration}, {self.frames} frames" if checkpoints else "from the start"
         self.run.log_event(f"training {start}")
         if self._deadline.ignored:
@@ -235,29 +201,29 @@ class Trainer:
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.load()
         try:
-            self.iteration = self._saved_at = checkpoint.iteration
-            self.frames, self._seconds = checkpoint.frames, state["seconds"]
-            self._evaluation_score = state["evaluation_score"]
-            self._loop.load_state_dict(state, checkpoint.iteration)
-            self._seconds_saved = self._seconds
+            self.iteration = self._saver.iteration = checkpoint.iteration
+            self.frames, self.seconds = checkpoint.frames, state["seconds"]
+            self.evaluation_score = state["evaluation_score"]
+            self.loop.load_state_dict(state, checkpoint.iteration)
+            self._saver.seconds = self.seconds
         except KeyError as error:
             raise CheckpointError(f"{checkpoint.path} lacks {error}; it is not a checkpoint of a training") from error
 
     def _iterate(self) -> Report:
         start = time.perf_counter()
-        advance = self._loop.advance()
+        advance = self.loop.advance()
         self.iteration += 1
         self.frames += self.experiment.iteration_frames
         self._rate = self.experiment.iteration_frames / advance.seconds
-        evaluation = self._evaluate(self._seconds + advance.seconds)
+        evaluation = self._evaluate(self.seconds + advance.seconds)
         self._iteration_s = time.perf_counter() - start
-        self._seconds += self._iteration_s
+        self.seconds += self._iteration_s
         report = self._report(advance, evaluation)
         self.run.append_metrics(report.to_json())
         for logger in self._loggers:
             logger.log(report)
         self._check_end()
-        if self._needs_checkpoint(ending=self.state != "running"):
+        if self._saver.is_due(ending=self.state != "running"):
             self.save()
         if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
             self._lock.touch()
@@ -266,46 +232,16 @@ class Trainer:
             callback.after_iteration(self)
         return report
 
-    @property
-    def _is_scheduled(self) -> bool:
-        """Whether an undisturbed training has a checkpoint here too."""
-        return self.iteration % self.experiment.checkpoint_every == 0 or self.state == "complete"
-
-    def _needs_checkpoint(self, *, ending: bool) -> bool:
-        """Whether a checkpoint is due: on schedule, and when a training ends.
-
-        A checkpoint resets an environment that cannot be saved, which changes what follows. A batch job must end in the
-        same bits however often it is stopped. So it leaves a few minutes' work unsaved at a stop and repeats it later.
-        """
-        if self._is_scheduled or not ending or not self._in_job or self._loop.env.state_dict() is not None:
-            return self._is_scheduled or ending
-        if self._seconds - self._seconds_saved < MAX_REPEATED_S:
-            consequence = f"the iterations after {self._saved_at} are repeated"
-        else:
-            consequence = f"it is reset at iteration {self.iteration}, which changes what follows"
-        if self._left_unsaved != self.iteration:
-            self.run.log_event(f"the environment cannot be saved: {consequence}")
-        self._left_unsaved = self.iteration
-        return self._seconds - self._seconds_saved >= MAX_REPEATED_S
-
-    def _rotate(self, folder: Path) -> None:
-        """Deletes old checkpoints; in a batch job those made at stops, once the next scheduled one exists."""
-        if not self._in_job:
-            rotate_checkpoints(folder, self.experiment.keep_checkpoints)
-        elif self._is_scheduled:
-            drop_stop_checkpoints(folder, self.iteration)
-            rotate_checkpoints(folder, self.experiment.keep_checkpoints)
-
     def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
         episodes = advance.episodes
         return Report(
             iteration=self.iteration,
             frames=self.frames,
-            seconds=self._seconds,
+            seconds=self.seconds,
             episodes=len(episodes),
             returns=episodes.group_means(),
-            agent_returns=episodes.agent_means(self._loop.env.spec),
-            recent_return=self._loop.episodes.recent_score,
+            agent_returns=episodes.agent_means(self.loop.env.spec),
+            recent_return=self.loop.episodes.recent_score,
             length=float(episodes.lengths.mean()) if len(episodes) else None,
             learning=advance.learning,
             evaluation=evaluation,
@@ -321,7 +257,7 @@ class Trainer:
         if not experiment.evaluate_every or (self.iteration % experiment.evaluate_every and not last):
             return {}
         table, evaluation = self._evaluator.evaluate(self.policies)
-        self._evaluation_score = evaluation.score
+        self.evaluation_score = evaluation.score
         self.run.append_evaluation(
             {"iteration": self.iteration, "frames": self.frames, "seconds": seconds, "returns": table.to_json()}
         )
@@ -333,7 +269,7 @@ class Trainer:
         stop = self.run.path / STOP
         if self.frames >= self.experiment.frames:
             self.state = "complete"
-        elif self._target_reached():
+        elif self._target_reached:
             self.state = "complete"
             self.run.log_event(f"target return {self.experiment.target_return} reached: {self.score}")
         elif stop.exists() or self._stop_reason is not None:
@@ -348,11 +284,12 @@ class Trainer:
         self.stopped_because = reason
         self.state = "stopped"
 
+    @property
     def _target_reached(self) -> bool:
         target, score = self.experiment.target_return, self.score
         if target is None or score is None or score < target:
             return False
-        return self.experiment.evaluate_every > 0 or self._loop.episodes.recent_episodes >= MIN_EPISODES
+        return self.experiment.evaluate_every > 0 or self.loop.episodes.recent_episodes >= MIN_EPISODES
 
     def _fail(self, error: BaseException) -> None:
         """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`."""
@@ -368,14 +305,9 @@ class Trainer:
         self._closed = True
         with suppress(OSError):
             self._write_status(**facts)
-        try:
+        with self._resources:
             for callback in self._callbacks:
                 callback.end(self)
-            for resource in (*self._loggers, self._env, self._evaluator):
-                if resource is not None:
-                    resource.close()
-        finally:
-            self._lock.release()
 
     def _write_status(self, state: State | None = None, **facts: Any) -> None:
         self._status_at = time.monotonic()

@@ -9,7 +9,7 @@ import pytest
 
 from marlnb.errors import StoppedError
 from marlnb.experiment import Experiment
-from marlnb.training import trainer as trainer_module
+from marlnb.training import checkpoint_saver
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
@@ -78,7 +78,7 @@ def test_much_work_is_saved_even_where_that_changes_what_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
-    monkeypatch.setattr(trainer_module, "MAX_REPEATED_S", 0.0)
+    monkeypatch.setattr(checkpoint_saver, "MAX_REPEATED_S", 0.0)
     path = tmp_path / "run"
     with pytest.raises(StoppedError):
         train(toy(savable=False), path, resume=True, progress=False, on_report=[stop_at(path, 5)])

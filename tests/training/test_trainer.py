@@ -37,7 +37,7 @@ def _train(experiment: Experiment, path: Path, iterations: int) -> tuple[list[Re
     with Trainer(experiment, Run.create(path, experiment)) as trainer:
         reports = [next(trainer) for _ in range(iterations)]
         weights = _weights(trainer)
-        trainer._saved_at = trainer.iteration  # as a kill would: nothing is saved at the end
+        trainer._saver.iteration = trainer.iteration  # as a kill would: nothing is saved at the end
     return reports, weights
 
 

@@ -88,19 +88,15 @@ def _environment(experiment: Experiment, groups: list[str]) -> EnvConfig:
     kind, task = experiment.task.kind, str(experiment.task.get("name", "")).lower()
     options = dict(experiment.options)
     if kind == "VmasClass":
-        return _grouped(_vmas(task, options, experiment.continuous), groups)
+        build: Any = ENVIRONMENTS.get(f"vmas/{task}")
+        max_steps = options.pop("max_steps", None)
+        return _grouped(build(kwargs=options, max_steps=max_steps, continuous_actions=experiment.continuous), groups)
     if kind == "PettingZooClass":
         return _pettingzoo(options, task, experiment.continuous)
     raise ConfigError(
         f"tasks of {kind.removesuffix('Class')} cannot be built by name; valid: VMAS and PettingZoo; pass env= for "
         f"{task!r}"
     )
-
-
-def _vmas(task: str, options: dict[str, Any], continuous: bool) -> EnvConfig:
-    max_steps = options.pop("max_steps", None)
-    kind: Any = ENVIRONMENTS.get(f"vmas/{task}")
-    return cast(EnvConfig, kind(kwargs=options, max_steps=max_steps, continuous_actions=continuous))
 
 
 def _grouped(config: EnvConfig, groups: list[str]) -> EnvConfig:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from marlnb.config import ENVIRONMENTS, EnvConfig
@@ -32,7 +33,10 @@ def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
     if isinstance(env, EnvConfig):
         return env
     if isinstance(env, str):
-        return _named(env)
+        for name in (env, f"pettingzoo/{env}"):
+            with suppress(UnknownNameError):
+                return ENVIRONMENTS.get(name)()
+        return ENVIRONMENTS.get(env)()  # names the valid ones
     if _is_env_base(env):
         return _deep_copies(env)
     if callable(env):
@@ -43,19 +47,24 @@ def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
     )
 
 
+def env_and_spec(env: EnvLike) -> tuple[EnvConfig | EnvMaker, EnvSpec]:
+    """`env_maker`, and the spec of what it builds."""
+    maker = env_maker(env)
+    return maker, spec_of(maker)
+
+
+def indices_by_object(objects: Sequence[object]) -> list[list[int]]:
+    """The indices at which each distinct object stands, in the order of its first."""
+    indices: dict[int, list[int]] = {}
+    for index, item in enumerate(objects):
+        indices.setdefault(id(item), []).append(index)
+    return list(indices.values())
+
+
 def spec_of(maker: EnvConfig | EnvMaker) -> EnvSpec:
     """The spec of the environment that `maker` builds."""
     with maker.build(1) if isinstance(maker, EnvConfig) else maker(1, "cpu") as env:
         return env.spec
-
-
-def _named(name: str) -> EnvConfig:
-    for candidate in (name, f"pettingzoo/{name}"):
-        try:
-            return ENVIRONMENTS.get(candidate)()
-        except UnknownNameError:
-            continue
-    return ENVIRONMENTS.get(name)()
 
 
 def _is_env_base(env: object) -> bool:

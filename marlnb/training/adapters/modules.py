@@ -17,7 +17,7 @@ from marlnb.models.adapters.tensordict_policy import network_of
 from marlnb.models.networks.by_agent import ByAgent
 from marlnb.models.networks.network import Network
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
+from marlnb.training.adapters.environment import EnvLike, env_and_spec, indices_by_object
 from marlnb.training.policies.agents import Agents
 
 Modules = nn.Module | Mapping[str, nn.Module]
@@ -59,8 +59,7 @@ def agents_from_module(
         ShapeError: a module's output has another shape.
         SiteError: no layer of a module can be recorded.
     """
-    maker = env_maker(env)
-    spec = spec_of(maker)
+    maker, spec = env_and_spec(env)
     by_group = _by_group(modules, spec)
     policies, networks = {}, {}
     for group in spec.groups:
@@ -69,7 +68,8 @@ def agents_from_module(
         family, parameters, greedy = distribution_of(kind, group.action)
         state_shape = recurrent_shape.get(group.name) if isinstance(recurrent_shape, Mapping) else recurrent_shape
         actor = _network(given, group, cross_agent, state_shape)
-        critic = _critic((critics or {}).get(group.name), group, spec)
+        module = (critics or {}).get(group.name)
+        critic = None if module is None else ExternalCritic(group, network_of([module], group), spec)
         policies[group.name] = ExternalPolicy(group, actor, family, parameters=parameters, greedy=greedy, critic=critic)
         networks[group.name] = network_numbers(given, group)
     return Agents(policies, maker, path, source=source, n_envs=n_envs, networks=networks)
@@ -78,8 +78,8 @@ def agents_from_module(
 def network_numbers(given: Modules, group: GroupSpec) -> list[int]:
     """The index of each agent's network."""
     if isinstance(given, Mapping):
-        order = list(dict.fromkeys(id(given[agent]) for agent in group.agents))
-        return [order.index(id(given[agent])) for agent in group.agents]
+        members = indices_by_object([given[agent] for agent in group.agents])
+        return [next(k for k, rows in enumerate(members) if index in rows) for index in range(group.n_agents)]
     shared = getattr(given, "share_params", True)
     return [0] * group.n_agents if shared else list(range(group.n_agents))
 
@@ -127,10 +127,7 @@ def _network(
 def _by_agent(given: Mapping[str, nn.Module], group: GroupSpec, state_shape: tuple[int, int] | None) -> Network:
     if set(given) != set(group.agents):
         raise ConfigError(f"modules are for {sorted(given)}; expected agents of {group.name!r}: {list(group.agents)}")
-    members: dict[int, list[int]] = {}
-    for index, agent in enumerate(group.agents):
-        members.setdefault(id(given[agent]), []).append(index)
-    indices = list(members.values())
+    indices = indices_by_object([given[agent] for agent in group.agents])
     networks = [_module_network(given[group.agents[rows[0]]], group, len(rows), state_shape) for rows in indices]
     return ByAgent(group.agents, indices, networks)
 
@@ -142,15 +139,5 @@ def _module_network(
     state_shape: tuple[int, int] | None,
     cross_agent: bool | None = None,
 ) -> ModuleNetwork:
-    return ModuleNetwork(
-        module,
-        n_agents,
-        group.observation.shape,
-        dtype=getattr(torch, group.observation.dtype),
-        cross_agent=cross_agent,
-        recurrent_shape=state_shape,
-    )
-
-
-def _critic(module: nn.Module | None, group: GroupSpec, spec: EnvSpec) -> ExternalCritic | None:
-    return None if module is None else ExternalCritic(group, network_of([module], group), spec)
+    shape, dtype = group.observation.shape, getattr(torch, group.observation.dtype)
+    return ModuleNetwork(module, n_agents, shape, dtype=dtype, cross_agent=cross_agent, recurrent_shape=state_shape)

@@ -11,7 +11,7 @@ from marlnb.errors import CheckpointError, ConfigError, unknown
 from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.sb3 import policy_of
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
+from marlnb.training.adapters.environment import EnvLike, env_and_spec, indices_by_object
 from marlnb.training.policies.agents import Agents
 
 Algorithm = Literal["PPO", "A2C", "DQN", "RecurrentPPO"]
@@ -42,8 +42,7 @@ def agents_from_sb3(
         ConfigError: Stable-Baselines3 is not installed, a model is not supported, names are neither groups nor
             agents, or observations have another size.
     """
-    maker = env_maker(env)
-    spec = spec_of(maker)
+    maker, spec = env_and_spec(env)
     opened: dict[str, Any] = {}
     by_agent = {agent: _loaded(given, algorithm, opened) for agent, given in _by_agent(models, spec).items()}
     policies, networks = {}, {}
@@ -53,10 +52,7 @@ def agents_from_sb3(
 
 
 def _group(group: GroupSpec, spec: EnvSpec, by_agent: Mapping[str, Any]) -> tuple[ExternalPolicy, list[int]]:
-    by_model: dict[int, list[int]] = {}
-    for index, agent in enumerate(group.agents):
-        by_model.setdefault(id(by_agent[agent]), []).append(index)
-    members = list(by_model.values())
+    members = indices_by_object([by_agent[agent] for agent in group.agents])
     models = [by_agent[group.agents[rows[0]]] for rows in members]
     numbers = [next(k for k, rows in enumerate(members) if index in rows) for index in range(group.n_agents)]
     return policy_of(models, members, group, spec), numbers

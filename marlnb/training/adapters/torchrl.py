@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.errors import ConfigError
 from marlnb.models.adapters.tensordict_policy import critic_of, policy_of
-from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
+from marlnb.training.adapters.environment import EnvLike, env_and_spec
 from marlnb.training.policies.agents import Agents
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def agents_from_torchrl(
         ConfigError: no network maps the group's observation to its action, or the distribution is not supported
             (the message lists the supported ones).
     """
-    maker = env_maker(env)
-    spec = spec_of(maker)
+    maker, spec = env_and_spec(env)
     names = dict(group_map or {})
     unknown = sorted(set(names) - set(spec.group_names))
     if unknown:

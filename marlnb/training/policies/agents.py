@@ -34,6 +34,8 @@ class Agents:
         ConfigError: the groups are not those of the environment, or observations or actions differ.
     """
 
+    experiment: Experiment | None = None  # marlnb did not train them
+
     def __init__(
         self,
         by_group: Mapping[str, Policy],
@@ -47,22 +49,14 @@ class Agents:
         self.by_group, self.env, self.path = dict(by_group), env, Path(path).expanduser()
         self.source, self.n_envs, self.networks = source, n_envs, dict(networks or {})
         with self.build_env(1) as built:
-            self._spec = built.spec
-        if set(self.by_group) != set(self._spec.group_names):
+            self.spec: EnvSpec = built.spec
+        if set(self.by_group) != set(self.spec.group_names):
             raise ConfigError(
-                f"policies are for {sorted(self.by_group)}; expected the groups {list(self._spec.group_names)} of "
-                f"{self._spec.name}"
+                f"policies are for {sorted(self.by_group)}; expected the groups {list(self.spec.group_names)} of "
+                f"{self.spec.name}"
             )
         for name, policy in self.by_group.items():
-            check_group_fit(policy.group, self.source, self._spec.group(name), self._spec.name)
-
-    @property
-    def spec(self) -> EnvSpec:
-        return self._spec
-
-    @property
-    def experiment(self) -> Experiment | None:
-        return None
+            check_group_fit(policy.group, self.source, self.spec.group(name), self.spec.name)
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         maker = env or self.env

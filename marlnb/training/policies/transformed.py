@@ -9,9 +9,8 @@ from pathlib import Path
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
-from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.specs import GroupSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
@@ -43,32 +42,10 @@ class TransformedPolicySource:
         for group in transforms:
             if group not in policy_source.spec.group_names:
                 raise ConfigError(unknown(f"group of {policy_source.spec.name}", group, policy_source.spec.group_names))
-        self.policy_source, self.transforms, self.description, self.folder = (
-            policy_source,
-            dict(transforms),
-            description,
-            folder,
-        )
-
-    @property
-    def path(self) -> Path:
-        return self.folder or self.policy_source.path
-
-    @property
-    def spec(self) -> EnvSpec:
-        return self.policy_source.spec
-
-    @property
-    def n_envs(self) -> int:
-        return self.policy_source.n_envs
-
-    @property
-    def experiment(self) -> Experiment | None:
-        return self.policy_source.experiment
-
-    @property
-    def source(self) -> str:
-        return f"{getattr(self.policy_source, 'source', 'marlnb')}; {self.description}"
+        self.policy_source, self.transforms, self.description = policy_source, dict(transforms), description
+        self.path = folder or policy_source.path
+        self.spec, self.n_envs, self.experiment = policy_source.spec, policy_source.n_envs, policy_source.experiment
+        self.source = f"{getattr(policy_source, 'source', 'marlnb')}; {description}"
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         return self.policy_source.build_env(n_envs, device=device, env=env)

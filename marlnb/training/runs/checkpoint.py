@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,7 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path,
-    state: Mapping[str, Any],
-    *,
-    iteration: int,
-    frames: int,
-    score: float | None,
-    at_stop: bool = False,
+    folder: Path, state: Mapping[str, Any], *, iteration: int, frames: int, score: float | None, at_stop: bool = False
 ) -> Checkpoint:
     """Writes `<folder>/<iteration>` atomically. A full disk or a kill leaves earlier checkpoints complete.
 
@@ -108,10 +103,8 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """Those that can be opened, oldest first. A damaged one is skipped; `Checkpoint.open` says why."""
     checkpoints = []
     for iteration in _iterations(folder):
-        try:
+        with suppress(CheckpointError):
             checkpoints.append(Checkpoint.open(folder / str(iteration)))
-        except CheckpointError:
-            continue
     return checkpoints
 
 
@@ -135,11 +128,7 @@ def rotate_checkpoints(folder: Path, keep: int) -> None:
 
 def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
     """The one with the highest score, the latest among equals; None if none has a score."""
-    scored = [
-        (checkpoint.score, checkpoint.iteration, checkpoint)
-        for checkpoint in checkpoints
-        if checkpoint.score is not None
-    ]
+    scored = [(item.score, item.iteration, item) for item in checkpoints if item.score is not None]
     return max(scored, key=lambda entry: entry[:2])[2] if scored else None
 
 

@@ -50,8 +50,7 @@ class RunFolder:
 
     def __init__(self, path: Path, experiment: Experiment) -> None:
         """Use `create` or `open`."""
-        self.path = path
-        self.experiment = experiment
+        self.path, self.experiment = path, experiment
         self._spec: EnvSpec | None = None
 
     @classmethod
@@ -88,11 +87,7 @@ class RunFolder:
         folder = Path(path).expanduser()
         if not is_run(folder):
             raise RunError(f"{folder} is not a run folder: it has no {EXPERIMENT}{_nearby_runs(folder)}")
-        try:
-            data = json.loads((folder / EXPERIMENT).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"{folder / EXPERIMENT} cannot be read: {error}") from error
-        return cls(folder, Experiment.from_json(data))
+        return cls(folder, Experiment.from_json(read_json(folder / EXPERIMENT)))
 
     def discard_unstarted(self) -> None:
         """Deletes a run in which nothing was trained or recorded; other files in the folder stay."""
@@ -113,13 +108,12 @@ class RunFolder:
     @property
     def spec(self) -> EnvSpec:
         """The environment's spec when the run started. If it has not started, an environment is built to get it."""
+        file = self.path / SPEC
+        if self._spec is None and file.exists():
+            self._spec = spec_from_json(read_json(file))
         if self._spec is None:
-            file = self.path / SPEC
-            if file.exists():
-                self._spec = spec_from_json(read_json(file))
-            else:
-                with build_env(self.experiment, 1) as env:
-                    self._spec = env.spec
+            with build_env(self.experiment, 1) as env:
+                self._spec = env.spec
         return self._spec
 
     @property
@@ -221,10 +215,8 @@ class RunFolder:
 
 
 def _nearby_runs(folder: Path) -> str:
-    """A hint: the runs beside or below a folder that is not a run."""
+    """A hint: the runs next to or below a folder that is not a run."""
     parents = [folder, folder.parent] if folder.is_dir() else [folder.parent]
-    runs = [
-        str(path.parent) for parent in parents if parent.is_dir() for path in sorted(parent.glob(f"*/{EXPERIMENT}"))
-    ]
+    runs = [str(path.parent) for parent in parents for path in sorted(parent.glob(f"*/{EXPERIMENT}"))]
     by_similarity = dict.fromkeys([*nearest(str(folder), runs), *runs])
     return f"; runs near it: {', '.join(list(by_similarity)[:5])}" if runs else ""

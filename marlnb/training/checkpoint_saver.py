@@ -1,0 +1,77 @@
+"""CheckpointSaver: when a training saves a checkpoint, and which older ones it then deletes."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from marlnb.training.runs.checkpoint import Checkpoint, drop_stop_checkpoints, rotate_checkpoints, save_checkpoint
+from marlnb.training.runs.files import JOB_VARIABLE
+
+if TYPE_CHECKING:
+    from marlnb.training.trainer import Trainer
+
+MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
+
+
+class CheckpointSaver:
+    """Saves the checkpoints of a training.
+
+    Attributes:
+        iteration: of the last checkpoint; 0 if there is none.
+        seconds: of training at the last checkpoint.
+        save_s: how long the last one took to save.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.iteration, self.seconds, self.save_s = 0, 0.0, 0.0
+        self._left_unsaved: int | None = None
+        self._in_job = bool(os.environ.get(JOB_VARIABLE))
+
+    def save(self) -> Checkpoint:
+        """`Trainer.save`."""
+        trainer = self._trainer
+        if trainer.loop.env.state_dict() is None:
+            trainer.loop.begin(trainer.iteration)
+        start, folder = time.perf_counter(), trainer.run.path / "checkpoints"
+        progress = {"seconds": trainer.seconds, "evaluation_score": trainer.evaluation_score}
+        saved = save_checkpoint(
+            folder,
+            {**trainer.loop.state_dict(), **progress},
+            iteration=trainer.iteration,
+            frames=trainer.frames,
+            score=trainer.score,
+            at_stop=self._in_job and trainer.state == "stopped" and not self._is_scheduled,
+        )
+        if self._is_scheduled or not self._in_job:  # in a batch job, checkpoints made at stops stay until the next one
+            if self._in_job:
+                drop_stop_checkpoints(folder, trainer.iteration)
+            rotate_checkpoints(folder, trainer.experiment.keep_checkpoints)
+        self.iteration, self.seconds, self.save_s = trainer.iteration, trainer.seconds, time.perf_counter() - start
+        return saved
+
+    def is_due(self, *, ending: bool) -> bool:
+        """Whether a checkpoint is due: on schedule, and when a training ends.
+
+        A checkpoint resets an environment that cannot be saved, which changes what follows. A batch job must end in the
+        same bits however often it is stopped. So it leaves a few minutes' work unsaved at a stop and repeats it later.
+        """
+        trainer = self._trainer
+        if self._is_scheduled or not ending or not self._in_job or trainer.loop.env.state_dict() is not None:
+            return self._is_scheduled or ending
+        is_too_long = trainer.seconds - self.seconds >= MAX_REPEATED_S
+        consequence = f"the iterations after {self.iteration} are repeated"
+        if is_too_long:
+            consequence = f"it is reset at iteration {trainer.iteration}, which changes what follows"
+        if self._left_unsaved != trainer.iteration:
+            trainer.run.log_event(f"the environment cannot be saved: {consequence}")
+        self._left_unsaved = trainer.iteration
+        return is_too_long
+
+    @property
+    def _is_scheduled(self) -> bool:
+        """Whether an undisturbed training has a checkpoint here too."""
+        trainer = self._trainer
+        return trainer.iteration % trainer.experiment.checkpoint_every == 0 or trainer.state == "complete"
