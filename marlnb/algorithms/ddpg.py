@@ -13,14 +13,9 @@ from typing import ClassVar, Literal, cast
 import torch
 from torch import Tensor
 
+from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.q_actor_critic import (
-    CriticBatch,
-    QActorCriticConfig,
-    QActorCriticLearner,
-    frozen_parameters,
-    td_target,
-)
+from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticConfig, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import ALGORITHMS, LearnerContext, option
 from marlnb.models.policies.actor import Actor
@@ -33,6 +28,12 @@ from marlnb.specs import EnvSpec
 class IDDPGConfig(QActorCriticConfig):
     """Independent DDPG: each agent's critic reads what the agent observes and does."""
 
+    twins: ClassVar[bool] = False
+    # options of MADDPG and MATD3
+    policy_actions = "own"
+    actor_every = 1
+    target_noise = target_noise_clip = 0.0
+
     noise: float = option(0.2, help="deviation of the noise on continuous actions, bounds scaled to -1..1", ge=0)
     noise_final: float | None = option(None, help="deviation after noise_frames; it changes linearly", ge=0)
     noise_frames: int = option(0, help="frames over which the noise moves to noise_final", unit="frames", ge=0)
@@ -43,29 +44,9 @@ class IDDPGConfig(QActorCriticConfig):
 
     def build(self, context: LearnerContext) -> DDPGLearner:
         self.check_fit(context)
-        policy = DeterministicPolicy(
-            context.group,
-            context.env,
-            context.actor,
-            context.critic,
-            centralised=self.centralised,
-            twins=self.smoothing is not None,
-        )
+        networks = (context.group, context.env, context.actor, context.critic)
+        policy = DeterministicPolicy(*networks, centralised=self.centralised, twins=self.twins)
         return DDPGLearner(self, policy.to(context.device), context.env)
-
-    @property
-    def smoothing(self) -> tuple[float, float] | None:
-        """Deviation and bound of the noise on the targets' actions; None without twin critics."""
-        return None
-
-    @property
-    def critic_steps_per_actor_step(self) -> int:
-        return 1
-
-    @property
-    def improves_together(self) -> bool:
-        """Whether the actor's loss takes all agents' actions from the current policy, not only each agent's own."""
-        return False
 
 
 @ALGORITHMS.register("maddpg")
@@ -83,27 +64,17 @@ class MADDPGConfig(IDDPGConfig):
         choices=("own", "all"),
     )
 
-    @property
-    def improves_together(self) -> bool:
-        return self.policy_actions == "all"
-
 
 @ALGORITHMS.register("matd3")
 @dataclass(frozen=True)
 class MATD3Config(MADDPGConfig):
     """Multi-agent TD3: MADDPG with twin critics, smoothed target actions and fewer steps of the actor."""
 
+    twins: ClassVar[bool] = True
+
     actor_every: int = option(2, help="steps of the critics per step of the actor and the targets", ge=1)
     target_noise: float = option(0.2, help="deviation of the noise on the targets' continuous actions", ge=0)
     target_noise_clip: float = option(0.5, help="bound on that noise", ge=0)
-
-    @property
-    def smoothing(self) -> tuple[float, float] | None:
-        return self.target_noise, self.target_noise_clip
-
-    @property
-    def critic_steps_per_actor_step(self) -> int:
-        return self.actor_every
 
 
 class DDPGLearner(QActorCriticLearner):
@@ -117,20 +88,19 @@ class DDPGLearner(QActorCriticLearner):
 
     def explore(self) -> None:
         config, policy = self.config, self.policy
-        remaining = max(0.0, 1 - self.frames / config.noise_frames) if config.noise_frames else 0.0
         final = config.noise if config.noise_final is None else config.noise_final
-        policy.noise.fill_(final + remaining * (config.noise - final))
+        policy.noise.fill_(linear_schedule(config.noise, final, self.frames, config.noise_frames))
         policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
         group, config = self.group.name, self.config
         batch = self.critic_batch(sample)
         metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
-        actor_is_due = (self.steps + 1) % config.critic_steps_per_actor_step == 0
+        actor_is_due = (self.steps + 1) % config.actor_every == 0
         if actor_is_due:
-            with frozen_parameters(self.critic_weights):
+            with self.frozen_critics():
                 loss = self.actor_loss(batch, sample[group, "observation"])
-                grad_norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
+                grad_norm = self.take_step("actor", loss)
             metrics |= {"actor_loss": loss.detach(), "grad_norm_actor": grad_norm[0]}
         if actor_is_due or config.target_every:
             self.update_targets()
@@ -154,10 +124,10 @@ class DDPGLearner(QActorCriticLearner):
         """mu'(s'), encoded; in TD3 smoothed: clip(mu'(s') + clip(noise, -c, c), -1, 1)."""
         actor = cast(Actor, self.targets["actor"])
         code = self.policy.code(actor.distribution.mask(actor(observation), mask), self.config.temperature)
-        if self.config.smoothing is None or not self.policy.continuous:
+        if not (self.config.twins and self.policy.continuous):
             return code
-        deviation, bound = self.config.smoothing
-        noise = torch.randn_like(code).mul_(deviation).clamp_(-bound, bound)
+        bound = self.config.target_noise_clip
+        noise = torch.randn_like(code).mul_(self.config.target_noise).clamp_(-bound, bound)
         return (code + noise).clamp_(-1, 1)
 
     @torch.no_grad()
@@ -179,7 +149,7 @@ class DDPGLearner(QActorCriticLearner):
         policy = self.policy
         output = policy.actor(observation)
         own_code = policy.code(policy.actor.distribution.mask(output, batch.mask), self.config.temperature)
-        if self.config.improves_together:
+        if self.config.policy_actions == "all":
             value = policy.critic(batch.encoded, batch.codes | {self.group.name: own_code})
         else:
             value = policy.critic.q_with_own_action(batch.encoded, batch.codes, own_code)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensordict import TensorDictBase
+from torch import Tensor, nn
 
+from marlnb.errors import CheckpointError
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec
 
@@ -47,3 +49,22 @@ class Learner(ABC):
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a saved state. Training then continues bit for bit on a CPU."""
+
+
+def linear_schedule(start: float, final: float, frames: int, n_frames: int) -> float:
+    """A number that moves linearly from `start` to `final` over `n_frames` frames; 0 frames: `final` at once."""
+    remaining = max(0.0, 1 - frames / n_frames) if n_frames else 0.0
+    return final + remaining * (start - final)
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of a module's parameters and buffers, by name."""
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def load_weights(module: nn.Module, weights: Mapping[str, Tensor], what: str) -> None:
+    """Restores what `weights_of` gave. Raises CheckpointError if that was another module; `what` is for the message."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"the weights do not fit {what}: {error}") from error

@@ -6,7 +6,7 @@ A subclass builds its networks and implements one gradient step on a sample (`Of
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,11 +16,11 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from marlnb.algorithms.adam import PartAdam
-from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.replay import ReplayBuffer, Sample
 from marlnb.algorithms.turns import own_turns
 from marlnb.config import AlgorithmConfig, LearnerContext, option
-from marlnb.errors import CheckpointError, ConfigError
+from marlnb.errors import ConfigError
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
@@ -80,11 +80,12 @@ class OffPolicyLearner(Learner):
     Args:
         policy: on its device already, like every module here.
         sequence_length: steps of a sample: 1 for feed-forward networks (samples `[n]`), else `[n, time]`.
-        reads: groups whose observations and actions are sampled, the learner's own group first.
-        optimizers: by name, for checkpoints; `learn` steps them.
+        trained: the parts of each optimizer, by name; `take_step` steps them.
         followed: networks by name that have target networks, `targets[name]`.
+        reads: groups whose observations and actions are sampled, besides the learner's own.
 
     Attributes:
+        optimizers: by name.
         frames: seen so far.
         steps: gradient steps so far.
         targets: slowly moving copies of the followed networks, without gradient; `update_targets` moves them.
@@ -96,25 +97,24 @@ class OffPolicyLearner(Learner):
         policy: Policy,
         env: EnvSpec,
         *,
-        sequence_length: int,
-        reads: tuple[str, ...],
-        optimizers: Mapping[str, PartAdam],
-        followed: Mapping[str, nn.Module],
+        trained: Mapping[str, Mapping[str, nn.Module]],
+        followed: Mapping[str, nn.Module] | None = None,
+        reads: Sequence[str] = (),
+        sequence_length: int = 1,
     ) -> None:
         self.config, self.policy, self.group, self.env = config, policy, policy.group, env
         self.sequence_length = sequence_length
         self.frames = self.steps = 0
-        self.optimizers, self.followed = dict(optimizers), dict(followed)
-        self.targets = nn.ModuleDict(deepcopy(self.followed))
-        self.targets.requires_grad_(False)
+        self.optimizers = {name: PartAdam(parts, config.adam_eps) for name, parts in trained.items()}
+        networks = nn.ModuleDict(followed)
+        self.targets = deepcopy(networks).requires_grad_(False)
         self._target_weights: list[Tensor] = list(self.targets.parameters())
-        self._weights: list[Tensor] = [weight for network in followed.values() for weight in network.parameters()]
-        buffers = [buffer for network in followed.values() for buffer in network.buffers()]
-        self._buffers = list(zip(self.targets.buffers(), buffers))
+        self._weights: list[Tensor] = list(networks.parameters())
+        self._buffers = list(zip(self.targets.buffers(), networks.buffers()))
         self.replay = ReplayBuffer(
             config.buffer_frames,
             group=self.group,
-            reads=reads,
+            reads=tuple(dict.fromkeys((self.group.name, *reads))),
             sequence_length=sequence_length,
             seed=int(torch.randint(2**62, ())),
             device=next(policy.parameters()).device,
@@ -152,6 +152,11 @@ class OffPolicyLearner(Learner):
         means = torch.stack([torch.stack(values).mean() for values in metrics.values()]).tolist() if metrics else []
         return {**dict(zip(metrics, means)), "updates": float(updates), "replay_frames": float(len(self.replay))}
 
+    def take_step(self, name: str, loss: Tensor, lr: float | None = None) -> Tensor:
+        """One step of an optimizer with the learning rate `lr` (None: the config's); gradient norms, `[part]`."""
+        optimizer, config = self.optimizers[name], self.config
+        return optimizer.step(loss, dict.fromkeys(optimizer.parameters, lr or config.lr), config.max_grad_norm)
+
     @abstractmethod
     def learn(self, sample: Sample) -> dict[str, Tensor]:
         """One gradient step on a sample, then `update_targets`; returns metrics `[]` without gradient."""
@@ -174,8 +179,8 @@ class OffPolicyLearner(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "policy": {name: tensor.clone() for name, tensor in self.policy.state_dict().items()},
-            "targets": {name: tensor.clone() for name, tensor in self.targets.state_dict().items()},
+            "policy": weights_of(self.policy),
+            "targets": weights_of(self.targets),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "replay": self.replay.state_dict() if self.config.save_replay else None,
             "frames": self.frames,
@@ -183,11 +188,8 @@ class OffPolicyLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        try:
-            self.policy.load_state_dict(state["policy"])
-            self.targets.load_state_dict(state["targets"])
-        except RuntimeError as error:
-            raise CheckpointError(f"the weights do not fit the networks of {self.group.name!r}: {error}") from error
+        for module, name in ((self.policy, "policy"), (self.targets, "targets")):
+            load_weights(module, state[name], f"the networks of {self.group.name!r}")
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
         if state["replay"] is not None:

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
-from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import AlgorithmConfig, LearnerContext, option
-from marlnb.errors import CheckpointError, ConfigError
+from marlnb.errors import ConfigError
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.actor import StdOf
@@ -66,17 +66,9 @@ class OnPolicyConfig(AlgorithmConfig):
         return False
 
     def build_policy(self, context: LearnerContext) -> ActorCritic:
-        policy = ActorCritic(
-            context.group,
-            context.env,
-            context.actor,
-            context.critic,
-            centralised=self.centralised,
-            squash=self.squash,
-            std_of=self.std_of,
-            initial_log_std=self.initial_log_std,
-        )
-        return policy.to(context.device)
+        networks = (context.group, context.env, context.actor, context.critic)
+        options = {"squash": self.squash, "std_of": self.std_of, "initial_log_std": self.initial_log_std}
+        return ActorCritic(*networks, centralised=self.centralised, **options).to(context.device)  # type: ignore[arg-type]
 
     def check_fit(self, context: LearnerContext) -> None:
         super().check_fit(context)
@@ -231,10 +223,10 @@ class OnPolicyLearner(Learner):
     def _learning_rates(self) -> dict[str, float]:
         config = self.config
         rates = {"actor": config.lr, "critic": config.lr_critic or config.lr}
-        if config.lr_final is None or not config.anneal_frames:
+        final, n_frames = config.lr_final, config.anneal_frames
+        if final is None or not n_frames:
             return rates
-        remaining = max(0.0, 1 - self.frames / config.anneal_frames)
-        return {part: config.lr_final + remaining * (lr - config.lr_final) for part, lr in rates.items()}
+        return {part: linear_schedule(lr, final, self.frames, n_frames) for part, lr in rates.items()}
 
     def _epoch(self, samples: dict[str, Tensor], learning_rates: Mapping[str, float]) -> dict[str, Tensor]:
         """One pass over the samples in a new order; returns the mean of each metric."""
@@ -273,7 +265,7 @@ class OnPolicyLearner(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "policy": {name: tensor.clone() for name, tensor in self.policy.state_dict().items()},
+            "policy": weights_of(self.policy),
             "optimizer": self._optimizer.state_dict(),
             "shuffler": self._shuffler.get_state(),
             "critic_recurrent": self._critic_state,
@@ -281,10 +273,7 @@ class OnPolicyLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        try:
-            self.policy.load_state_dict(state["policy"])
-        except RuntimeError as error:
-            raise CheckpointError(f"the weights do not fit the networks of {self.group.name!r}: {error}") from error
+        load_weights(self.policy, state["policy"], f"the networks of {self.group.name!r}")
         self._optimizer.load_state_dict(state["optimizer"])
         self._shuffler.set_state(state["shuffler"].cpu())
         critic_state = state["critic_recurrent"]

@@ -7,7 +7,7 @@ The next actions of other groups come from their learners. A learner of these fa
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, cast
@@ -15,7 +15,6 @@ from typing import ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
@@ -83,21 +82,10 @@ class QActorCriticLearner(OffPolicyLearner):
         trained: Mapping[str, nn.Module],
     ) -> None:
         self._other_learners: dict[str, Learner] = {}
-        critics = dict(zip(("critic", "critic_2"), policy.critics))
-        name = policy.group.name
-        super().__init__(
-            config,
-            policy,
-            env,
-            sequence_length=1,
-            reads=(name, *(other for other in policy.critic.reads if other != name)),
-            optimizers={
-                "critics": PartAdam(critics, config.adam_eps),
-                **{part: PartAdam({part: module}, config.adam_eps) for part, module in trained.items()},
-            },
-            followed={**critics, **followed},
-        )
-        self.critic_weights = [weight for critic in policy.critics for weight in critic.parameters()]
+        critics: dict[str, nn.Module] = dict(zip(("critic", "critic_2"), policy.critics))
+        optimizers = {"critics": critics, **{part: {part: module} for part, module in trained.items()}}
+        followed = {**critics, **followed}
+        super().__init__(config, policy, env, trained=optimizers, followed=followed, reads=policy.critic.reads)
 
     def bind_learners(self, learners: Mapping[str, Learner]) -> None:
         """Raises ConfigError if a critic reads the actions of a group with a recurrent policy."""
@@ -135,6 +123,15 @@ class QActorCriticLearner(OffPolicyLearner):
             next_mask=sample.get(("next", group, "action_mask")),
         )
 
+    @contextmanager
+    def frozen_critics(self) -> Iterator[None]:
+        """Inside the block the critics take no gradient: the actor's step goes through them without moving them."""
+        critics = nn.ModuleList(self.policy.critics).requires_grad_(False)
+        try:
+            yield
+        finally:
+            critics.requires_grad_(True)
+
     @abstractmethod
     def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
         """The group's actions in the targets of critics, its own and others', `[n, agent(, component)]`."""
@@ -155,11 +152,7 @@ class QActorCriticLearner(OffPolicyLearner):
         if self.policy.critic.all_actions:
             values = [(value * own_codes).sum(-1) for value in values]
         losses = torch.stack([masked_mean((value - target).square(), batch.acting) for value in values])
-        learning_rate = self.config.lr_critic or self.config.lr
-        optimizer = self.optimizers["critics"]
-        grad_norms = optimizer.step(
-            losses.sum(), dict.fromkeys(optimizer.parameters, learning_rate), self.config.max_grad_norm
-        )
+        grad_norms = self.take_step("critics", losses.sum(), self.config.lr_critic)
         return {
             "critic_loss": losses.detach().sum(),
             "q_mean": masked_mean(values[0].detach(), batch.acting),
@@ -175,18 +168,6 @@ def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: flo
     A terminated step has no future; a truncated one is bootstrapped.
     """
     return torch.addcmul(reward, next_value, (~terminated).to(next_value.dtype), value=gamma)
-
-
-@contextmanager
-def frozen_parameters(weights: Sequence[Tensor]) -> Iterator[None]:
-    """Inside the block the weights take no gradient: the actor's step goes through the critics without moving them."""
-    try:
-        for weight in weights:
-            weight.requires_grad_(False)
-        yield
-    finally:
-        for weight in weights:
-            weight.requires_grad_(True)
 
 
 def _next_action(other: Learner, sample: Sample, name: str) -> Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
+from tensordict import TensorDictBase, unravel_key
 from torch import Tensor
 
 from marlnb.errors import CheckpointError, ShapeError
@@ -169,7 +169,7 @@ class ReplayBuffer:
         single += [("next", group, field) for field in ("reward", "terminated", "done")]
         single += ["is_init"] if self.sequence_length > 1 else []
         now = {key: rollout[key] for key in (*both, *single)}
-        return now, {key: rollout[_next(key)] for key in both}
+        return now, {key: rollout[unravel_key(("next", key))] for key in both}
 
     def _allocate(self, now: Sample, next_fields: tuple[Key, ...], n_envs: int, recurrent: Tensor | None) -> None:
         length = self.sequence_length
@@ -248,7 +248,9 @@ class ReplayBuffer:
         numbers = overflow[in_overflow]
         for key in self._next_fields:
             value, table = self._rows[key].index_select(0, next_rows), self._overflow_rows[key]
-            sample[_next(key)] = value.index_copy_(0, in_overflow, table.index_select(0, numbers % len(table)))
+            sample[unravel_key(("next", key))] = value.index_copy_(
+                0, in_overflow, table.index_select(0, numbers % len(table))
+            )
         return sample
 
     def state_dict(self) -> dict[str, Any]:
@@ -277,12 +279,8 @@ class ReplayBuffer:
         overflow_rows = {_key(name): value.to(self._device) for name, value in state["overflow_rows"].items()}
         recurrent = state["recurrent"]
         n_envs, written = int(state["n_envs"]), int(state["written"])
-        self._allocate(
-            {key: value[None] for key, value in rows.items()},
-            tuple(overflow_rows),
-            n_envs,
-            None if recurrent is None else recurrent[None],
-        )
+        examples = {key: value[None] for key, value in rows.items()}
+        self._allocate(examples, tuple(overflow_rows), n_envs, None if recurrent is None else recurrent[None])
         n_filled = min(written + 1, self._n_slots) * n_envs
         if any(len(value) != n_filled for value in rows.values()):
             n_saved = max(len(value) for value in rows.values())
@@ -321,14 +319,9 @@ def _differs(left: Sample, right: Sample, n_axes: int) -> Tensor:
     return torch.stack([difference.sum(-1, dtype=torch.int32) for difference in differences]).sum(0) > 0
 
 
-def _next(key: Key) -> Key:
-    return ("next", key) if isinstance(key, str) else ("next", *key)
-
-
 def _name(key: Key) -> str:
     return key if isinstance(key, str) else "/".join(key)
 
 
 def _key(name: str) -> Key:
-    parts = tuple(name.split("/"))
-    return parts[0] if len(parts) == 1 else parts
+    return unravel_key(tuple(name.split("/")))  # type: ignore[no-any-return]

@@ -9,7 +9,6 @@ et al. 2017, equation 6, arXiv:1706.02275). The tests compare the losses with to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import ClassVar
@@ -18,16 +17,9 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.q_actor_critic import (
-    CriticBatch,
-    QActorCriticConfig,
-    QActorCriticLearner,
-    frozen_parameters,
-    td_target,
-)
+from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticConfig, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import ALGORITHMS, LearnerContext, option
-from marlnb.models.policies.q_critic import QCritic
 from marlnb.models.policies.soft_policy import SoftPolicy
 from marlnb.specs import ActionKind, ActionSpec, EnvSpec
 
@@ -50,14 +42,8 @@ class ISACConfig(QActorCriticConfig):
 
     def build(self, context: LearnerContext) -> SACLearner:
         self.check_fit(context)
-        policy = SoftPolicy(
-            context.group,
-            context.env,
-            context.actor,
-            context.critic,
-            centralised=self.centralised,
-            temperature=self.temperature,
-        )
+        networks = (context.group, context.env, context.actor, context.critic)
+        policy = SoftPolicy(*networks, centralised=self.centralised, temperature=self.temperature)
         return SACLearner(self, policy.to(context.device), context.env)
 
 
@@ -88,9 +74,9 @@ class SACLearner(QActorCriticLearner):
         config, group = self.config, self.group.name
         batch = self.critic_batch(sample)
         metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
-        with frozen_parameters(self.critic_weights):
+        with self.frozen_critics():
             loss, entropy = self.actor_loss(batch, sample[group, "observation"])
-            grad_norm = self.optimizers["actor"].step(loss, {"actor": config.lr}, config.max_grad_norm)
+            grad_norm = self.take_step("actor", loss)
         if config.learn_temperature:
             learning_rate = {"temperature": config.lr_temperature or config.lr}
             self.optimizers["temperature"].step(self.temperature_loss(entropy), learning_rate, 0.0)
@@ -110,9 +96,7 @@ class SACLearner(QActorCriticLearner):
 
         Source: Haarnoja et al. 2018, equations 2 and 3 (arXiv:1812.05905).
         """
-        value, _ = self._soft_value(
-            batch.next_encoded, batch.next_codes, next_observation, batch.next_mask, self.target_critics, together=True
-        )
+        value, _ = self._soft_value(batch, next_observation, is_next=True)
         return td_target(batch.reward, value, batch.terminated, self.config.gamma)
 
     def actor_loss(self, batch: CriticBatch, observation: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,9 +106,7 @@ class SACLearner(QActorCriticLearner):
 
         Source: Haarnoja et al. 2018, equation 7 (arXiv:1812.05905).
         """
-        value, entropy = self._soft_value(
-            batch.encoded, batch.codes, observation, batch.mask, self.policy.critics, together=False
-        )
+        value, entropy = self._soft_value(batch, observation, is_next=False)
         return -masked_mean(value, batch.acting), masked_mean(entropy, batch.acting).detach()
 
     def temperature_loss(self, entropy: Tensor) -> Tensor:
@@ -137,21 +119,17 @@ class SACLearner(QActorCriticLearner):
         """
         return self.policy.temperature.log * (entropy - self.target_entropy)
 
-    def _soft_value(
-        self,
-        encoded: Tensor,
-        codes: dict[str, Tensor],
-        observation: Tensor,
-        mask: Tensor | None,
-        critics: Sequence[QCritic],
-        *,
-        together: bool,
-    ) -> tuple[Tensor, Tensor]:
+    def _soft_value(self, batch: CriticBatch, observation: Tensor, *, is_next: bool) -> tuple[Tensor, Tensor]:
         """The policy's value including its entropy, and the entropy in nats, both `[n, agent]`.
 
         Args:
-            together: the other agents of the group act by the policy too, instead of as in `codes`.
+            is_next: the value of the next step by the target critics, where the other agents of the group act by the
+                policy too; otherwise that of this step, where they act as in the sample.
         """
+        if is_next:
+            encoded, codes, mask, critics = batch.next_encoded, batch.next_codes, batch.next_mask, self.target_critics
+        else:
+            encoded, codes, mask, critics = batch.encoded, batch.codes, batch.mask, self.policy.critics
         policy, group = self.policy, self.group.name
         distribution = policy.actor.distribution
         parameters = distribution.mask(policy.actor(observation), mask)
@@ -159,7 +137,7 @@ class SACLearner(QActorCriticLearner):
         if policy.continuous:
             drawn = distribution.sample(parameters)
             code = drawn.stored.tanh()
-            if together:
+            if is_next:
                 values = [critic(encoded, codes | {group: code}) for critic in critics]
             else:
                 values = [critic.q_with_own_action(encoded, codes, code) for critic in critics]
@@ -167,7 +145,7 @@ class SACLearner(QActorCriticLearner):
         log_probs = parameters.log_softmax(-1)
         probs = log_probs.exp()
         with torch.no_grad():  # the critics' values are weights here: the gradient goes through the probabilities
-            if together:
+            if is_next:
                 codes = codes | {group: policy.critic.encode_action(group, distribution.sample(parameters).action)}
             values_of_choices = torch.minimum(*(critic(encoded, codes) for critic in critics))
         entropy = -(probs * log_probs).sum(-1)

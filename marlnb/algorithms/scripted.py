@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from tensordict import TensorDictBase
 
-from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, option
-from marlnb.errors import CheckpointError, ConfigError
+from marlnb.errors import ConfigError
 from marlnb.imports import is_import_path, load_object
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
@@ -95,13 +95,10 @@ class FixedPolicyLearner(Learner):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"policy": {name: tensor.clone() for name, tensor in self.policy.state_dict().items()}}
+        return {"policy": weights_of(self.policy)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        try:
-            self.policy.load_state_dict(state["policy"])
-        except RuntimeError as error:
-            raise CheckpointError(f"the weights do not fit the policy of {self.group.name!r}: {error}") from error
+        load_weights(self.policy, state["policy"], f"the policy of {self.group.name!r}")
 
 
 def import_function(path: str, who: str) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential, TensorDictModule
 from torch import Tensor, nn
 
-from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.learner import weights_of
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyConfig, OnPolicyLearner
@@ -78,7 +78,7 @@ class OnPolicyLossLearner(OnPolicyLearner):
         return total_loss(terms, minibatch["advantage"].shape, minibatch.get("weight"))
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"loss": loss_state(self.loss_module)}
+        return super().state_dict() | {"loss": weights_of(self.loss_module)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
@@ -129,15 +129,7 @@ class OffPolicyLossLearner(OffPolicyLearner):
                     self._updater = HardUpdate(self.loss_module, value_network_update_interval=config.target_every)
                 else:
                     self._updater = SoftUpdate(self.loss_module, tau=config.tau)
-        super().__init__(
-            config,
-            policy,
-            context.env,
-            sequence_length=1,
-            reads=(context.group.name,),
-            optimizers={"loss": PartAdam({"loss": self.loss_module}, config.adam_eps)},
-            followed={},
-        )
+        super().__init__(config, policy, context.env, trained={"loss": {"loss": self.loss_module}})
 
     def explore(self) -> None:
         for name, value in (("epsilon", 1.0 if self.warming_up else self.config.epsilon), ("uniform", self.warming_up)):
@@ -147,21 +139,17 @@ class OffPolicyLossLearner(OffPolicyLearner):
     def learn(self, sample: Sample) -> dict[str, Tensor]:
         acting = sample[self.group.name, "acting"]
         loss, metrics = total_loss(self.loss_module(self._batch(sample)), acting.shape, acting)
-        norms = self.optimizers["loss"].step(loss, {"loss": self.config.lr}, self.config.max_grad_norm)
+        norms = self.take_step("loss", loss)
         self.update_targets()
         return metrics | {"grad_norm": norms[0]}
 
     def _batch(self, sample: Sample) -> TensorDict:
         group, axes = self.group.name, self.policy.actor.observation_axes
-        now: dict[str, Any] = {"action": sample[group, "action"]}
-        after = {key: sample["next", group, key] for key in ("reward", "terminated", "done")}
-        now["observation"] = features(sample[group, "observation"], axes)
-        after["observation"] = features(sample["next", group, "observation"], axes)
-        if self.group.has_action_mask:
-            now["action_mask"], after["action_mask"] = (
-                sample[group, "action_mask"],
-                sample["next", group, "action_mask"],
-            )
+        masks = ["action_mask"] if self.group.has_action_mask else []
+        now = {key: sample[group, key] for key in ("action", "observation", *masks)}
+        after = {key: sample["next", group, key] for key in ("reward", "terminated", "done", "observation", *masks)}
+        for step in (now, after):
+            step["observation"] = features(step["observation"], axes)
         return TensorDict({**now, "next": after}, sample[group, "acting"].shape[:1])
 
     def update_targets(self) -> None:
@@ -170,7 +158,7 @@ class OffPolicyLossLearner(OffPolicyLearner):
 
     def state_dict(self) -> dict[str, Any]:
         updater = {} if self._updater is None else self._updater.state_dict()
-        return super().state_dict() | {"loss": loss_state(self.loss_module), "updater": updater}
+        return super().state_dict() | {"loss": weights_of(self.loss_module), "updater": updater}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
@@ -200,11 +188,6 @@ def total_loss(terms: TensorDictBase, shape: torch.Size, mask: Tensor | None) ->
             )
         means[name] = masked_mean(term.reshape(shape), mask)
     return torch.stack(tuple(means.values())).sum(), {name: mean.detach() for name, mean in means.items()}
-
-
-def loss_state(loss: LossModule) -> dict[str, Tensor]:
-    """What a checkpoint keeps of a LossModule: its networks, target networks and coefficients."""
-    return {name: tensor.detach().clone() for name, tensor in loss.state_dict().items()}
 
 
 def load_loss_state(loss: LossModule, state: Mapping[str, Tensor]) -> None:

@@ -13,7 +13,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import RegressionLoss, masked_mean, regression_loss
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
@@ -117,28 +117,17 @@ class QLearner(OffPolicyLearner):
     policy: QPolicy
 
     def __init__(self, config: IQLConfig, policy: QPolicy, env: EnvSpec, *, sequence_length: int) -> None:
-        followed: dict[str, nn.Module] = {"actor": policy.actor}
-        reads = [policy.group.name]
-        if policy.mixer is not None:
-            followed["mixer"] = policy.mixer
-            reads += [name for name in policy.mixer.reads if name not in reads]
+        mixer = policy.mixer
+        followed: dict[str, nn.Module] = {"actor": policy.actor, **({} if mixer is None else {"mixer": mixer})}
         parts = {name: part for name, part in followed.items() if list(part.parameters())}  # VDN's sum has none
-        self._optimizer = PartAdam(parts, config.adam_eps)
-        self._learning_rates = dict.fromkeys(parts, config.lr)
+        reads, trained = () if mixer is None else mixer.reads, {"q": parts}
         super().__init__(
-            config,
-            policy,
-            env,
-            sequence_length=sequence_length,
-            reads=tuple(reads),
-            optimizers={"q": self._optimizer},
-            followed=followed,
+            config, policy, env, trained=trained, followed=followed, reads=reads, sequence_length=sequence_length
         )
 
     def explore(self) -> None:
         config = self.config
-        remaining = max(0.0, 1 - self.frames / config.epsilon_frames) if config.epsilon_frames else 0.0
-        epsilon = config.epsilon_end + remaining * (config.epsilon_start - config.epsilon_end)
+        epsilon = linear_schedule(config.epsilon_start, config.epsilon_end, self.frames, config.epsilon_frames)
         self.policy.epsilon.fill_(1.0 if self.warming_up else epsilon)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
@@ -151,9 +140,9 @@ class QLearner(OffPolicyLearner):
         if self.steps == 0 and self.config.standardise_rewards:
             self._measure_rewards()
         loss, metrics = self.loss(sample)
-        norms = self._optimizer.step(loss, self._learning_rates, self.config.max_grad_norm)
+        norms = zip(self.optimizers["q"].parameters, self.take_step("q", loss))
         self.update_targets()
-        return metrics | {f"grad_norm_{part}": norm for part, norm in zip(self._learning_rates, norms)}
+        return metrics | {f"grad_norm_{part}": norm for part, norm in norms}
 
     def _measure_rewards(self) -> None:
         """Sets the policy's scale and shift. Not if an episode terminated, gamma is 1 or the buffer is empty."""
@@ -179,7 +168,9 @@ class QLearner(OffPolicyLearner):
         """
         group = self.group.name
         q, next_q, next_q_target = self._q_values(sample)
-        sample = self._after_burn_in(sample)
+        if self.sequence_length > 1 and self.config.burn_in:
+            first = self.config.burn_in
+            sample = {key: value[:, first:] for key, value in sample.items() if "recurrent" not in key}
         chosen = q.gather(-1, sample[group, "action"].unsqueeze(-1)).squeeze(-1)
         with torch.no_grad():
             next_q = self.policy.actor.distribution.mask(next_q, sample.get(("next", group, "action_mask")))
@@ -240,12 +231,6 @@ class QLearner(OffPolicyLearner):
             return q, q
         with torch.no_grad():
             return q, actor.network(after, states)[0]
-
-    def _after_burn_in(self, sample: Sample) -> Sample:
-        burn_in = self.config.burn_in if self.sequence_length > 1 else 0
-        if not burn_in:
-            return sample
-        return {key: value[:, burn_in:] for key, value in sample.items() if "recurrent" not in key}
 
     def _mixed(self, sample: Sample, chosen: Tensor, next_value: Tensor) -> tuple[Tensor, Tensor]:
         """The group's Q_tot now, and the target mixer's at the next step."""

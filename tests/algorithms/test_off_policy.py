@@ -9,7 +9,6 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.value_decomposition import IQLConfig, QLearner
@@ -34,20 +33,12 @@ class Counting(OffPolicyLearner):
 
     def __init__(self, config: OffPolicyConfig) -> None:
         policy = QPolicy(GROUP, MODEL)
-        optimizer = PartAdam({"actor": policy.actor}, 1e-5)
         with torch.no_grad():
             for parameter in policy.parameters():
                 parameter.zero_()
         self.sizes: list[torch.Size] = []
-        super().__init__(
-            config,
-            policy,
-            ENV,
-            sequence_length=1,
-            reads=("walker", "other"),
-            optimizers={"q": optimizer},
-            followed={"actor": policy.actor},
-        )
+        parts = {"actor": policy.actor}
+        super().__init__(config, policy, ENV, trained={"q": parts}, followed=parts, reads=("walker", "other"))
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
         with torch.no_grad():

@@ -13,11 +13,11 @@ from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.adapters.benchmarl_networks import (
     NetworkInput,
     Tensors,
-    below_all,
     first_size,
+    group_model,
     n_reading_one,
     network,
-    own_model,
+    subtree,
 )
 from marlnb.models.adapters.critic import ExternalCritic, Reads
 from marlnb.models.adapters.mixing import TorchrlMixer
@@ -96,7 +96,7 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
     """
     name, tensors = _actor_tensors(state, ACTORS, group)
     inputs = NetworkInput(group.n_agents, group.observation.shape)
-    actor = network(own_model(experiment.model, group.name), tensors, inputs, name)
+    actor = network(group_model(experiment.model, group.name), tensors, inputs, name)
     distribution, parameters = _distribution(experiment, group.action)
     greedy = experiment.algorithm.kind in VALUE_BASED
     return ExternalPolicy(
@@ -112,10 +112,10 @@ def policy_of(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Ten
 
 
 def _critic(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensors) -> ExternalCritic | None:
-    tensors = below_all(state, "critic_network_params")
+    tensors = subtree(state, "critic_network_params")
     if not tensors:
         return None
-    model, where = own_model(experiment.critic_model, group.name), "the critic"
+    model, where = group_model(experiment.critic_model, group.name), "the critic"
     inputs, reads = _critic_input(
         experiment, model, tensors, NetworkInput(group.n_agents, group.observation.shape), env
     )
@@ -132,7 +132,7 @@ def _critic_input(
     state = env.state_shape
     by_rows = state is not None and len(state) > 1
     shape = tuple(state) if state is not None and by_rows else (first_size(tensors),)
-    return NetworkInput(n_listed, shape, for_all=True), "joint" if state is None else "state"
+    return NetworkInput(n_listed, shape, equal_rows=True), "joint" if state is None else "state"
 
 
 def _action_critic(
@@ -142,7 +142,7 @@ def _action_critic(
     kind = experiment.algorithm.kind
     if kind not in (*SOFT, *DETERMINISTIC):
         return None
-    tensors = below_all(state, f"{'q' if kind in SOFT else ''}value_network_params")
+    tensors = subtree(state, f"{'q' if kind in SOFT else ''}value_network_params")
     if not tensors:
         return None
     per_network = [tensors]
@@ -150,7 +150,7 @@ def _action_critic(
         per_network = [
             {name: tensor[k] for name, tensor in tensors.items()} for k in range(len(next(iter(tensors.values()))))
         ]
-    model, where = own_model(experiment.critic_model, group.name), "the critic"
+    model, where = group_model(experiment.critic_model, group.name), "the critic"
     if group.action.kind == "continuous":
         inputs = NetworkInput(group.n_agents, group.observation.shape, group.action.n_components)
         inputs, reads = _critic_input(experiment, model, per_network[0], inputs, env)
@@ -187,7 +187,7 @@ def _mixer(experiment: Experiment, group: GroupSpec, env: EnvSpec, state: Tensor
         return SumMixer()
     if experiment.algorithm.kind != "QmixConfig":
         return None
-    return TorchrlMixer(group, env, below_all(state, "mixer_network_params.module"))
+    return TorchrlMixer(group, env, subtree(state, "mixer_network_params.module"))
 
 
 def _distribution(experiment: Experiment, action: ActionSpec) -> tuple[ActionDistribution, nn.Module | None]:
@@ -211,7 +211,7 @@ def _distribution(experiment: Experiment, action: ActionSpec) -> tuple[ActionDis
 
 def _actor_tensors(state: Tensors, names: tuple[str, ...], group: GroupSpec) -> tuple[str, dict[str, Tensor]]:
     for name in names:
-        tensors = below_all(state, name)
+        tensors = subtree(state, name)
         if tensors:
             return name, tensors
     keys = sorted({key.partition(".")[0] for key in state})

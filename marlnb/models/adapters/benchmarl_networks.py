@@ -34,14 +34,14 @@ class NetworkInput:
         n_agents: number of rows.
         shape: of each row's array.
         n_others: number of features after the array, such as an action's.
-        for_all: all rows are equal, such as the environment's state.
+        equal_rows: all rows are equal, such as the environment's state.
         central: the output is for all agents; a graph convolution's weights do not show this.
     """
 
     n_agents: int
     shape: tuple[int, ...]
     n_others: int = 0
-    for_all: bool = False
+    equal_rows: bool = False
     central: bool = False
 
     @property
@@ -66,7 +66,7 @@ def network(model: Record, tensors: Tensors, given: NetworkInput, where: str) ->
     return BUILDERS[model.kind](model, tensors, given, where)
 
 
-def own_model(model: Record, group: str) -> Record:
+def group_model(model: Record, group: str) -> Record:
     """The group's model: an EnsembleModelConfig has one per group."""
     if model.kind != "EnsembleModelConfig":
         return model
@@ -93,7 +93,7 @@ def first_size(tensors: Tensors) -> int:
     return next(tensor for name, tensor in tensors.items() if name.endswith(("0.weight_ih", "0.weight"))).shape[-1]
 
 
-def below_all(tensors: Tensors, path: str) -> dict[str, Tensor]:
+def subtree(tensors: Tensors, path: str) -> dict[str, Tensor]:
     """The tensors below a dotted path, by their names relative to it."""
     return {
         name[len(path) + 1 :]: tensor
@@ -145,14 +145,14 @@ def _deepsets(model: Record, tensors: Tensors, given: NetworkInput, where: str) 
     for set_tensors, rows in ((local_tensors, given.n_agents), (global_tensors, n_listed)):
         if not set_tensors:
             continue
-        by_agent = set_tensors is global_tensors and not given.for_all
+        by_agent = set_tensors is global_tensors and not given.equal_rows
         if not by_agent and len(given.shape) != 2:
             raise ConfigError(f"{where} reads sets [element, feature]; the environment gives {list(given.shape)}")
         n_each = given.shape[-1] if not by_agent else parts[0].out_features if parts else given.n_features
         n_others = 0 if by_agent else given.n_others
-        local_nn = _chain(model, "local_nn_", below_all(set_tensors, "local_nn"), rows, n_each, where)
+        local_nn = _chain(model, "local_nn_", subtree(set_tensors, "local_nn"), rows, n_each, where)
         global_nn = _chain(
-            model, "global_nn_", below_all(set_tensors, "global_nn"), rows, local_nn.out_features + n_others, where
+            model, "global_nn_", subtree(set_tensors, "global_nn"), rows, local_nn.out_features + n_others, where
         )
         shape = None if by_agent else given.shape
         parts.append(PooledSets(local_nn, global_nn, aggr, shape=shape, n_others=n_others, n_agents=given.n_agents))
@@ -163,9 +163,8 @@ def _deepsets(model: Record, tensors: Tensors, given: NetworkInput, where: str) 
 
 def _gnn(model: Record, tensors: Tensors, given: NetworkInput, where: str) -> Network:
     graph_tensors, n_listed = _part(tensors, "gnns")
-    graph_tensors = (
-        {name: tensor.unsqueeze(0) for name, tensor in graph_tensors.items()} if n_listed == 1 else graph_tensors
-    )
+    if n_listed == 1:
+        graph_tensors = {name: tensor.unsqueeze(0) for name, tensor in graph_tensors.items()}
     return graph_layer(model, graph_tensors, given.n_agents, given.n_features, central=given.central, where=where)
 
 
@@ -221,7 +220,7 @@ def _part(tensors: Tensors, part: str) -> tuple[dict[str, Tensor], int]:
 
 def _memory(model: Record, tensors: Tensors, n_agents: int, n_features: int, where: str) -> StackedMemory:
     kind = MEMORIES[model.kind]
-    cell_tensors = below_all(_part(tensors, kind)[0], f"{kind}s")
+    cell_tensors = subtree(_part(tensors, kind)[0], f"{kind}s")
     layers = [below(cell_tensors, str(index)) for index in range(int(model.get("n_layers")))]
     if any("weight_ih" not in layer or "weight_hh" not in layer for layer in layers):
         raise CheckpointError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from marlnb.models.adapters.stacked import StackedNetwork
-from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.network import Network
 
 
@@ -30,7 +30,8 @@ class CNNChain(Network):
         super().__init__()
         self.trunk, self.mlp, self.shape, self.n_others = trunk, mlp, tuple(shape), n_others
         self.n_agents, self.out_features = trunk.n_agents, mlp.out_features
-        self.centralised, self.cross_agent = trunk.centralised, trunk.cross_agent or mlp.cross_agent
+        self.centralised, self.shared_forward = trunk.centralised, trunk.shared_forward
+        self.cross_agent = trunk.cross_agent or mlp.cross_agent
         self.image_size = int(torch.Size(self.shape).numel())
         self.in_features = (self.image_size + n_others) * (self.n_agents if self.centralised else 1)
 
@@ -44,18 +45,10 @@ class CNNChain(Network):
         output = self.mlp(torch.cat((image_features, others), dim=-1))[0]
         return output.expand(*output.shape[:-2], self.n_agents, -1), None
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        return [*self._trunk_sites(), *self._mlp_sites()]
-
-    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
-        once_for_all = shared_forward or self.trunk.shared_forward
-        return super().sites(prefix, n_agents, shared_forward=once_for_all)
-
-    def _trunk_sites(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        return [(name, module, units, "hidden") for name, module, units, _ in self.trunk.site_modules()]
-
-    def _mlp_sites(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites, n_convolutions = [], len(self.trunk.layers)
+    def site_modules(self) -> list[SiteModule]:
+        trunk_sites = self.trunk.site_modules()
+        sites: list[SiteModule] = [(name, module, units, "hidden") for name, module, units, _ in trunk_sites]
+        n_convolutions = len(self.trunk.layers)
         for name, module, units, kind in self.mlp.site_modules():
             stem, _, number = name.rpartition("_")
             sites.append((f"{stem}_{n_convolutions + int(number)}" if stem == "hidden" else name, module, units, kind))

@@ -84,7 +84,7 @@ def check_input_size(
         ConfigError: the size differs.
     """
     size = {
-        "observation": (group.observation.size + per_agent) * (group.n_agents if is_centralised(network) else 1),
+        "observation": (group.observation.size + per_agent) * (group.n_agents if network.centralised else 1),
         "joint": sum(member.n_agents * member.observation.size for member in env.groups) + joint,
         "state": (0 if env.state_shape is None else int(torch.Size(env.state_shape).numel())) + joint,
     }[reads]
@@ -109,11 +109,6 @@ def joint_input(
     if state is None or env.state_shape is None:
         raise SiteError(f"the critic of {group.name!r} reads the environment's state; got state=None")
     return state.flatten(state.ndim - len(env.state_shape))
-
-
-def is_centralised(network: Network) -> bool:
-    """Whether the network's `in_features` count all agents' observations."""
-    return bool(getattr(network, "centralised", False))
 
 
 def flat(observation: Tensor, group: GroupSpec) -> Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.network import Network
 
 
@@ -75,15 +75,15 @@ class GATv2Conv(Convolution):
 
     def __init__(self, tensors: Mapping[str, Tensor], edges: Tensor, negative_slope: float) -> None:
         super().__init__(tensors, edges)
-        self.bent, self.weighing = nn.LeakyReLU(negative_slope), nn.Softmax(dim=-1)
+        self.leaky_relu, self.softmax = nn.LeakyReLU(negative_slope), nn.Softmax(dim=-1)
 
     def forward(self, x: Tensor) -> Tensor:
         attention = self.tensors["att"].squeeze(1)  # [network, head, unit]
         heads = attention.shape[1:]
         senders = self.linear(x, "lin_l").unflatten(-1, heads).movedim(-2, -3)  # [..., network, head, agent, unit]
         receivers = self.linear(x, "lin_r").unflatten(-1, heads).movedim(-2, -3)
-        scores = self.bent(receivers.unsqueeze(-2) + senders.unsqueeze(-3)) * attention[:, :, None, None, :]
-        weights = self.weighing(scores.sum(-1).masked_fill(~self.edges, -torch.inf))
+        scores = self.leaky_relu(receivers.unsqueeze(-2) + senders.unsqueeze(-3)) * attention[:, :, None, None, :]
+        weights = self.softmax(scores.sum(-1).masked_fill(~self.edges, -torch.inf))
         weights = torch.where(self.edges.any(-1, keepdim=True), weights, torch.zeros_like(weights))
         output = (weights @ senders).mean(-3)
         return output + self.tensors["bias"].unsqueeze(-2) if "bias" in self.tensors else output
@@ -124,8 +124,5 @@ class GraphLayer(Network):
         output = self.output(output)
         return output.expand(*output.shape[:-2], self.n_agents, -1), None
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+    def site_modules(self) -> list[SiteModule]:
         return [("head", self.output, self.out_features, "head")]
-
-    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)

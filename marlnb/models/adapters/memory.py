@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
 from marlnb.models.adapters.stacked import linear
-from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.layers import AgentGRUCell
 from marlnb.models.networks.lstm import AgentLSTMCell
 from marlnb.models.networks.network import Network
@@ -80,8 +80,8 @@ class StackedMemory(Network):
             x, next_state = x.expand(*x.shape[:-2], self.n_agents, -1), _expanded(next_state, self.n_agents)
         return x, next_state
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
+    def site_modules(self) -> list[SiteModule]:
+        sites: list[SiteModule] = []
         for index, layer in enumerate(self.layers, start=1):
             number = f"_{index}" if len(self.layers) > 1 else ""
             if isinstance(layer, LSTMLayer):
@@ -90,9 +90,6 @@ class StackedMemory(Network):
             else:
                 sites.append((f"gru{number}", layer, self.units, "recurrent"))
         return sites
-
-    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)
 
 
 class LSTMLayer(nn.Module):

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from marlnb.errors import ConfigError, ShapeError, SiteError
 from marlnb.models.adapters.naming import chain_names
-from marlnb.models.hooks.sites import SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.network import Network
 
-TRIAL_ROWS = 7
-NO_MEMORY = (
+DRY_RUN_ROWS = 7
+RECURRENT_HINT = (
     "a recurrent policy takes its state as an argument: agents_from_module(..., recurrent_shape=(layer, unit)) expects "
     "a module called on (observation, state) that returns (output, state); agents_from_torchrl supports GRUModule and "
     "LSTMModule"
@@ -22,20 +22,20 @@ NO_MEMORY = (
 
 
 @dataclass(frozen=True)
-class Fired:
+class ModuleCall:
     """One call of a submodule in the dry run.
 
     Attributes:
         path: the submodule's name in the network.
         module: the submodule.
         output: what it returned.
-        place: memory address of the output's data.
+        data_ptr: memory address of the output's data.
     """
 
     path: str
     module: nn.Module
     output: Tensor
-    place: int
+    data_ptr: int
 
 
 class ModuleNetwork(Network):
@@ -72,13 +72,13 @@ class ModuleNetwork(Network):
         recurrent_shape: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        self.recurrent_shape, self.leaving = recurrent_shape, nn.Identity()
+        self.recurrent_shape, self.state_output = recurrent_shape, nn.Identity()
         self.module, self.n_agents, self.shape, self.dtype = module, n_agents, tuple(shape), dtype
         self.in_features = int(torch.Size(self.shape).numel())
-        fired, output, inputs = _dry_run(self)
+        calls, output, inputs = _dry_run(self)
         _check_moments(self, output, inputs)
         self.out_features = output.shape[-1]
-        self._sites = _named_sites(module, fired, output, n_agents, allow_empty=recurrent_shape is not None)
+        self._sites = _named_sites(module, calls, output, n_agents, allow_empty=recurrent_shape is not None)
         self.cross_agent = _is_cross_agent(output, inputs) if cross_agent is None else cross_agent
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -94,14 +94,14 @@ class ModuleNetwork(Network):
         shape = (*rows.shape[:2], *self.recurrent_shape)
         state = rows.new_zeros(shape, dtype=torch.float32) if recurrent is None else recurrent.reshape(shape)
         output, next_state = _with_state(self.module(rows, state), shape)
-        next_state = self.leaving(next_state.flatten(-2))
+        next_state = self.state_output(next_state.flatten(-2))
         return output.reshape(*lead, *output.shape[1:]), next_state.reshape(*lead, *shape[1:])
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+    def site_modules(self) -> list[SiteModule]:
         if self.recurrent_shape is None:
             return list(self._sites)
         layers, units = self.recurrent_shape
-        return [*self._sites, ("state", self.leaving, layers * units, "recurrent")]
+        return [*self._sites, ("state", self.state_output, layers * units, "recurrent")]
 
 
 def joined(output: Tensor | Sequence[Tensor]) -> Tensor:
@@ -112,7 +112,7 @@ def joined(output: Tensor | Sequence[Tensor]) -> Tensor:
         if len({tuple(part.shape[:-1]) for part in output}) > 1:
             raise ShapeError(
                 f"expected a tuple of tensors [batch, agent, parameter]; got shapes "
-                f"{[list(part.shape) for part in output]}. If one is a state, the module is recurrent: {NO_MEMORY}"
+                f"{[list(part.shape) for part in output]}. If one is a state, the module is recurrent: {RECURRENT_HINT}"
             )
         return torch.cat(list(output), dim=-1)
     raise ShapeError(f"expected a module that returns a tensor or a tuple of tensors; got {type(output).__name__}")
@@ -127,12 +127,12 @@ def _with_state(result: object, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]
     raise ShapeError(f"a module with recurrent_shape= must return (output, state); got {type(result).__name__}")
 
 
-def _dry_run(network: ModuleNetwork) -> tuple[list[Fired], Tensor, tuple[Tensor, ...]]:
+def _dry_run(network: ModuleNetwork) -> tuple[list[ModuleCall], Tensor, tuple[Tensor, ...]]:
     """A dry run on random observations, with gradients: the submodules called, the output, and the inputs."""
-    fired: list[Fired] = []
+    calls: list[ModuleCall] = []
     device = next((p.device for p in network.module.parameters()), torch.device("cpu"))
     generator = torch.Generator().manual_seed(0)
-    rows = TRIAL_ROWS if network.n_agents != TRIAL_ROWS else TRIAL_ROWS + 1
+    rows = DRY_RUN_ROWS if network.n_agents != DRY_RUN_ROWS else DRY_RUN_ROWS + 1
     x = torch.rand(rows, network.n_agents, network.in_features, generator=generator)
     x = (x if network.dtype.is_floating_point else (255 * x).to(network.dtype)).to(device)
     if network.dtype.is_floating_point:
@@ -145,7 +145,7 @@ def _dry_run(network: ModuleNetwork) -> tuple[list[Fired], Tensor, tuple[Tensor,
     def recorder(path: str) -> object:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
             if isinstance(output, Tensor):
-                fired.append(Fired(path, module, output, output.data_ptr()))
+                calls.append(ModuleCall(path, module, output, output.data_ptr()))
 
         return hook
 
@@ -170,7 +170,7 @@ def _dry_run(network: ModuleNetwork) -> tuple[list[Fired], Tensor, tuple[Tensor,
             f"{type(network.module).__name__} must return [batch, agent, parameter] = "
             f"[{rows}, {network.n_agents}, parameter]; got {list(output.shape)}"
         )
-    return fired, output, inputs
+    return calls, output, inputs
 
 
 @torch.no_grad()
@@ -187,31 +187,31 @@ def _check_moments(network: ModuleNetwork, output: Tensor, inputs: tuple[Tensor,
     if not same:
         raise ConfigError(
             f"{type(network.module).__name__} returns another output when one row of the batch is passed alone: it has "
-            f"an internal state, is random, or mixes the rows of a batch; {NO_MEMORY}"
+            f"an internal state, is random, or mixes the rows of a batch; {RECURRENT_HINT}"
         )
 
 
-def check_forgets(module: nn.Module, group: str) -> None:
+def check_feed_forward(module: nn.Module, group: str) -> None:
     """Raises ConfigError if a module has recurrent layers."""
     layers = (nn.RNNBase, nn.RNNCellBase)
     recurrent = sorted({type(layer).__name__ for layer in module.modules() if isinstance(layer, layers)})
     if recurrent:
-        raise ConfigError(f"the policy of {group!r} has {', '.join(recurrent)} layers; {NO_MEMORY}")
+        raise ConfigError(f"the policy of {group!r} has {', '.join(recurrent)} layers; {RECURRENT_HINT}")
 
 
 def _named_sites(
-    module: nn.Module, fired: list[Fired], output: Tensor, n_agents: int, *, allow_empty: bool = False
-) -> list[tuple[str, nn.Module, int, SiteKind]]:
-    leaf_calls = [item for item in fired if not list(item.module.children())]
+    module: nn.Module, calls: list[ModuleCall], output: Tensor, n_agents: int, *, allow_empty: bool = False
+) -> list[SiteModule]:
+    leaf_calls = [item for item in calls if not list(item.module.children())]
     n_calls: dict[int, int] = {}
     for item in leaf_calls:
         n_calls[id(item.module)] = n_calls.get(id(item.module), 0) + 1
     recordable = []
     for position, item in enumerate(leaf_calls):
-        next_address = leaf_calls[position + 1].place if position + 1 < len(leaf_calls) else None
+        next_address = leaf_calls[position + 1].data_ptr if position + 1 < len(leaf_calls) else None
         has_agent_axis = tuple(item.output.shape[:-1]) == (len(output), n_agents) and item.output.ndim == 3
         # an in-place module overwrites the previous output, which would be recorded with the wrong values
-        if has_agent_axis and n_calls[id(item.module)] == 1 and item.place != next_address:
+        if has_agent_axis and n_calls[id(item.module)] == 1 and item.data_ptr != next_address:
             recordable.append(item)
     if not recordable and allow_empty:
         return []
@@ -229,7 +229,7 @@ def _named_sites(
             names[index],
             item.module,
             item.output.shape[-1],
-            "head" if names[index] == "head" or item.place == output_address else "hidden",
+            "head" if names[index] == "head" or item.data_ptr == output_address else "hidden",
         )
         for index, item in enumerate(recordable)
         if index in names

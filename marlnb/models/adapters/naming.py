@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from torch import nn
 
 from marlnb.models.networks.layers import AgentLinear
 
 MAPS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, AgentLinear)
-POINTWISE = tuple(
-    getattr(nn, name)
-    for name in [
-        "Tanh",
-        "ReLU",
-        "ELU",
-        "GELU",
-        "SiLU",
-        "LeakyReLU",
-        "CELU",
-        "SELU",
-        "Softplus",
-        "Sigmoid",
-        "Mish",
-        "Hardtanh",
-        "ReLU6",
-        "Softsign",
-        "Hardswish",
-        "LogSigmoid",
-        "Hardsigmoid",
-        "Tanhshrink",
-        "Softshrink",
-        "Hardshrink",
-        "Identity",
-        "Dropout",
-        "AlphaDropout",
-    ]
-)
+NOT_POINTWISE = {"GLU", "LogSoftmax", "MultiheadAttention", "PReLU", "RReLU", "Softmax", "Softmax2d", "Softmin"}
+ACTIVATIONS = tuple(getattr(nn, name) for name in nn.modules.activation.__all__ if name not in NOT_POINTWISE)
+POINTWISE = (*ACTIVATIONS, nn.Identity, nn.Dropout, nn.AlphaDropout)
 NORMS = (nn.LayerNorm,)
 
 
-def leaves(module: nn.Module) -> Iterator[nn.Module] | None:
+def leaves(module: nn.Module) -> list[nn.Module] | None:
     """The layers of nested `nn.Sequential`s in order; None if another kind of module contains layers."""
-    layers = _leaves(module)
-    return iter(layers) if layers is not None else None
-
-
-def _leaves(module: nn.Module) -> list[nn.Module] | None:
     if not isinstance(module, nn.Sequential):
-        return [module] if not list(module.children()) else None
-    layers: list[nn.Module] = []
-    for child in module:
-        child_layers = _leaves(child)
-        if child_layers is None:
-            return None
-        layers += child_layers
-    return layers
+        return None if list(module.children()) else [module]
+    chains = [leaves(child) for child in module]
+    return None if None in chains else [layer for chain in chains if chain for layer in chain]
 
 
 def stages(layers: Sequence[nn.Module]) -> list[list[int]] | None:
@@ -76,10 +41,9 @@ def stages(layers: Sequence[nn.Module]) -> list[list[int]] | None:
 
 def chain_names(module: nn.Module, kept: Sequence[nn.Module]) -> dict[int, str] | None:
     """Names of the modules in `kept` that end a stage, by their index in `kept`; None if `module` is no chain."""
-    chain = leaves(module)
-    if chain is None:
+    layers = leaves(module)
+    if layers is None:
         return None
-    layers = list(chain)
     parts = stages(layers)
     known = all(isinstance(layer, (*MAPS, *POINTWISE, *NORMS)) for layer in layers)
     if parts is None or not known or len({id(layer) for layer in layers}) != len(layers):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
-from marlnb.models.adapters.critic import ExternalCritic, flat, is_centralised
+from marlnb.models.adapters.critic import ExternalCritic, flat
 from marlnb.models.adapters.q_critic import ExternalQCritic
 from marlnb.models.adapters.soft_critic import ExternalSoftCritic
 from marlnb.models.hooks.sites import Site
@@ -61,10 +61,7 @@ class ExternalPolicy(Policy):
     def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
         logits, recurrent = self._logits(observation, context.recurrent)
         logits = self._distribution.mask(logits, context.action_mask)
-        if context.explore and not self.greedy:
-            sample = self._distribution.sample(logits, context.generator)
-        else:
-            sample = self._distribution.mode(logits)
+        sample = self._distribution.choose(logits, context.generator, explore=context.explore and not self.greedy)
         log_prob = torch.zeros_like(sample.log_prob) if self.greedy else sample.log_prob
         return ActorOutput(sample.action, log_prob, logits, recurrent)
 
@@ -118,7 +115,7 @@ class ExternalPolicy(Policy):
     def _check_sizes(self) -> None:
         """Raises ConfigError unless the network fits the group's observations and actions."""
         group, n_parameters = self.group, self._distribution.n_parameters
-        if self.network.in_features != group.observation.size * (group.n_agents if is_centralised(self.network) else 1):
+        if self.network.in_features != group.observation.size * (group.n_agents if self.network.centralised else 1):
             raise ConfigError(
                 f"the network of {group.name!r} reads {self.network.in_features} features; each of "
                 f"{group.n_agents} agents observes {group.observation.size} features"

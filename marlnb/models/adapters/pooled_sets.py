@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.models.adapters.stacked import StackedNetwork
-from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.network import Network
 
 POOLS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -69,8 +69,5 @@ class PooledSets(Network):
         output = self.whole(torch.cat((pooled, others), dim=-1))[0]
         return output.expand(*output.shape[:-2], self.n_agents, -1), None
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+    def site_modules(self) -> list[SiteModule]:
         return [("pooled", self.pooled, self.each.out_features, "hidden"), *self.whole.site_modules()]
-
-    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -80,47 +81,9 @@ def _member(kind: Any, name: Any) -> Any:
     return record
 
 
-REFUSED = frozenset(
-    [
-        "builtins",
-        "os",
-        "posix",
-        "nt",
-        "subprocess",
-        "sys",
-        "shutil",
-        "pty",
-        "socket",
-        "importlib",
-        "runpy",
-        "ctypes",
-        "multiprocessing",
-        "pickle",
-        "_pickle",
-        "cloudpickle",
-        "dill",
-        "operator",
-        "functools",
-        "types",
-        "code",
-        "codeop",
-        "copyreg",
-        "copy_reg",
-        "io",
-        "pathlib",
-        "tempfile",
-        "webbrowser",
-        "__builtin__",
-        "__main__",
-        "inspect",
-        "asyncio",
-        "threading",
-        "signal",
-        "platform",
-        "pip",
-        "numpy",
-    ]
-)
+DATA_MODULES = {"collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "typing", "uuid"}
+OTHER_CODE = {"__builtin__", "__main__", "cloudpickle", "copy_reg", "dill", "numpy", "pip"}
+REFUSED = (sys.stdlib_module_names - DATA_MODULES) | OTHER_CODE
 PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
     ("builtins", "set"): set,
     ("builtins", "frozenset"): frozenset,

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from marlnb.errors import ConfigError
 from marlnb.models.adapters.critic import ExternalCritic
 from marlnb.models.adapters.memory import memory_of
-from marlnb.models.adapters.module_network import ModuleNetwork, check_forgets
+from marlnb.models.adapters.module_network import ModuleNetwork, check_feed_forward
 from marlnb.models.adapters.parameters import FreeGaussian, LocScale
 from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.adapters.sequential import SequentialNetwork
 from marlnb.models.adapters.stacked import assemble, layer_of
-from marlnb.models.hooks.sites import SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.by_agent import ByAgent
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.distributions import ActionDistribution, action_distribution
@@ -55,7 +55,7 @@ def policy_of(
     """
     for model in models:
         if not _memories(model):
-            check_forgets(model.policy, group.name)
+            check_feed_forward(model.policy, group.name)
     actors = [_actor(model) for model in models]
     network = _group_network(models, actors, members, group)
     greedy = hasattr(models[0], "q_net")
@@ -123,8 +123,8 @@ def _network(model: Any, chain: list[nn.Module], n_agents: int, group: GroupSpec
     before, after = (chain, []) if lstm_index is None else (chain[:lstm_index], chain[lstm_index + 1 :])
     parts: list[Network] = []
     if before:
-        image = AsTrained(model, n_agents, group)
-        parts += [image, _layers(before, n_agents, image.shows)]
+        image = ImageInput(model, n_agents, group)
+        parts += [image, _layers(before, n_agents, image.model_shape)]
     if lstm_index is not None:
         recurrent_part = memory_of(chain[lstm_index], n_agents)
         parts += [recurrent_part, _layers(after, n_agents, (recurrent_part.out_features,))]
@@ -136,7 +136,7 @@ def _layers(chain: Sequence[nn.Module], n_agents: int, shape: Sequence[int]) -> 
     return assemble(layers, n_agents, shape, centralised=False, shared=True)
 
 
-class AsTrained(Network):
+class ImageInput(Network):
     """Converts images to the model's format: channels first, and divided by 255 if they are uint8.
 
     Raises:
@@ -148,12 +148,13 @@ class AsTrained(Network):
         from stable_baselines3.common.preprocessing import is_image_space
 
         space = model.observation_space
-        self.shape, self.shows = tuple(group.observation.shape), tuple(space.shape)
+        self.shape, self.model_shape = tuple(group.observation.shape), tuple(space.shape)
         self.n_agents, self.in_features, self.out_features = n_agents, group.observation.size, group.observation.size
-        self.channels_last = self.shape != self.shows
-        if self.channels_last and (*self.shape[-1:], *self.shape[:-1]) != self.shows:
+        self.channels_last = self.shape != self.model_shape
+        if self.channels_last and (*self.shape[-1:], *self.shape[:-1]) != self.model_shape:
             raise ConfigError(
-                f"the model of {group.name!r} reads images {list(self.shows)}; observations have {list(self.shape)}"
+                f"the model of {group.name!r} reads images {list(self.model_shape)}; "
+                f"observations have {list(self.shape)}"
             )
         self.scale = 255.0 if model.policy.normalize_images and is_image_space(space) else 1.0
 
@@ -162,7 +163,7 @@ class AsTrained(Network):
         x = x.float() / self.scale
         return (x.unflatten(-1, self.shape).movedim(-1, -3).flatten(-3) if self.channels_last else x), None
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+    def site_modules(self) -> list[SiteModule]:
         return []
 
 

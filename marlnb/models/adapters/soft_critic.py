@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError
-from marlnb.models.adapters.critic import Reads, check_input_size, flat, joint_input
-from marlnb.models.adapters.q_critic import critic_sites
-from marlnb.models.hooks.sites import Site
+from marlnb.models.adapters.critic import Reads, flat, joint_input
+from marlnb.models.adapters.q_critic import ActionCritic
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.specs import EnvSpec, GroupSpec
@@ -20,7 +18,7 @@ from marlnb.specs import EnvSpec, GroupSpec
 MIN_LOG_PROB = float(torch.log(torch.tensor(1e-8)))
 
 
-class ExternalSoftCritic(nn.Module):
+class ExternalSoftCritic(ActionCritic):
     """Q networks of all actions: `V = sum_a pi(a) (min_k Q_k(a) - alpha log pi(a))`.
 
     Args:
@@ -44,23 +42,18 @@ class ExternalSoftCritic(nn.Module):
         alpha: float,
         reads_other_actions: bool = False,
     ) -> None:
-        super().__init__()
         if group.action.kind != "discrete":
             raise ConfigError(
                 f"a critic of all actions needs discrete actions; {group.name!r} has {group.action.kind} actions"
             )
-        self.group, self.env, self.reads, self.alpha = group, env, reads, alpha
-        self.reads_other_actions, self.n_actions = reads_other_actions, int(group.action.n[0])
-        self.networks = nn.ModuleList(networks)
-        first, n = networks[0], group.n_agents
-        self.shared_forward = first.n_agents == 1 < n
-        self.coupled = first.out_features == self.n_actions * n != self.n_actions
-        others = self.n_actions * (n - 1) if reads_other_actions else 0
-        check_input_size(group, first, env, reads, joint=others)
-        if not self.coupled and first.out_features != self.n_actions:
+        n, n_actions, n_outputs = group.n_agents, group.action.n[0], networks[0].out_features
+        others = n_actions * (n - 1) if reads_other_actions else 0
+        super().__init__(group, networks, env, reads, per_agent=0, joint=others)
+        self.alpha, self.reads_other_actions, self.n_actions = alpha, reads_other_actions, n_actions
+        self.coupled = n_outputs == n_actions * n != n_actions
+        if not self.coupled and n_outputs != n_actions:
             raise ConfigError(
-                f"the critic of {group.name!r} has {first.out_features} outputs; {n} agents have {self.n_actions} "
-                "actions each"
+                f"the critic of {group.name!r} has {n_outputs} outputs; {n} agents have {n_actions} actions each"
             )
 
     def forward(self, observations: Mapping[str, Tensor], state: Tensor | None, logits: Tensor) -> Tensor:
@@ -72,7 +65,7 @@ class ExternalSoftCritic(nn.Module):
             logits: the policies' logits, `[..., agent, action]`.
         """
         inputs = self._inputs(observations, state, logits)
-        values = torch.stack([network(inputs)[0] for network in self._networks])
+        values = torch.stack([network(inputs)[0] for network in self.networks])
         if self.coupled:
             return values[..., 0, :].unflatten(-1, (self.group.n_agents, self.n_actions))
         return values.expand(*values.shape[:-2], self.group.n_agents, -1)
@@ -89,15 +82,12 @@ class ExternalSoftCritic(nn.Module):
         q = self(observations, state, logits).amin(0)
         return (probs * (q - self.alpha * log_probs.clamp(min=MIN_LOG_PROB))).sum(-1)
 
-    def sites(self) -> list[Site]:
-        return critic_sites(self._networks, self.group, shared_forward=self.shared_forward)
-
     def _inputs(self, observations: Mapping[str, Tensor], state: Tensor | None, logits: Tensor) -> Tensor:
         """`[..., row, feature]`, one row per agent, or one for all agents."""
         if self.reads == "observation":
             return flat(observations[self.group.name], self.group)
         joint = joint_input(self.group, self.env, self.reads, observations, state)
-        rows = joint.unsqueeze(-2).expand(*joint.shape[:-1], self._networks[0].n_agents, -1)
+        rows = joint.unsqueeze(-2).expand(*joint.shape[:-1], self.networks[0].n_agents, -1)
         return torch.cat((self._other_actions(logits), rows), dim=-1) if self.reads_other_actions else rows
 
     def _other_actions(self, logits: Tensor) -> Tensor:
@@ -106,7 +96,3 @@ class ExternalSoftCritic(nn.Module):
         one_hot = F.one_hot(logits.argmax(-1), self.n_actions).to(logits.dtype)
         others = [torch.arange(n)[torch.arange(n) != agent] for agent in range(n)]
         return torch.stack([one_hot[..., indices, :].flatten(-2) for indices in others], dim=-2)
-
-    @property
-    def _networks(self) -> Sequence[Network]:
-        return cast(Sequence[Network], self.networks)

@@ -18,7 +18,7 @@ from torchrl.modules.models.multiagent import MultiAgentNetBase
 
 from marlnb.errors import ConfigError
 from marlnb.models.adapters.naming import NORMS, POINTWISE, leaves, stages
-from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.layers import AgentLinear
 from marlnb.models.networks.network import Network
 
@@ -67,8 +67,8 @@ class StackedNetwork(Network):
         x = x.expand(-1, n, -1) if self.shared_forward else x
         return x.reshape(*lead, n, self.out_features), None
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
+    def site_modules(self) -> list[SiteModule]:
+        sites: list[SiteModule] = []
         for number, layer in enumerate(self.layers, start=1):
             stage = cast(Stage, layer)
             is_head = number == len(self.layers) and not stage.after
@@ -76,9 +76,6 @@ class StackedNetwork(Network):
                 ("head" if is_head else f"hidden_{number}", layer, stage.units, "head" if is_head else "hidden")
             )
         return [item for item in sites if item[2]]
-
-    def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
-        return super().sites(prefix, n_agents, shared_forward=shared_forward or self.shared_forward)
 
 
 class Stage(nn.Module):

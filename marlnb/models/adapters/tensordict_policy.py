@@ -22,7 +22,7 @@ from torchrl.modules.models.multiagent import MultiAgentNetBase
 from marlnb.errors import ConfigError
 from marlnb.models.adapters.critic import ExternalCritic, Reads
 from marlnb.models.adapters.memory import memory_of
-from marlnb.models.adapters.module_network import ModuleNetwork, check_forgets
+from marlnb.models.adapters.module_network import ModuleNetwork, check_feed_forward
 from marlnb.models.adapters.naming import leaves
 from marlnb.models.adapters.parameters import Direct, FreeGaussian, LocScale, tanh_delta
 from marlnb.models.adapters.policy import ExternalPolicy
@@ -88,7 +88,7 @@ def policy_of(
     extractor = pieces.pop() if pieces and isinstance(pieces[-1], EXTRACTORS) else None
     for piece in pieces:
         if not keys.get(id(piece)):
-            check_forgets(piece, group.name)
+            check_feed_forward(piece, group.name)
     actor = network_of(pieces, group, keys)
     distribution, parameters = _distribution(last, group.action, extractor)
     greedy = isinstance(last, QValueModule)

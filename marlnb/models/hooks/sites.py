@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from marlnb.errors import SiteError, unknown
 
 SiteKind = Literal["hidden", "recurrent", "head"]
+SiteModule = tuple[str, nn.Module, int, SiteKind]
+"""Name, submodule, units and kind of a site, as `Network.site_modules` lists them."""
 OBSERVATION = "observation"
 """Last part of the name of an observation site, `<group>/observation`."""
 

@@ -6,11 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from marlnb.config import ModelConfig, option
 from marlnb.errors import ConfigError
-from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.hooks.sites import Site, SiteModule
 from marlnb.models.networks.network import Network
 from marlnb.specs import InputSpec
 
@@ -54,15 +54,14 @@ class AgentId(Network):
         self.register_buffer("one_hot", torch.eye(inner.n_agents), persistent=False)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        result: tuple[Tensor, Tensor | None] = self.inner(self._with_id(x), recurrent)
-        return result
+        return self.inner(self._with_id(x), recurrent)  # type: ignore[no-any-return]
 
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         return self.inner.sequence(self._with_id(x), recurrent, is_init, acting)
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+    def site_modules(self) -> list[SiteModule]:
         return self.inner.site_modules()
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:

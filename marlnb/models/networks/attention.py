@@ -5,6 +5,7 @@ Source: Vaswani et al. 2017, section 3.2 (arXiv:1706.03762); over entities, Zamb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
-from marlnb.models.hooks.sites import SiteKind
-from marlnb.models.networks.entities import EntityLayer, Pool, Pooling, each_entity, find_entities, join, set_names
+from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.entities import EntityLayer, Pool, Pooling, each_entity, find_entities, set_names
+from marlnb.models.networks.inputs import join
 from marlnb.models.networks.layers import AgentLinear
-from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.networks.mlp import HiddenConfig, HiddenNetwork
 from marlnb.models.networks.network import Network
 from marlnb.specs import InputSpec
 
@@ -56,63 +58,33 @@ class SelfAttention(nn.Module):
         projected = each_entity(self.projection, entities).chunk(3, dim=-1)
         query, key, value = (part.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2) for part in projected)
         weights = self.weights(query, key).unflatten(-1, (self.n_heads, self.n_entities, self.n_entities))
-        attended: Tensor = self.attended(entities, weights @ value)
-        return attended
+        return self.attended(entities, weights @ value)  # type: ignore[no-any-return]
 
 
-class AttentionNetwork(Network):
+class AttentionNetwork(HiddenNetwork):
     """Embeds the entities of every set, applies self-attention and a pool, then hidden layers and a linear head."""
 
     def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: AttentionConfig) -> None:
-        super().__init__()
-        self.n_agents, self.in_features, self.out_features = n_agents, inputs.features, out_features
+        super().__init__(n_agents, inputs.features, out_features, config)
         sets, self.rest = find_entities(config.name, inputs)
         self.columns = [each.columns for each in sets]
-        self.embeddings = nn.ModuleList(
-            EntityLayer(
-                n_agents,
-                each.n,
-                each.size,
-                config.units,
-                act=config.activation,
-                shared=config.share_parameters,
-                layer_norm=config.layer_norm,
-            )
-            for each in sets
-        )
+        self.embeddings = nn.ModuleList(EntityLayer(n_agents, each.n, each.size, config.units, config) for each in sets)
         n_entities = sum(each.n for each in sets)
         self.attention = SelfAttention(n_agents, n_entities, config.units, config.heads, shared=config.share_parameters)
         self.pool = Pool(n_entities, config.pooling)
-        width = config.units + self.rest.n_features
-        self.hidden = hidden_layers(n_agents, width, config)
-        self.head = AgentLinear(
-            n_agents, config.hidden[-1] if config.hidden else width, out_features, shared=config.share_parameters
-        )
+        self.add_head(self.add_hidden(config.units + self.rest.n_features))
 
-    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def embed(self, x: Tensor) -> Tensor:
         entities = join([embed(columns.take(x)) for embed, columns in zip(self.embeddings, self.columns)])
-        parts = [self.pool(self.attention(entities))]
-        if self.rest.n_features:
-            parts.append(self.rest.take(x))
-        x = join(parts)
-        for layer in self.hidden:
-            x = layer(x)
-        return self.head(x), None
+        return join([self.pool(self.attention(entities)), self.rest.take(x)])
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        embeddings = [cast(EntityLayer, layer) for layer in self.embeddings]
-        attention = self.attention
-        entity_sites: list[tuple[str, nn.Module, int, SiteKind]] = [
-            (f"{prefix}entity", layer, layer.n_entities * layer.units, "hidden")
-            for prefix, layer in zip(set_names(len(embeddings)), embeddings)
-        ]
+    def first_sites(self) -> list[SiteModule]:
+        embeddings, attention = cast(Sequence[EntityLayer], self.embeddings), self.attention
         return [
-            *entity_sites,
+            *(layer.site(f"{prefix}entity") for prefix, layer in zip(set_names(len(embeddings)), embeddings)),
             ("attention", attention.weights, attention.n_heads * attention.n_entities**2, "hidden"),
             ("attended", attention.attended, attention.n_entities * attention.units, "hidden"),
             ("pooled", self.pool, attention.units, "hidden"),
-            *hidden_sites(self.hidden),
-            ("head", self.head, self.out_features, "head"),
         ]
 
 
@@ -134,5 +106,4 @@ class AttentionConfig(HiddenConfig):
             raise ConfigError(f"model {self.name!r}: heads={self.heads} must divide units={self.units}")
 
     def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
         return AttentionNetwork(n_agents, inputs, out_features, self)

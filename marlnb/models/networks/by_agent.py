@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from marlnb.config import ModelConfig, option
 from marlnb.errors import ConfigError
-from marlnb.models.hooks.sites import Site, SiteKind
-from marlnb.models.networks.network import Network
+from marlnb.models.hooks.sites import Site, SiteModule
+from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, unpad, widest_shape
 from marlnb.specs import GroupSpec, InputSpec
 
-Run = Callable[[Network, Tensor, Tensor | None, list[int]], tuple[Tensor, Tensor | None]]
+Stepped = tuple[Tensor, Tensor | None]  # outputs and the state
+Run = Callable[[Network, Tensor, Tensor | None, list[int]], Stepped]
 
 
 class ByAgent(Network):
@@ -37,7 +37,7 @@ class ByAgent(Network):
     def __init__(self, agents: Sequence[str], members: Sequence[Sequence[int]], networks: Sequence[Network]) -> None:
         super().__init__()
         self.agents, self.members = tuple(agents), [list(indices) for indices in members]
-        self.networks = nn.ModuleList(networks)
+        self.networks = NetworkList(networks)
         self.n_agents = len(agents)
         self.in_features, self.out_features = networks[0].in_features, networks[0].out_features
         self.recurrent_shape = widest_shape([network.recurrent_shape for network in networks])
@@ -46,30 +46,21 @@ class ByAgent(Network):
         self.register_buffer("order", torch.tensor([row_of[k] for k in range(len(agents))]), persistent=False)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        def one_time_step(
-            network: Network, x: Tensor, entering: Tensor | None, rows: list[int]
-        ) -> tuple[Tensor, Tensor | None]:
-            result: tuple[Tensor, Tensor | None] = network(x, entering)
-            return result
-
-        return self._together(one_time_step, x, recurrent)
+        return self._together(lambda network, x, entering, rows: network(x, entering), x, recurrent)
 
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        return self._together(
-            lambda network, x, entering, rows: network.sequence(
-                x, entering, is_init, None if acting is None else acting[..., rows]
-            ),
-            x,
-            recurrent,
-        )
+        def run(network: Network, x: Tensor, entering: Tensor | None, rows: list[int]) -> Stepped:
+            return network.sequence(x, entering, is_init, None if acting is None else acting[..., rows])
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+        return self._together(run, x, recurrent)
+
+    def site_modules(self) -> list[SiteModule]:
         """Each module once, under the name of its first agent; `sites` has a site for every agent."""
         return [
             (f"{self.agents[indices[0]]}/{layer}", module, n_units, kind)
-            for indices, network in zip(self.members, self._networks)
+            for indices, network in zip(self.members, self.networks)
             for layer, module, n_units, kind in network.site_modules()
         ]
 
@@ -77,7 +68,7 @@ class ByAgent(Network):
         """`<prefix>/<agent>/<layer>`, an agent's sites together, the agents in the group's order."""
         sites = []
         for agent, name in enumerate(self.agents):
-            indices, network = next(pair for pair in zip(self.members, self._networks) if agent in pair[0])
+            indices, network = next(pair for pair in zip(self.members, self.networks) if agent in pair[0])
             row = indices.index(agent)
             sites += [
                 Site(f"{prefix}/{name}/{layer}", module, 1, n_units, kind, agents=(agent,), rows=(row,))
@@ -87,7 +78,7 @@ class ByAgent(Network):
 
     def _together(self, run: Run, x: Tensor, recurrent: Tensor | None) -> tuple[Tensor, Tensor | None]:
         outputs, states = [], []
-        for indices, network in zip(self.members, self._networks):
+        for indices, network in zip(self.members, self.networks):
             shape, entering = network.recurrent_shape, None
             if shape is not None and recurrent is not None:
                 entering = unpad(recurrent[..., indices, :, :], shape)
@@ -99,10 +90,6 @@ class ByAgent(Network):
                 states.append(pad(after, self.recurrent_shape))
         together = torch.cat(outputs, dim=-2).index_select(-2, self.order)
         return together, torch.cat(states, dim=-3).index_select(-3, self.order) if states else None
-
-    @property
-    def _networks(self) -> Sequence[Network]:
-        return cast(Sequence[Network], self.networks)
 
 
 @dataclass(frozen=True)
@@ -136,7 +123,7 @@ ByAgentConfig.name = "by_agent"
 
 
 def by_agent(group: GroupSpec, default: ModelConfig, named: Mapping[str, ModelConfig]) -> ModelConfig:
-    """The options of a group's network: `default`, unless some of its agents are `named` (beside groups' names)."""
+    """The options of a group's network: `default`, unless some of its agents are `named` (as well as groups)."""
     configs = tuple(default if agent == group.name else named.get(agent, default) for agent in group.agents)
     if all(config == configs[0] for config in configs):
         return configs[0]

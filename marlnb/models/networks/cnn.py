@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError, ShapeError
-from marlnb.models.hooks.sites import SiteKind
-from marlnb.models.networks.inputs import Columns
-from marlnb.models.networks.layers import HIDDEN_GAIN, ActivationName, AgentLinear, activation
-from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.inputs import Columns, join
+from marlnb.models.networks.layers import HIDDEN_GAIN, ActivationName, activation
+from marlnb.models.networks.mlp import HiddenConfig, HiddenNetwork
 from marlnb.models.networks.network import Network
 from marlnb.specs import InputSpec
 
@@ -29,37 +29,26 @@ class AgentConv(nn.Module):
     Each agent has `n_images` images of shape (height, width, channel), flattened in that order, and so is the output:
     a site. Agents and environments are folded into the batch; unshared weights use one grouped convolution.
 
+    Args:
+        size: channels, kernel and stride.
+
     Attributes:
         weight: `[out, in, kernel, kernel]` if shared, else `[n_agents, out, in, kernel, kernel]`; starts orthogonal.
         bias: `[out]` or `[n_agents, out]`.
     """
 
     def __init__(
-        self,
-        n_agents: int,
-        n_images: int,
-        shape: ImageShape,
-        channels: int,
-        kernel: int,
-        stride: int,
-        *,
-        act: ActivationName,
-        shared: bool,
+        self, n_agents: int, n_images: int, shape: ImageShape, size: tuple[int, int, int], config: CNNConfig
     ) -> None:
         super().__init__()
-        height, width, in_channels = shape
-        self.n_agents, self.n_images, self.in_shape, self.stride, self.shared = (
-            n_agents,
-            n_images,
-            shape,
-            stride,
-            shared,
-        )
+        (height, width, in_channels), (channels, kernel, stride) = shape, size
+        self.n_agents, self.n_images, self.in_shape = n_agents, n_images, shape
+        self.stride, self.shared = stride, config.share_parameters
         self.out_shape = ((height - kernel) // stride + 1, (width - kernel) // stride + 1, channels)
-        agents = () if shared else (n_agents,)
+        agents = () if self.shared else (n_agents,)
         self.weight = nn.Parameter(torch.empty(*agents, channels, in_channels, kernel, kernel))
         self.bias = nn.Parameter(torch.zeros(*agents, channels))
-        self.activation = activation(act)
+        self.activation = activation(config.conv_activation)
         with torch.no_grad():
             for filters in self.weight.view(-1, channels, in_channels * kernel * kernel):
                 nn.init.orthogonal_(filters, HIDDEN_GAIN)
@@ -79,8 +68,7 @@ class AgentConv(nn.Module):
             if x.shape[-2] != self.n_agents:
                 raise ShapeError(f"unshared filters of {self.n_agents} agents got [..., {x.shape[-2]}, {x.shape[-1]}]")
             maps = self._by_agent(x)
-        activated: Tensor = self.activation(maps.reshape(*lead, x.shape[-2], self.units))
-        return activated
+        return self.activation(maps.reshape(*lead, x.shape[-2], self.units))  # type: ignore[no-any-return]
 
     def _by_agent(self, x: Tensor) -> Tensor:
         """The agents' filters as groups of channels."""
@@ -102,23 +90,14 @@ class Trunk(nn.Module):
         super().__init__()
         self.columns, self.part, self.layout = columns, part, config.layout
         shape = image_shape(part, config.layout)
-        self.convs = nn.ModuleList()
-        for channels, kernel, stride in zip(config.channels, config.kernels, config.strides, strict=True):
-            if min(shape[:2]) < kernel:
+        self.convs = nn.Sequential()
+        for size in zip(config.channels, config.kernels, config.strides, strict=True):
+            if min(shape[:2]) < size[1]:
                 raise ConfigError(
-                    f"model {config.name!r}: layer {len(self.convs) + 1} has kernels of {kernel} pixels, but its "
+                    f"model {config.name!r}: layer {len(self.convs) + 1} has kernels of {size[1]} pixels, but its "
                     f"input is {shape[0]} x {shape[1]} (of images {part}); set model.kernels and model.strides"
                 )
-            conv = AgentConv(
-                n_agents,
-                n_images,
-                shape,
-                channels,
-                kernel,
-                stride,
-                act=config.conv_activation,
-                shared=config.share_parameters,
-            )
+            conv = AgentConv(n_agents, n_images, shape, size, config)
             self.convs.append(conv)
             shape = conv.out_shape
 
@@ -130,9 +109,7 @@ class Trunk(nn.Module):
         x = self.columns.take(x)
         if self.layout == "first" or len(self.part) == 4:
             x = self._channels_last(x)
-        for conv in self.convs:
-            x = conv(x)
-        return x
+        return self.convs(x)  # type: ignore[no-any-return]
 
     def _channels_last(self, x: Tensor) -> Tensor:
         """Flat images of any layout as (height, width, stack and channel)."""
@@ -142,49 +119,33 @@ class Trunk(nn.Module):
         return images.permute(*leading, *(images.ndim + axis for axis in (height, width, stack, channel))).flatten(-5)
 
 
-class CNN(Network):
+class CNN(HiddenNetwork):
     """Convolutions over the images, hidden layers over their features and all other inputs, and a linear head."""
 
     def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: CNNConfig) -> None:
-        super().__init__()
-        self.n_agents, self.in_features, self.out_features = n_agents, inputs.features, out_features
+        super().__init__(n_agents, inputs.features, out_features, config)
         by_shape: dict[tuple[int, ...], list[int]] = {}
         for index, part in enumerate(inputs.parts):
             if len(part) in (3, 4):
                 by_shape.setdefault(part, []).append(index)
-        self.trunks = nn.ModuleList(
+        trunks = [
             Trunk(n_agents, Columns(inputs, parts), len(parts), shape, config) for shape, parts in by_shape.items()
-        )
+        ]
+        self.trunks = nn.ModuleList(trunks)
         others = [index for index, part in enumerate(inputs.parts) if part not in by_shape]
         self.rest = Columns(inputs, others, context=True)
-        width = self.rest.n_features + sum(trunk.units for trunk in self._trunks)
-        self.hidden = hidden_layers(n_agents, width, config)
-        self.head = AgentLinear(
-            n_agents, config.hidden[-1] if config.hidden else width, out_features, shared=config.share_parameters
-        )
+        self.add_head(self.add_hidden(self.rest.n_features + sum(trunk.units for trunk in trunks)))
 
-    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        parts = [trunk(x) for trunk in self._trunks]
-        if self.rest.n_features:
-            parts.append(self.rest.take(x))
-        x = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-        for layer in self.hidden:
-            x = layer(x)
-        return self.head(x), None
+    def embed(self, x: Tensor) -> Tensor:
+        return join([*(trunk(x) for trunk in self.trunks), self.rest.take(x)])
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
-        for number, trunk in enumerate(self._trunks, start=1):
+    def first_sites(self) -> list[SiteModule]:
+        sites: list[SiteModule] = []
+        for number, trunk in enumerate(cast(Iterable[Trunk], self.trunks), start=1):
             prefix = f"image_{number}/" if len(self.trunks) > 1 else ""
-            sites += [
-                (f"{prefix}conv_{index}", conv, cast(AgentConv, conv).units, "hidden")
-                for index, conv in enumerate(trunk.convs, start=1)
-            ]
-        return [*sites, *hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
-
-    @property
-    def _trunks(self) -> Sequence[Trunk]:
-        return cast(Sequence[Trunk], self.trunks)
+            convs = enumerate(cast(Iterable[AgentConv], trunk.convs), start=1)
+            sites += [(f"{prefix}conv_{index}", conv, conv.units, "hidden") for index, conv in convs]
+        return sites
 
 
 @MODELS.register("cnn")
@@ -215,7 +176,6 @@ class CNNConfig(HiddenConfig):
             )
 
     def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
         if not any(len(part) in (3, 4) for part in inputs.parts):
             raise ConfigError(
                 f"model {self.name!r} reads images, (height, width, channel) or a stack of them; "

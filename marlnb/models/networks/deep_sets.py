@@ -8,6 +8,7 @@ Source: Zaheer et al. 2017, Deep Sets, theorem 2 (arXiv:1703.06114).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
-from marlnb.models.hooks.sites import SiteKind
-from marlnb.models.networks.entities import EntityLayer, EntitySet, Pool, Pooling, find_entities, join, set_names
-from marlnb.models.networks.layers import AgentLinear
-from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.entities import EntityLayer, EntitySet, Pool, Pooling, find_entities, set_names
+from marlnb.models.networks.inputs import join
+from marlnb.models.networks.mlp import HiddenConfig, HiddenNetwork
 from marlnb.models.networks.network import Network
 from marlnb.specs import InputSpec
 
@@ -30,64 +31,36 @@ class PooledSet(nn.Module):
         super().__init__()
         self.columns = entities.columns
         widths = [entities.size, *config.entity_hidden]
-        self.layers = nn.ModuleList(
-            EntityLayer(
-                n_agents,
-                entities.n,
-                width,
-                units,
-                act=config.activation,
-                shared=config.share_parameters,
-                layer_norm=config.layer_norm,
-            )
-            for width, units in itertools.pairwise(widths)
-        )
+        pairs = itertools.pairwise(widths)
+        self.layers = nn.Sequential(*(EntityLayer(n_agents, entities.n, *pair, config) for pair in pairs))
         self.pool = Pool(entities.n, config.pooling)
         self.units = widths[-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.columns.take(x)
-        for layer in self.layers:
-            x = layer(x)
-        pooled: Tensor = self.pool(x)
-        return pooled
+        return self.pool(self.layers(self.columns.take(x)))  # type: ignore[no-any-return]
 
-    def site_modules(self, prefix: str) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
-        for index, layer in enumerate(self.layers, start=1):
-            layer = cast(EntityLayer, layer)
-            sites.append((f"{prefix}entity_{index}", layer, layer.n_entities * layer.units, "hidden"))
-        return [*sites, (f"{prefix}pooled", self.pool, self.units, "hidden")]
+    def site_modules(self, prefix: str) -> list[SiteModule]:
+        layers = enumerate(cast(Iterable[EntityLayer], self.layers), start=1)
+        entities = [layer.site(f"{prefix}entity_{index}") for index, layer in layers]
+        return [*entities, (f"{prefix}pooled", self.pool, self.units, "hidden")]
 
 
-class DeepSets(Network):
+class DeepSets(HiddenNetwork):
     """Pooled sets of entities and all other inputs, hidden layers and a linear head."""
 
     def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: DeepSetsConfig) -> None:
-        super().__init__()
-        self.n_agents, self.in_features, self.out_features = n_agents, inputs.features, out_features
+        super().__init__(n_agents, inputs.features, out_features, config)
         entities, self.rest = find_entities(config.name, inputs)
         self.sets = nn.ModuleList(PooledSet(n_agents, each, config) for each in entities)
         width = self.rest.n_features + sum(cast(PooledSet, each).units for each in self.sets)
-        self.hidden = hidden_layers(n_agents, width, config)
-        self.head = AgentLinear(
-            n_agents, config.hidden[-1] if config.hidden else width, out_features, shared=config.share_parameters
-        )
+        self.add_head(self.add_hidden(width))
 
-    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        parts = [pooled(x) for pooled in self.sets]
-        if self.rest.n_features:
-            parts.append(self.rest.take(x))
-        x = join(parts)
-        for layer in self.hidden:
-            x = layer(x)
-        return self.head(x), None
+    def embed(self, x: Tensor) -> Tensor:
+        return join([*(pooled(x) for pooled in self.sets), self.rest.take(x)])
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
-        for prefix, pooled in zip(set_names(len(self.sets)), self.sets):
-            sites += cast(PooledSet, pooled).site_modules(prefix)
-        return [*sites, *hidden_sites(self.hidden), ("head", self.head, self.out_features, "head")]
+    def first_sites(self) -> list[SiteModule]:
+        sets = zip(set_names(len(self.sets)), cast(Iterable[PooledSet], self.sets))
+        return [site for prefix, pooled in sets for site in pooled.site_modules(prefix)]
 
 
 @MODELS.register("deep_sets")
@@ -107,5 +80,4 @@ class DeepSetsConfig(HiddenConfig):
             raise ConfigError(f"model {self.name!r}: entity_hidden needs at least one layer; got none")
 
     def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
         return DeepSets(n_agents, inputs, out_features, self)

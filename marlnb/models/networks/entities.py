@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.inputs import Columns
-from marlnb.models.networks.layers import ActivationName, HiddenLayer
+from marlnb.models.networks.mlp import HiddenConfig
 from marlnb.specs import InputSpec
 
 Pooling = Literal["mean", "sum", "max"]
@@ -58,31 +58,20 @@ def find_entities(model: str, inputs: InputSpec) -> tuple[list[EntitySet], Colum
         )
     members = {index for parts in sets.values() for index in parts}
     rest = Columns(inputs, [index for index in range(len(inputs.parts)) if index not in members], context=True)
-    return [_entity_set(inputs, parts, size) for (_, size), parts in sets.items()], rest
-
-
-def _entity_set(inputs: InputSpec, parts: list[int], size: int) -> EntitySet:
-    columns = Columns(inputs, parts)
-    return EntitySet(columns, columns.n_features // size, size)
+    columns = [(Columns(inputs, parts), size) for (_, size), parts in sets.items()]
+    return [EntitySet(part, part.n_features // size, size) for part, size in columns], rest
 
 
 class EntityLayer(nn.Module):
     """One hidden layer for every entity: `[..., n_agents, entity * in]` -> `[..., n_agents, entity * unit]`; a site."""
 
-    def __init__(
-        self,
-        n_agents: int,
-        n_entities: int,
-        in_features: int,
-        units: int,
-        *,
-        act: ActivationName,
-        shared: bool,
-        layer_norm: bool,
-    ) -> None:
+    def __init__(self, n_agents: int, n_entities: int, in_features: int, units: int, config: HiddenConfig) -> None:
         super().__init__()
         self.n_entities, self.units = n_entities, units
-        self.layer = HiddenLayer(n_agents, in_features, units, act=act, shared=shared, layer_norm=layer_norm)
+        self.layer = config.layer(n_agents, in_features, units)
+
+    def site(self, name: str) -> SiteModule:
+        return name, self, self.n_entities * self.units, "hidden"
 
     def forward(self, x: Tensor) -> Tensor:
         return each_entity(self.layer, x.unflatten(-1, (self.n_entities, -1))).flatten(-2)
@@ -111,7 +100,3 @@ def each_entity(layer: nn.Module, x: Tensor) -> Tensor:
 def set_names(n_sets: int) -> list[str]:
     """Prefix of the site names of each set; empty for a single set."""
     return [""] if n_sets == 1 else [f"set_{number}/" for number in range(1, n_sets + 1)]
-
-
-def join(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -21,9 +22,9 @@ from torch.nn import functional as F
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
-from marlnb.models.hooks.sites import SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.layers import ActivationName, AgentLinear, activation
-from marlnb.models.networks.mlp import HiddenConfig, check_sizes, hidden_layers, hidden_sites
+from marlnb.models.networks.mlp import HiddenConfig, HiddenNetwork
 from marlnb.models.networks.network import Network
 from marlnb.specs import InputSpec
 
@@ -46,9 +47,9 @@ class Messaging(nn.Module):
     def forward(self, x: Tensor, graph: Tensor) -> Tensor:
         """x `[..., agent, in]`, graph `[..., receiver, sender]` -> `[..., agent, unit]`."""
 
-    def inner_sites(self, number: int) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        """Sites that fire before the round's output."""
-        return []
+    def sites(self, number: int) -> list[SiteModule]:
+        """The sites of round `number`, in forward order."""
+        return [(f"messages_{number}", self, self.units, "hidden")]
 
 
 class Edges(nn.Module):
@@ -91,11 +92,10 @@ class GATv2(Messaging):
         heard, hearing = (layer(x).unflatten(-1, (n_heads, -1)) for layer in (self.heard, self.hearing))
         weights = self.edges(heard, hearing, graph).unflatten(-1, (n_heads, -1))
         taken = torch.einsum("...ihj,...jhu->...ihu", weights, heard).flatten(-2)
-        activated: Tensor = self.activation(self.own(x) + taken)
-        return activated
+        return self.activation(self.own(x) + taken)  # type: ignore[no-any-return]
 
-    def inner_sites(self, number: int) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        return [(f"edges_{number}", self.edges, self.edges.n_heads * self.n_agents, "hidden")]
+    def sites(self, number: int) -> list[SiteModule]:
+        return [(f"edges_{number}", self.edges, self.edges.n_heads * self.n_agents, "hidden"), *super().sites(number)]
 
 
 class GraphConv(Messaging):
@@ -107,44 +107,35 @@ class GraphConv(Messaging):
         self.heard = AgentLinear(n_agents, in_features, units, shared=shared)
 
     def forward(self, x: Tensor, graph: Tensor) -> Tensor:
-        activated: Tensor = self.activation(self.own(x) + graph.to(x.dtype) @ self.heard(x))
-        return activated
+        return self.activation(self.own(x) + graph.to(x.dtype) @ self.heard(x))  # type: ignore[no-any-return]
 
 
-class GNN(Network):
+class GNN(HiddenNetwork):
     """Hidden layers for each agent, rounds of messages, a linear head."""
 
     graph: Tensor
 
     def __init__(self, n_agents: int, in_features: int, out_features: int, config: GNNConfig) -> None:
-        super().__init__()
-        self.n_agents, self.in_features, self.out_features = n_agents, in_features, out_features
+        super().__init__(n_agents, in_features, out_features, config)
         self.cross_agent = n_agents > 1
         self.positions, self.n_neighbors = list(config.positions), config.n_neighbors
         self.register_buffer("graph", ~torch.eye(n_agents, dtype=torch.bool), persistent=False)
-        self.hidden = hidden_layers(n_agents, in_features, config)
-        widths = [config.hidden[-1] if config.hidden else in_features, *config.rounds]
-        self.rounds = nn.ModuleList(
-            config.messaging(n_agents, width, units) for width, units in itertools.pairwise(widths)
-        )
-        self.head = AgentLinear(n_agents, widths[-1], out_features, shared=config.share_parameters)
+        widths = [self.add_hidden(in_features), *config.rounds]
+        self.rounds = nn.ModuleList(config.messaging(n_agents, *pair) for pair in itertools.pairwise(widths))
+        self.add_head(widths[-1])
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         graph = self.graph
         if 0 < self.n_neighbors < self.n_agents - 1:
             graph = nearest_others(x[..., self.positions], self.n_neighbors)
-        for layer in self.hidden:
-            x = layer(x)
+        x = self.hidden(x)
         for messaging in self.rounds:
             x = messaging(x, graph)
         return self.head(x), None
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites = hidden_sites(self.hidden)
-        for number, messaging in enumerate(self.rounds, start=1):
-            messaging = cast(Messaging, messaging)
-            sites += [*messaging.inner_sites(number), (f"messages_{number}", messaging, messaging.units, "hidden")]
-        return [*sites, ("head", self.head, self.out_features, "head")]
+    def inner_sites(self) -> list[SiteModule]:
+        rounds = enumerate(cast(Iterable[Messaging], self.rounds), start=1)
+        return [site for number, messaging in rounds for site in messaging.sites(number)]
 
 
 @MODELS.register("gnn")
@@ -179,7 +170,6 @@ class GNNConfig(HiddenConfig):
         return GATv2(n_agents, in_features, units, self.activation, heads=self.heads, shared=shared)
 
     def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        check_sizes(self.name, hidden=self.hidden, inputs=(inputs.features,), out_features=(out_features,))
         if len(inputs.parts) > 1:
             raise ConfigError(
                 f"model {self.name!r} passes messages between agents with one observation each; got "

@@ -42,6 +42,12 @@ class Columns:
         return torch.cat(parts, dim=-1) if parts else x[..., :0]
 
 
+def join(parts: Sequence[Tensor]) -> Tensor:
+    """The parts concatenated along the last axis; a single part is not copied."""
+    parts = [part for part in parts if part.shape[-1]]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
 def features(x: Tensor, n_axes: int) -> Tensor:
     """One float32 vector for each agent: the last `n_axes` axes flattened, bytes scaled from 0..255 to 0..1."""
     if n_axes != 1:

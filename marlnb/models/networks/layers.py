@@ -104,8 +104,7 @@ class HiddenLayer(nn.Module):
         x = x if self.norm is None else self.norm(x)
         if self.fast and type(self.activation) is nn.Tanh:
             return fused_ops.tanh_(x)
-        activated: Tensor = self.activation(x)
-        return activated
+        return self.activation(x)  # type: ignore[no-any-return]
 
 
 class AgentGRUCell(nn.Module):

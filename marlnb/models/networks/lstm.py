@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.config import MODELS
-from marlnb.models.hooks.sites import SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.layers import AgentLinear
-from marlnb.models.networks.mlp import hidden_layers, hidden_sites
 from marlnb.models.networks.network import Network
-from marlnb.models.networks.recurrent import RecurrentConfig
+from marlnb.models.networks.recurrent import RecurrentConfig, RecurrentNetwork
 
 
 class Memory(nn.Module):
@@ -58,56 +57,25 @@ class AgentLSTMCell(nn.Module):
         return self.exposure(gates, cell), cell
 
 
-class LSTM(Network):
-    """Hidden layers, a recurrent layer and a linear head, each a site. The state is (hidden, cell)."""
+class LSTM(RecurrentNetwork):
+    """Hidden layers, a long short-term memory and a linear head. The state is (hidden, cell)."""
 
     def __init__(self, n_agents: int, in_features: int, out_features: int, config: LSTMConfig) -> None:
-        super().__init__()
-        self.n_agents, self.in_features, self.out_features = n_agents, in_features, out_features
-        self.recurrent_shape = (2, config.recurrent_size)
-        self.hidden = hidden_layers(n_agents, in_features, config)
-        width = config.hidden[-1] if config.hidden else in_features
-        self.lstm = AgentLSTMCell(n_agents, width, config.recurrent_size, shared=config.share_parameters)
-        self.head = AgentLinear(n_agents, config.recurrent_size, out_features, shared=config.share_parameters)
+        super().__init__(n_agents, in_features, out_features, config)
+        units, width = config.recurrent_size, self.add_hidden(in_features)
+        self.recurrent_shape = (2, units)
+        self.lstm = AgentLSTMCell(n_agents, width, units, shared=config.share_parameters)
+        self.add_head(units)
 
-    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        projected = self._project(x)
-        hidden, cell = (self._zeros(projected) if recurrent is None else recurrent).unbind(-2)
-        hidden, cell = self.lstm(projected, hidden, cell)
-        return self.head(hidden), torch.stack((hidden, cell), dim=-2)
+    def project(self, x: Tensor) -> Tensor:
+        return self.lstm.input(self.hidden(x))  # type: ignore[no-any-return]
 
-    def sequence(
-        self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        projected = self._project(x)  # all steps in one matmul; only the recurrent part goes step by step
-        state = self._zeros(projected[:, 0]) if recurrent is None else recurrent
-        keeps = (~is_init).to(projected.dtype)[:, :, None, None, None].unbind(1)
-        states = []
-        for t, (step, keep) in enumerate(zip(projected.unbind(1), keeps)):
-            entering = state * keep
-            state = torch.stack(self.lstm(step, *entering.unbind(-2)), dim=-2)
-            if acting is not None:
-                state = torch.where(acting[:, t, :, None, None], state, entering)
-            states.append(state)
-        stacked = torch.stack(states, dim=1)
-        return self.head(stacked[..., 0, :]), stacked
+    def step(self, projected: Tensor, state: Tensor) -> Tensor:
+        return torch.stack(self.lstm(projected, *state.unbind(-2)), dim=-2)
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        units = self.lstm.units
-        return [
-            *hidden_sites(self.hidden),
-            ("cell", self.lstm.memory, units, "recurrent"),
-            ("lstm", self.lstm.exposure, units, "recurrent"),
-            ("head", self.head, self.out_features, "head"),
-        ]
-
-    def _project(self, x: Tensor) -> Tensor:
-        for layer in self.hidden:
-            x = layer(x)
-        return self.lstm.input(x)
-
-    def _zeros(self, projected: Tensor) -> Tensor:
-        return projected.new_zeros(*projected.shape[:-1], 2, self.lstm.units)
+    def inner_sites(self) -> list[SiteModule]:
+        cell, units = self.lstm, self.lstm.units
+        return [("cell", cell.memory, units, "recurrent"), ("lstm", cell.exposure, units, "recurrent")]
 
 
 @MODELS.register("lstm")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from marlnb.models.hooks.sites import Site, SiteKind
+from marlnb.models.hooks.sites import Site, SiteModule
 
 
 class Network(nn.Module, ABC):
@@ -20,6 +21,8 @@ class Network(nn.Module, ABC):
         out_features: features of each agent's output.
         recurrent_shape: `(layer, unit)` of the state; None for a feed-forward network.
         cross_agent: whether one agent's output may depend on another's input.
+        centralised: whether `in_features` counts all agents' inputs.
+        shared_forward: one forward pass serves all agents, so the sites have an agent axis of 1.
     """
 
     n_agents: int
@@ -27,6 +30,8 @@ class Network(nn.Module, ABC):
     out_features: int
     recurrent_shape: tuple[int, int] | None = None
     cross_agent: bool = False
+    shared_forward: bool = False
+    centralised: bool = False
 
     @abstractmethod
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -56,12 +61,22 @@ class Network(nn.Module, ABC):
         return self.forward(x)
 
     @abstractmethod
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
+    def site_modules(self) -> list[SiteModule]:
         """(layer name, submodule, units, kind) of each site, in forward order."""
 
     def sites(self, prefix: str, n_agents: int, *, shared_forward: bool = False) -> list[Site]:
         """The sites of a group of `n_agents`, as `<prefix>/<layer>`."""
         return [
-            Site(f"{prefix}/{layer}", module, n_agents, n_units, kind, shared_forward)
+            Site(f"{prefix}/{layer}", module, n_agents, n_units, kind, shared_forward or self.shared_forward)
             for layer, module, n_units, kind in self.site_modules()
         ]
+
+
+class NetworkList(nn.ModuleList):
+    """A ModuleList of networks."""
+
+    def __iter__(self) -> Iterator[Network]:
+        return super().__iter__()  # type: ignore[return-value]
+
+    def __getitem__(self, index: int) -> Network:  # type: ignore[override]
+        return super().__getitem__(index)  # type: ignore[return-value]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from marlnb.config import MODELS, ModelConfig, option
 from marlnb.errors import ConfigError
-from marlnb.models.hooks.sites import SiteKind
+from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.agent_id import NetworkConfig
 from marlnb.models.networks.gru import GRUConfig
 from marlnb.models.networks.mlp import MLPConfig
-from marlnb.models.networks.network import Network
+from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, stacked_shape, unpad
 from marlnb.specs import InputSpec
 
@@ -28,36 +27,32 @@ class NetworkSequence(Network):
     def __init__(self, names: Sequence[str], networks: Sequence[Network]) -> None:
         super().__init__()
         self.names = list(names)
-        self.networks = nn.ModuleList(networks)
+        self.networks = NetworkList(networks)
         self.n_agents = networks[0].n_agents
         self.in_features, self.out_features = networks[0].in_features, networks[-1].out_features
         self.recurrent_shape = stacked_shape([network.recurrent_shape for network in networks])
         self.cross_agent = any(network.cross_agent for network in networks)
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        def one_time_step(network: Network, x: Tensor, entering: Tensor | None) -> tuple[Tensor, Tensor | None]:
-            result: tuple[Tensor, Tensor | None] = network(x, entering)
-            return result
-
-        return self._in_order(one_time_step, x, recurrent)
+        return self._in_order(lambda network, x, entering: network(x, entering), x, recurrent)
 
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         return self._in_order(lambda network, x, entering: network.sequence(x, entering, is_init, acting), x, recurrent)
 
-    def site_modules(self) -> list[tuple[str, nn.Module, int, SiteKind]]:
-        sites: list[tuple[str, nn.Module, int, SiteKind]] = []
-        for name, network in zip(self.names, self._networks):
-            last = network is self.networks[-1]
-            for layer, module, n_units, kind in network.site_modules():
-                sites.append((f"{name}/{layer}", module, n_units, "hidden" if kind == "head" and not last else kind))
-        return sites
+    def site_modules(self) -> list[SiteModule]:
+        last = self.networks[-1]
+        return [
+            (f"{name}/{layer}", module, n_units, "hidden" if kind == "head" and network is not last else kind)
+            for name, network in zip(self.names, self.networks)
+            for layer, module, n_units, kind in network.site_modules()
+        ]
 
     def _in_order(self, run: Run, x: Tensor, recurrent: Tensor | None) -> tuple[Tensor, Tensor | None]:
         leaving: list[Tensor] = []
         first_layer = 0
-        for network in self._networks:
+        for network in self.networks:
             shape = network.recurrent_shape
             if shape is None or self.recurrent_shape is None:
                 x, _ = run(network, x, None)
@@ -68,10 +63,6 @@ class NetworkSequence(Network):
             leaving.append(pad(after, (shape[0], self.recurrent_shape[1])))
             first_layer += shape[0]
         return x, torch.cat(leaving, dim=-2) if leaving else None
-
-    @property
-    def _networks(self) -> Sequence[Network]:
-        return cast(Sequence[Network], self.networks)
 
 
 @MODELS.register("sequence")
@@ -120,7 +111,4 @@ class SequenceConfig(NetworkConfig):
 
 def unique_names(names: list[str]) -> list[str]:
     """The names, those that come more than once numbered from 1: mlp_1, gru, mlp_2."""
-    return [
-        name if names.count(name) == 1 else f"{name}_{names[: index + 1].count(name)}"
-        for index, name in enumerate(names)
-    ]
+    return [name if names.count(name) == 1 else f"{name}_{names[:k].count(name) + 1}" for k, name in enumerate(names)]

@@ -59,9 +59,7 @@ class ActorCritic(ActorPolicy):
         distribution = self.actor.distribution
         parameters, recurrent = self.actor.step(observation, context.recurrent)
         parameters = distribution.mask(parameters, context.action_mask)
-        sample = (
-            distribution.sample(parameters, context.generator) if context.explore else distribution.mode(parameters)
-        )
+        sample = distribution.choose(parameters, context.generator, explore=context.explore)
         extras = {} if sample.stored is sample.action else {distribution.stored_as: sample.stored}
         return ActorOutput(sample.action, sample.log_prob, parameters, recurrent, extras)
 

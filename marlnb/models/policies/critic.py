@@ -48,14 +48,9 @@ class Critic(nn.Module):
         """
         if not self.centralised:
             return features(observations[self.group_name], self.axes[self.group_name])
-        parts = [features(observations[name], self.axes[name]).flatten(-2) for name in self.reads]
-        if self.reads_state:
-            if state is None:
-                raise ShapeError(
-                    f"the centralised critic of {self.group_name!r} needs the environment's state; got None"
-                )
-            parts.append(features(state, self.state_axes))
-        return torch.cat(parts, dim=-1).unsqueeze(-2)
+        axes = {name: self.axes[name] for name in self.reads}
+        state_axes = self.state_axes if self.reads_state else None
+        return joint_features(self.group_name, observations, axes, state, state_axes).unsqueeze(-2)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalised values `[..., agent]` for one time step from the zero recurrent state."""
@@ -75,6 +70,29 @@ class Critic(nn.Module):
     def agent_values(self, output: Tensor) -> Tensor:
         """The network's output `[..., agent, 1]` or `[..., 1, agent]` as values `[..., agent]`."""
         return output.squeeze(-2 if self.shared_forward else -1)
+
+
+def joint_features(
+    group: str,
+    observations: Mapping[str, Tensor],
+    axes: Mapping[str, int],
+    state: Tensor | None,
+    state_axes: int | None,
+) -> Tensor:
+    """What a critic of `group` reads: all groups' observations, agent by agent, then the state, `[..., feature]`.
+
+    Args:
+        axes: number of axes of each group's observation.
+        state_axes: number of axes of the state; None: it is not read.
+    Raises:
+        ShapeError: the state is read, and it is None.
+    """
+    parts = [features(observations[name], n_axes).flatten(-2) for name, n_axes in axes.items()]
+    if state_axes is not None:
+        if state is None:
+            raise ShapeError(f"the centralised critic of {group!r} needs the environment's state; got None")
+        parts.append(features(state, state_axes))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
 def joint_input_spec(env: EnvSpec) -> InputSpec:

@@ -32,16 +32,8 @@ class DeterministicPolicy(QActorCritic):
     ) -> None:
         spec = group.action
         self.continuous = spec.kind == "continuous"
-        distribution = Deterministic(spec.low, spec.high) if spec.kind == "continuous" else None
-        super().__init__(
-            group,
-            env,
-            Actor(group, actor, distribution=distribution),
-            critic,
-            centralised=centralised,
-            twins=twins,
-            all_actions=False,
-        )
+        chooser = Actor(group, actor, distribution=Deterministic(spec.low, spec.high) if self.continuous else None)
+        super().__init__(group, env, chooser, critic, centralised=centralised, twins=twins, all_actions=False)
         self.register_buffer("noise", torch.zeros(()))
 
     @torch.no_grad()

@@ -58,6 +58,10 @@ class ActionDistribution(ABC):
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of `stored` and the distribution's entropy, both `[..., agent]` in nats."""
 
+    def choose(self, parameters: Tensor, generator: torch.Generator | None, *, explore: bool) -> Sample:
+        """`sample` to explore, otherwise the `mode`."""
+        return self.sample(parameters, generator) if explore else self.mode(parameters)
+
     def log_prob(self, parameters: Tensor, stored: Tensor) -> Tensor:
         """Log-probability of `stored`, `[..., agent]` in nats."""
         return self.evaluate(parameters, stored)[0]

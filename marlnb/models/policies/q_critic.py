@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
-from marlnb.errors import ShapeError
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import HiddenLayer
 from marlnb.models.networks.mlp import MLP
-from marlnb.models.policies.critic import joint_input_spec
+from marlnb.models.policies.critic import joint_features, joint_input_spec
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec
 
 
@@ -103,14 +102,8 @@ class QCritic(nn.Module):
         """
         if not self.centralised:
             return features(observations[self.group_name], self.axes[self.group_name])
-        parts = [features(observations[name], axes).flatten(-2) for name, axes in self.axes.items()]
-        if self.reads_state:
-            if state is None:
-                raise ShapeError(
-                    f"the centralised critic of {self.group_name!r} needs the environment's state; got None"
-                )
-            parts.append(features(state, self.state_axes))
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        state_axes = self.state_axes if self.reads_state else None
+        return joint_features(self.group_name, observations, self.axes, state, state_axes)
 
     def forward(self, encoded: Tensor, codes: Mapping[str, Tensor]) -> Tensor:
         """Q `[..., agent]`, or of each own choice given the others' actions `[..., agent, choice]`.
@@ -123,11 +116,10 @@ class QCritic(nn.Module):
             inputs = encoded
             if self.centralised:
                 inputs = self._rows(encoded, codes, torch.zeros_like(codes[self.group_name]))
-            output: Tensor = self.network(inputs)[0]
-            return output
+            return self.network(inputs)[0]  # type: ignore[no-any-return]
         if not self.centralised:
-            values: Tensor = self.network(torch.cat((encoded, codes[self.group_name]), dim=-1))[0].squeeze(-1)
-            return values
+            inputs = torch.cat((encoded, codes[self.group_name]), dim=-1)
+            return self.network(inputs)[0].squeeze(-1)  # type: ignore[no-any-return]
         joint = torch.cat((encoded, *(codes[name].flatten(-2) for name in self.reads)), dim=-1).unsqueeze(-2)
         if self.shared_forward:
             output = self.network(joint)[0]

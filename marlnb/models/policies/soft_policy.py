@@ -42,24 +42,15 @@ class SoftPolicy(QActorCritic):
         temperature: float,
     ) -> None:
         self.continuous = group.action.kind == "continuous"
-        super().__init__(
-            group,
-            env,
-            Actor(group, actor, std_of="network"),
-            critic,
-            centralised=centralised,
-            twins=True,
-            all_actions=not self.continuous,
-        )
+        chooser, all_actions = Actor(group, actor, std_of="network"), not self.continuous
+        super().__init__(group, env, chooser, critic, centralised=centralised, twins=True, all_actions=all_actions)
         self.temperature = Temperature(temperature)
 
     @torch.no_grad()
     def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
         distribution = self.actor.distribution
         parameters = distribution.mask(self.actor(observation), context.action_mask)
-        sample = (
-            distribution.sample(parameters, context.generator) if context.explore else distribution.mode(parameters)
-        )
+        sample = distribution.choose(parameters, context.generator, explore=context.explore)
         if not (context.explore and self.uniform):
             return ActorOutput(sample.action, sample.log_prob, parameters)
         if self.continuous:

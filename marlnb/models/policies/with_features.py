@@ -1,6 +1,6 @@
 """WithFeatures: a policy with a dictionary's features as an additional site, which can be recorded, decoded and edited.
 
-The features are computed beside the site, as `<site>_features`, when a hook needs them. While no hook changes them the
+The features are computed next to the site, as `<site>_features`, when a hook needs them. While no hook changes them the
 policy is unchanged bit for bit. A change from features f to f' adds the decoded difference to the site's output, so
 the part that the dictionary cannot express is kept:
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -29,8 +30,7 @@ class FeatureTap(nn.Module):
         self.autoencoder = autoencoder
 
     def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.autoencoder(x)
-        return features
+        return self.autoencoder(x)  # type: ignore[no-any-return]
 
 
 class WithFeatures(Policy):
@@ -62,7 +62,6 @@ class WithFeatures(Policy):
         self._base_name = site
         self._agents = base.agents if agents is None else agents
         self._rows = base.rows if agents is None else tuple(_row(base, agent) for agent in agents)
-        self._shared_forward = base.shared_forward
         self.tap = FeatureTap(autoencoder)
         base.module.register_forward_hook(self._replace)
 
@@ -79,18 +78,9 @@ class WithFeatures(Policy):
             sites.append(site)
             if site.name == self._base_name:
                 n_agents = site.n_agents if self._agents is None else len(self._agents)
-                sites.append(
-                    Site(
-                        f"{self._base_name}_features",
-                        self.tap,
-                        n_agents,
-                        self.tap.autoencoder.n_features,
-                        "hidden",
-                        self._shared_forward,
-                        self._agents,
-                        self._rows,
-                    )
-                )
+                described = replace(site, kind="hidden", agents=self._agents, rows=self._rows, n_agents=n_agents)
+                name, n_units = f"{self._base_name}_features", self.tap.autoencoder.n_features
+                sites.append(replace(described, name=name, module=self.tap, n_units=n_units))
         return sites
 
     def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:

@@ -104,7 +104,7 @@ def test_all_images_of_a_shape_go_through_one_trunk(share: bool) -> None:
 
 @pytest.mark.parametrize("share", [True, False])
 def test_filters_start_orthogonal(share: bool) -> None:
-    conv = AgentConv(3, 1, (9, 7, 2), 4, 3, 2, act="relu", shared=share)
+    conv = AgentConv(3, 1, (9, 7, 2), (4, 3, 2), CNNConfig(share_parameters=share))
     for filters in conv.weight.view(-1, 4, 18):
         torch.testing.assert_close(filters @ filters.T, 2 * torch.eye(4), atol=1e-5, rtol=0)
 
