@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import EnvError
-from marlnb.specs import GroupSpec
+from marlnb.specs import ActionSpec, GroupSpec
 
 TOLERANCE = 1e-5  # share of an action's range by which rounding in a policy may overshoot
 
@@ -67,10 +67,12 @@ class ActionValidator:
         wrong = ~is_valid.reshape(*acting.shape, -1).all(-1)
         if (wrong & acting).any():
             env_index, agent = (wrong & acting).nonzero()[0].tolist()
-            spec = self._group.action
-            valid = f"[{spec.low}, {spec.high}]" if spec.kind == "continuous" else f"[0, {spec.n})"
-            raise EnvError(
-                f"{self._name}: group {self._group.name!r}: action {action[env_index, agent].tolist()} of "
-                f"agent {agent} in env {env_index} is not in {valid}"
-            )
+            where = f"{self._name}: group {self._group.name!r}"
+            raise invalid_action(where, self._group.action, action[env_index, agent].tolist(), agent, env_index)
         return torch.where(wrong.view(*wrong.shape, *[1] * (action.dim() - 2)), self._default.to(action.dtype), action)
+
+
+def invalid_action(where: str, spec: ActionSpec, value: object, agent: int, env_index: int) -> EnvError:
+    """The error for an acting agent's action that is out of range."""
+    valid = f"[{spec.low}, {spec.high}]" if spec.kind == "continuous" else f"[0, {spec.n})"
+    return EnvError(f"{where}: action {value} of agent {agent} in env {env_index} is not in {valid}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from marlnb.errors import ConfigError, EnvBuildError
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec, group_agents
@@ -13,7 +13,7 @@ def group_specs(
     observations: Mapping[str, ObservationSpec],
     actions: Mapping[str, ActionSpec],
     groups: Mapping[str, tuple[str, ...]],
-    masked: frozenset[str] = frozenset(),
+    masked: Collection[str] = (),
 ) -> tuple[GroupSpec, ...]:
     """Specs of the groups that the user defines, or of those by the id convention `<group>_<index>`.
 
@@ -22,9 +22,10 @@ def group_specs(
         observations: by agent, in the environment's order.
         actions: by agent, in the environment's order.
         groups: agents by group; empty: by the id convention.
-        masked: agents that have an action mask.
+        masked: agents that have an action mask; a group has one if any of its agents has.
     Raises:
-        EnvBuildError: the groups do not name each agent once, or combine agents with different spaces.
+        EnvBuildError: the groups do not name each agent once, or combine agents with different spaces, or a group with
+            continuous actions has a mask.
     """
     try:
         grouped = group_agents(tuple(observations), groups)
@@ -32,14 +33,18 @@ def group_specs(
         raise EnvBuildError(f"{name}: {error}") from error
     specs = []
     for group, members in grouped.items():
-        first = members[0]
-        spaces = {agent: (observations[agent], actions[agent], agent in masked) for agent in members}
-        other = next((agent for agent in members if spaces[agent] != spaces[first]), None)
-        if other is not None:
+        first, has_mask = members[0], any(agent in masked for agent in members)
+        for what, by_agent in (("observation", observations), ("action", actions)):
+            other = next((agent for agent in members if by_agent[agent] != by_agent[first]), None)
+            if other is not None:
+                raise EnvBuildError(
+                    f"{name}: agents {first!r} and {other!r} of group {group!r} have different {what} spaces: "
+                    f"{by_agent[first]} and {by_agent[other]}; put them in separate groups, "
+                    f"groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
+                )
+        if has_mask and actions[first].kind == "continuous":
             raise EnvBuildError(
-                f"{name}: agents {first!r} and {other!r} of group {group!r} have different spaces or masks: "
-                f"{spaces[first]} and {spaces[other]}; put them in separate groups, "
-                f"groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
+                f"{name}: group {group!r} has an action mask, which needs discrete actions; its actions are continuous"
             )
-        specs.append(GroupSpec(group, members, *spaces[first]))
+        specs.append(GroupSpec(group, members, observations[first], actions[first], has_mask))
     return tuple(specs)

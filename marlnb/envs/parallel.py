@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step, step_of
+from marlnb.envs.action_validation import TOLERANCE, invalid_action
+from marlnb.envs.steps import copy_step
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, step_of
 from marlnb.envs.workers.env_batch import EnvBatch
 from marlnb.envs.workers.memory import Arrays, GroupArrays, allocate_arrays
 from marlnb.envs.workers.pool import Pool
@@ -18,8 +19,6 @@ from marlnb.envs.workers.randomness import PreservedGenerators
 from marlnb.envs.workers.source import EnvSource
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN, EnvSpec, GroupSpec
-
-TOLERANCE = 1e-5  # share of an action's range by which rounding in a policy may overshoot
 
 
 class Stepper(Protocol):
@@ -84,8 +83,7 @@ class ParallelVectorEnv(VectorEnv):
     """
 
     def __init__(self, source: EnvSource, n_envs: int, n_workers: int, device: str = "cpu") -> None:
-        if n_envs < 1:
-            raise EnvBuildError(f"{source.name} needs at least one env; got n_envs={n_envs}")
+        check_n_envs(source.name, n_envs)
         self.n_envs, self.device = n_envs, torch.device(device)
         self._source = source
         self._stepper: Stepper = (
@@ -140,7 +138,7 @@ class ParallelVectorEnv(VectorEnv):
 
     def _on_device(self) -> Step:
         if self._step is not self._shared:
-            _copy_step(self._shared, self._step)
+            copy_step(self._shared, self._step)
         return self._step
 
 
@@ -183,24 +181,5 @@ class ActionBuffer:
         wrong = ~is_valid.reshape(*self._acting.shape, -1).all(-1)
         if (wrong & self._acting).any():
             env_index, agent = (int(axis[0]) for axis in np.nonzero(wrong & self._acting))
-            valid = (
-                f"[{self._spec.low}, {self._spec.high}]" if self._spec.kind == "continuous" else f"[0, {self._spec.n})"
-            )
-            raise EnvError(
-                f"{self._prefix}: action {array[env_index, agent]} of agent {agent} in env {env_index} is not in "
-                f"{valid}"
-            )
+            raise invalid_action(self._prefix, self._spec, array[env_index, agent], agent, env_index)
         self._shared[wrong] = 0 if self._spec.kind != "continuous" else (self._low + self._high) / 2
-
-
-def _copy_step(source: Step, target: Step) -> None:
-    for name, group in source.groups.items():
-        for field in fields(GroupStep):
-            _copy(getattr(group, field.name), getattr(target.groups[name], field.name))
-    for name in ("done", "episode_seed", "state", "final_state"):
-        _copy(getattr(source, name), getattr(target, name))
-
-
-def _copy(source: Tensor | None, target: Tensor | None) -> None:
-    if source is not None and target is not None:
-        target.copy_(source)

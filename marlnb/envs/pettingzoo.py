@@ -18,12 +18,7 @@ from marlnb.imports import load_object
 if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
 
-_FAMILIES = {
-    "sisl": (),
-    "butterfly": (),
-    "classic": (),
-    "atari": ("multi_agent_ale_py",),
-}  # needed modules
+_FAMILIES = {"sisl": (), "butterfly": (), "classic": (), "atari": ("multi_agent_ale_py",)}  # needed modules
 # the agents of these two observe the screen, which is drawn only in a render mode
 _DEFAULTS = {name: {"render_mode": "rgb_array"} for name in ("pistonball", "cooperative_pong")}
 _IMPORTED = re.compile(r"^from\s+(\S+)\s+import\s+(\([^)]*\)|.*)$", re.MULTILINE)
@@ -45,8 +40,7 @@ class PettingZooConfig(EnvConfig):
     )
     turn_based: bool = option(False, help="step a parallel environment turn by turn")
     agents_wait: bool = option(
-        False,
-        help="agents missing from a parallel step wait, unless they ended: for agents with different rates",
+        False, help="agents missing from a parallel step wait, unless they ended: for agents with different rates"
     )
     state: bool = option(False, help="read the environment's global state, for critics")
     render: bool = option(False, help="build it so that it can be rendered")

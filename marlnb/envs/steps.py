@@ -51,6 +51,12 @@ def tensors(step: Step) -> Iterator[Tensor]:
     yield from (value for value in (step.done, step.episode_seed, step.state, step.final_state) if value is not None)
 
 
+def copy_step(source: Step, target: Step) -> None:
+    """Copies every tensor of a step into another step's buffers."""
+    for value, buffer in zip(tensors(source), tensors(target), strict=True):
+        buffer.copy_(value)
+
+
 def addresses(step: Step) -> list[int]:
     return [tensor.data_ptr() for tensor in tensors(step)]
 

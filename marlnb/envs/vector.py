@@ -61,6 +61,14 @@ class Step:
     state: Tensor | None = None
     final_state: Tensor | None = None
 
+    def clear_transition(self) -> None:
+        """Zeroes what describes the last transition: rewards and ends."""
+        self.done.zero_()
+        for group in self.groups.values():
+            group.reward.zero_()
+            group.terminated.zero_()
+            group.truncated.zero_()
+
 
 class VectorEnv(ABC):
     """B environments of one kind, with tensors per group. Each resets itself when its episode ends.
@@ -133,6 +141,12 @@ class VectorEnv(ABC):
         """Raises EnvError if there is no environment `index`."""
         if not 0 <= index < self.n_envs:
             raise EnvError(f"{self.spec.name} has environments 0 to {self.n_envs - 1}; got {index}")
+
+
+def check_n_envs(name: str, n_envs: int) -> None:
+    """Raises EnvBuildError unless there is at least one environment."""
+    if n_envs < 1:
+        raise EnvBuildError(f"{name} needs at least one env; got n_envs={n_envs}")
 
 
 def allocate_step(spec: EnvSpec, n_envs: int, device: torch.device | str) -> Step:

@@ -19,9 +19,9 @@ from marlnb.envs.external.episode_slot import EpisodeSlot, agents_of, check_repo
 from marlnb.envs.external.interface import ServedEnv
 from marlnb.envs.external.options import ExternalOptions, max_request_bytes
 from marlnb.envs.external.server import Connection, Server
-from marlnb.envs.steps import tensors
-from marlnb.envs.vector import Step, allocate_step
-from marlnb.errors import EnvBuildError, EnvError
+from marlnb.envs.steps import copy_step, tensors
+from marlnb.envs.vector import Step, allocate_step, check_n_envs
+from marlnb.errors import EnvError
 from marlnb.specs import SEED_SPAN
 
 POLL_S = 0.5
@@ -45,8 +45,7 @@ class ExternalEnv(ServedEnv):
     """
 
     def __init__(self, config: ExternalOptions, n_envs: int, device: str = "cpu") -> None:
-        if n_envs < 1:
-            raise EnvBuildError(f"{config.name} needs at least one env; got n_envs={n_envs}")
+        check_n_envs(config.name, n_envs)
         self.spec, self.n_envs, self.device = config.spec(), n_envs, torch.device(device)
         self._config, self._agents = config, agents_of(self.spec)
         self._cpu_step = allocate_step(self.spec, n_envs, "cpu")
@@ -102,10 +101,9 @@ class ExternalEnv(ServedEnv):
         """
         if self._seed is None:
             raise EnvError(f"{self.spec.name}: reset before the first step")
+        self._cpu_step.clear_transition()
         for group in self._cpu_step.groups.values():
-            for tensor in (group.reward, group.terminated, group.truncated, group.acting):
-                tensor.zero_()
-        self._cpu_step.done.zero_()
+            group.acting.zero_()
         for slot in self._slots:
             slot.add_early_rewards()
         for slot in self._cut_off:
@@ -271,8 +269,7 @@ class ExternalEnv(ServedEnv):
         for slot in self._slots:
             self._cpu_step.episode_seed[slot.env_index] = self._episode_seed(slot)
         if self._step is not self._cpu_step:
-            for source, target in zip(tensors(self._cpu_step), tensors(self._step)):
-                target.copy_(source)
+            copy_step(self._cpu_step, self._step)
         return self._step
 
     def _open_server(self) -> Server:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from marlnb.envs.games.config import GameConfig
 from marlnb.envs.mpe.draws import uniform
-from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.errors import EnvBuildError, EnvError
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
+from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec
 
 
@@ -43,8 +43,7 @@ class Game(VectorEnv):
     n_draws: int = 0
 
     def __init__(self, config: GameConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
-        if n_envs < 1:
-            raise EnvBuildError(f"{config.name} needs at least one env; got n_envs={n_envs}")
+        check_n_envs(config.name, n_envs)
         self.spec, self.n_envs, self.device = spec, n_envs, torch.device(device)
         (self.group,) = spec.groups
         self._step = allocate_step(spec, n_envs, self.device)
@@ -55,11 +54,10 @@ class Game(VectorEnv):
         self.alive = torch.ones(n_envs, self.group.n_agents, dtype=torch.bool, device=self.device)
         self.memory: dict[str, Tensor] = self.initial_memory()
 
-    @abstractmethod
     def initial_memory(self) -> dict[str, Tensor]:
         """The memory before the first episode, each `[env, ...]`, on the game's device."""
+        return {}
 
-    @abstractmethod
     def begin(self, starting: Tensor, drawn: Tensor) -> None:
         """Sets the memory of envs that start an episode.
 

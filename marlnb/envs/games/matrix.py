@@ -109,10 +109,6 @@ class TwoStepConfig(GameConfig):
     def build(self, n_envs: int, device: str = "cpu") -> Game:
         from marlnb.envs.games.matrix_rules import TwoStep
 
-        spec = self.game_spec(
-            agents=AGENTS,
-            features=("at_start", "at_safe", "at_risky", *IDENTITY),
-            action=ActionSpec("discrete", n=(2,)),
-            max_steps=2,
-        )
+        features, action = ("at_start", "at_safe", "at_risky", *IDENTITY), ActionSpec("discrete", n=(2,))
+        spec = self.game_spec(agents=AGENTS, features=features, action=action, max_steps=2)
         return TwoStep(self, spec, self.safe_payoffs, self.risky_payoffs, n_envs, device)

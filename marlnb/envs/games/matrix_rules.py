@@ -18,12 +18,6 @@ class OneShot(Game):
         self.payoffs = torch.tensor(payoffs, device=self.device)
         self.identity = torch.eye(2, device=self.device).expand(n_envs, 2, 2)
 
-    def initial_memory(self) -> dict[str, Tensor]:
-        return {}
-
-    def begin(self, starting: Tensor, drawn: Tensor) -> None:
-        pass
-
     def play(self, action: Tensor) -> Outcome:
         reward = self.payoffs[action[:, 0], action[:, 1]]
         terminated = torch.ones_like(self.alive)

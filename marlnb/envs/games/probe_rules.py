@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -28,26 +31,44 @@ class _Timed(Game):
         return Outcome(reward, self.is_last_step(), torch.zeros_like(self.alive))
 
 
-class _Noisy(_Timed):
-    """Memory: `noise` `[env, time, agent]`, uniform in -1..1."""
+class _Drawn(_Timed):
+    """Every time step has a random number for each agent, which the agent observes.
+
+    Memory: `<kind>` `[env, time, agent]`, also for the time step after the last.
+    """
+
+    kind: ClassVar[str]
 
     @property
     def n_draws(self) -> int:  # type: ignore[override]
         return (self.steps + 1) * self.group.n_agents
 
     def initial_memory(self) -> dict[str, Tensor]:
-        return {"noise": torch.zeros(self.n_envs, self.steps + 1, self.group.n_agents, device=self.device)}
+        return {self.kind: torch.zeros(self.n_envs, self.steps + 1, self.group.n_agents, device=self.device)}
 
     def begin(self, starting: Tensor, drawn: Tensor) -> None:
-        noise = (2 * drawn - 1).float().t().reshape(self.memory["noise"].shape)
-        self.memory["noise"] = torch.where(starting[:, None, None], noise, self.memory["noise"])
+        values = self.convert(drawn).t().reshape(self.memory[self.kind].shape)
+        self.memory[self.kind] = torch.where(starting[:, None, None], values, self.memory[self.kind])
 
-    def noise(self) -> Tensor:
-        """`[env, agent, 1]`."""
-        return self.memory["noise"][torch.arange(self.n_envs, device=self.device), self.clock][..., None]
+    @abstractmethod
+    def convert(self, drawn: Tensor) -> Tensor:
+        """The remembered numbers, float32, of numbers that are uniform in [0, 1)."""
+
+    def now(self) -> Tensor:
+        """This time step's numbers, `[env, agent, 1]`."""
+        return self.memory[self.kind][torch.arange(self.n_envs, device=self.device), self.clock][..., None]
 
     def observe(self) -> Tensor:
-        return self.noise()
+        return self.now()
+
+
+class _Noisy(_Drawn):
+    """Noise that means nothing, uniform in -1..1."""
+
+    kind = "noise"
+
+    def convert(self, drawn: Tensor) -> Tensor:
+        return (2 * drawn - 1).float()
 
 
 class Constant(_Noisy):
@@ -61,7 +82,7 @@ class Discounting(_Noisy):
         return self.outcome(self.is_last_step().float())
 
     def observe(self) -> Tensor:
-        return torch.cat((self.one_hot_time()[:, None].expand(-1, self.group.n_agents, -1), self.noise()), -1)
+        return torch.cat((self.one_hot_time()[:, None].expand(-1, self.group.n_agents, -1), self.now()), -1)
 
 
 class Action(_Noisy):
@@ -88,25 +109,16 @@ class Credit(_Timed):
         return torch.stack(((~later).expand_as(chosen), later & ~chosen, later & chosen), -1).float()
 
 
-class Observation(_Timed):
-    """Memory: `sign` `[env, time, agent]`: -1 or 1. The second time step's sign is observed after the step."""
+class Observation(_Drawn):
+    """A sign, -1 or 1. The second time step's sign is observed after the step."""
 
-    @property
-    def n_draws(self) -> int:  # type: ignore[override]
-        return 2 * self.group.n_agents
+    kind = "sign"
 
-    def initial_memory(self) -> dict[str, Tensor]:
-        return {"sign": torch.ones(self.n_envs, 2, self.group.n_agents, device=self.device)}
-
-    def begin(self, starting: Tensor, drawn: Tensor) -> None:
-        sign = (drawn < 0.5).float().mul(2).sub(1).t().reshape(self.memory["sign"].shape)
-        self.memory["sign"] = torch.where(starting[:, None, None], sign, self.memory["sign"])
+    def convert(self, drawn: Tensor) -> Tensor:
+        return (drawn < 0.5).float().mul(2).sub(1)
 
     def play(self, action: Tensor) -> Outcome:
         return self.outcome(self.memory["sign"][:, 0])
-
-    def observe(self) -> Tensor:
-        return self.memory["sign"][torch.arange(self.n_envs, device=self.device), self.clock][..., None]
 
 
 class Match(Observation):
@@ -121,12 +133,6 @@ class Continuous(Observation):
 
 
 class Dying(_Timed):
-    def initial_memory(self) -> dict[str, Tensor]:
-        return {}
-
-    def begin(self, starting: Tensor, drawn: Tensor) -> None:
-        pass
-
     def play(self, action: Tensor) -> Outcome:
         mortal = torch.tensor([True, False], device=self.device)
         return Outcome(action.float(), self.is_last_step() | mortal, torch.zeros_like(self.alive))

@@ -1,12 +1,13 @@
 """Probes: the smallest environments on which one thing can go wrong, each with the values that learning must find.
 
-Agents earn for themselves, and see all that matters to their own return, so that the answers hold for independent and
-for centralised learners alike; every reward is the same for all agents that are alive, unless the docstring says
-otherwise. `noise` in an observation is uniform in -1..1 and means nothing.
+Each agent has its own reward and observes all that its return depends on, so that the answers hold for independent and
+centralised learners. Every reward is the same for all living agents, unless the docstring says otherwise. `noise` in an
+observation is uniform in -1..1 and has no meaning.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,21 +18,53 @@ from marlnb.specs import ActionSpec
 if TYPE_CHECKING:
     from marlnb.envs.games.game import Game
 
-AGENTS = numbered("agent", 2)
-CHOICES = ActionSpec("discrete", n=(2,))
 NOISES = (-0.5, 0.5)
+SIGNS = tuple(itertools.product((-1.0, 1.0), repeat=2))
 
 
 @dataclass(frozen=True)
 class ProbeConfig(GameConfig):
-    """A probe of two agents."""
+    """A probe of two agents: one step of two choices, unless a subclass says otherwise.
+
+    Attributes:
+        rules: name of the class in `probe_rules`.
+    """
+
+    rules: ClassVar[str]
+    agents: ClassVar[tuple[str, ...]] = numbered("agent", 2)
+    action: ClassVar[ActionSpec] = ActionSpec("discrete", n=(2,))
+    simultaneous: ClassVar[bool] = True
+
+    @property
+    def optimal_return(self) -> float:
+        return 1.0
+
+    def features(self) -> tuple[str, ...]:
+        """Names of an agent's features."""
+        return ("noise",)
+
+    def n_steps(self) -> int:
+        """Length of an episode."""
+        return 1
+
+    def build(self, n_envs: int, device: str = "cpu") -> Game:
+        from marlnb.envs.games import probe_rules
+
+        spec = self.game_spec(
+            agents=self.agents, features=self.features(), action=self.action, max_steps=self.n_steps(),
+            simultaneous=self.simultaneous,
+        )  # fmt: skip
+        rules: type[Game] = getattr(probe_rules, self.rules)
+        return rules(self, spec, n_envs, device)
 
 
 @ENVIRONMENTS.register("probe/constant")
 @dataclass(frozen=True)
 class ConstantConfig(ProbeConfig):
-    """Every step pays 1, whatever is done. One step; or endless, cut after four steps, where the value is that of
-    going on: 1 / (1 - gamma)."""
+    """Every step pays 1, whatever the action. An episode has one step; or it is endless and truncated after four steps,
+    so that the value is that of continuing: 1 / (1 - gamma)."""
+
+    rules: ClassVar[str] = "Constant"
 
     steps_until_cut: ClassVar[int] = 4
 
@@ -45,24 +78,18 @@ class ConstantConfig(ProbeConfig):
         value = 1 / (1 - gamma) if self.endless else 1.0
         return tuple(Answer(((noise,), (-noise,)), (value, value), (None, None), team=value) for noise in NOISES)
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Constant
-
-        steps = self.steps_until_cut if self.endless else 1
-        spec = self.game_spec(agents=AGENTS, features=("noise",), action=CHOICES, max_steps=steps)
-        return Constant(self, spec, n_envs, device)
+    def n_steps(self) -> int:
+        return self.steps_until_cut if self.endless else 1
 
 
 @ENVIRONMENTS.register("probe/discounting")
 @dataclass(frozen=True)
 class DiscountingConfig(ProbeConfig):
-    """The last step pays 1, whatever is done: k steps before it the value is gamma to the power of k."""
+    """The last step pays 1, whatever the action: k steps before it the value is gamma to the power of k."""
+
+    rules: ClassVar[str] = "Discounting"
 
     steps: int = option(3, help="length of an episode", unit="steps", ge=1)
-
-    @property
-    def optimal_return(self) -> float:
-        return 1.0
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         def at(t: int) -> Answer:
@@ -72,41 +99,30 @@ class DiscountingConfig(ProbeConfig):
 
         return tuple(map(at, range(self.steps)))
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Discounting
+    def features(self) -> tuple[str, ...]:
+        return (*times(self.steps), "noise")
 
-        features = (*times(self.steps), "noise")
-        spec = self.game_spec(agents=AGENTS, features=features, action=CHOICES, max_steps=self.steps)
-        return Discounting(self, spec, n_envs, device)
+    def n_steps(self) -> int:
+        return self.steps
 
 
 @ENVIRONMENTS.register("probe/action")
 @dataclass(frozen=True)
 class ActionConfig(ProbeConfig):
-    """One step: choice 1 pays its agent 1, choice 0 nothing."""
+    """One step: choice 1 pays its agent 1, choice 0 pays 0."""
 
-    @property
-    def optimal_return(self) -> float:
-        return 1.0
+    rules: ClassVar[str] = "Action"
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         return tuple(Answer(((noise,), (-noise,)), (1.0, 1.0), (1, 1), team=1.0) for noise in NOISES)
-
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Action
-
-        spec = self.game_spec(agents=AGENTS, features=("noise",), action=CHOICES, max_steps=1)
-        return Action(self, spec, n_envs, device)
 
 
 @ENVIRONMENTS.register("probe/credit")
 @dataclass(frozen=True)
 class CreditConfig(ProbeConfig):
-    """Two steps: the second pays an agent 1 if its first choice was 1, else -1; its second choice does nothing."""
+    """Two steps: the second pays an agent 1 if its first choice was 1, else -1; its second choice has no effect."""
 
-    @property
-    def optimal_return(self) -> float:
-        return 1.0
+    rules: ClassVar[str] = "Credit"
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         start, after = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)
@@ -115,58 +131,51 @@ class CreditConfig(ProbeConfig):
             Answer((after,) * 2, (1.0, 1.0), (None, None), team=1.0),
         )
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Credit
+    def features(self) -> tuple[str, ...]:
+        return ("at_start", "chose_0", "chose_1")
 
-        features = ("at_start", "chose_0", "chose_1")
-        spec = self.game_spec(agents=AGENTS, features=features, action=CHOICES, max_steps=2)
-        return Credit(self, spec, n_envs, device)
+    def n_steps(self) -> int:
+        return 2
 
 
 @ENVIRONMENTS.register("probe/observation")
 @dataclass(frozen=True)
 class ObservationConfig(ProbeConfig):
-    """One step: an agent sees -1 or 1, and is paid what it sees, whatever it does."""
+    """One step: an agent observes -1 or 1, which is its reward, whatever the action."""
+
+    rules: ClassVar[str] = "Observation"
 
     @property
     def optimal_return(self) -> float:
         return 0.0
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
-        signs = [(a, b) for a in (-1.0, 1.0) for b in (-1.0, 1.0)]
-        return tuple(Answer(((a,), (b,)), (a, b), (None, None), team=(a + b) / 2) for a, b in signs)
+        return tuple(Answer(((a,), (b,)), (a, b), (None, None), team=(a + b) / 2) for a, b in SIGNS)
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Observation
-
-        spec = self.game_spec(agents=AGENTS, features=("sign",), action=CHOICES, max_steps=1)
-        return Observation(self, spec, n_envs, device)
+    def features(self) -> tuple[str, ...]:
+        return ("sign",)
 
 
 @ENVIRONMENTS.register("probe/match")
 @dataclass(frozen=True)
 class MatchConfig(ProbeConfig):
-    """One step: an agent sees -1 or 1; choosing 0 for -1 and 1 for 1 pays 1, the other choice -1."""
+    """One step: an agent observes -1 or 1; choice 0 for -1 and 1 for 1 pays 1, the other choice pays -1."""
 
-    @property
-    def optimal_return(self) -> float:
-        return 1.0
+    rules: ClassVar[str] = "Match"
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
-        signs = [(a, b) for a in (-1.0, 1.0) for b in (-1.0, 1.0)]
-        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (int(a > 0), int(b > 0)), team=1.0) for a, b in signs)
+        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (int(a > 0), int(b > 0)), team=1.0) for a, b in SIGNS)
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Match
-
-        spec = self.game_spec(agents=AGENTS, features=("sign",), action=CHOICES, max_steps=1)
-        return Match(self, spec, n_envs, device)
+    def features(self) -> tuple[str, ...]:
+        return ("sign",)
 
 
 @ENVIRONMENTS.register("probe/dying")
 @dataclass(frozen=True)
 class DyingConfig(ProbeConfig):
-    """Choice 1 pays its agent 1. agent_0 dies after its first step, agent_1 goes on to the end of the episode."""
+    """Choice 1 pays its agent 1. agent_0 dies after its first step, agent_1 continues to the end of the episode."""
+
+    rules: ClassVar[str] = "Dying"
 
     steps: int = option(3, help="length of an episode", unit="steps", ge=2)
 
@@ -184,23 +193,26 @@ class DyingConfig(ProbeConfig):
 
         return tuple(map(at, range(self.steps)))
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Dying
+    def features(self) -> tuple[str, ...]:
+        return (*times(self.steps), "is_agent_0", "is_agent_1")
 
-        features = (*times(self.steps), "is_agent_0", "is_agent_1")
-        spec = self.game_spec(agents=AGENTS, features=features, action=CHOICES, max_steps=self.steps)
-        return Dying(self, spec, n_envs, device)
+    def n_steps(self) -> int:
+        return self.steps
 
 
 @ENVIRONMENTS.register("probe/echo")
 @dataclass(frozen=True)
 class EchoConfig(ProbeConfig):
-    """Players take turns, player_0 first: each must repeat the symbol, -1 or 1, that the one before has said.
+    """Players take turns, player_0 first: each must repeat the symbol, -1 or 1, of the previous player.
 
-    player_0's first symbol to repeat is drawn. Choice 0 says -1, choice 1 says 1. A repeated symbol earns its speaker
-    1, which is paid when the next turn has been taken, the last turn's at once. A step of the discount is a turn of
-    one's own: with four turns, the values are 1 + gamma, 1 + gamma, 1 and 1.
+    The first symbol to repeat is random. Choice 0 says -1, choice 1 says 1. A repeated symbol pays its speaker 1 after
+    the next turn, or at once in the last turn. Rewards are discounted per turn of the same player: with four turns, the
+    values are 1 + gamma, 1 + gamma, 1 and 1.
     """
+
+    rules: ClassVar[str] = "Echo"
+    agents: ClassVar[tuple[str, ...]] = numbered("player", 2)
+    simultaneous: ClassVar[bool] = False
 
     rounds: int = option(2, help="turns of each player", unit="turns", ge=1)
 
@@ -218,40 +230,27 @@ class EchoConfig(ProbeConfig):
 
         return tuple(at(t, symbol) for t in range(2 * self.rounds) for symbol in (-1.0, 1.0))
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Echo
+    def features(self) -> tuple[str, ...]:
+        return ("symbol", *(f"round_{k}" for k in range(self.rounds)))
 
-        spec = self.game_spec(
-            agents=numbered("player", 2),
-            features=("symbol", *(f"round_{k}" for k in range(self.rounds))),
-            action=CHOICES,
-            max_steps=2 * self.rounds,
-            simultaneous=False,
-        )
-        return Echo(self, spec, n_envs, device)
+    def n_steps(self) -> int:
+        return 2 * self.rounds
 
 
 @ENVIRONMENTS.register("probe/continuous")
 @dataclass(frozen=True)
 class ContinuousConfig(ProbeConfig):
-    """One step: an agent sees x, -1 or 1, and is paid 1 - (a - x)^2 for an action a in -2..2; the best is a = x."""
+    """One step: an agent observes x, -1 or 1; action a in -2..2 pays 1 - (a - x)^2, so the best is a = x."""
 
-    bound: ClassVar[float] = 2.0
+    rules: ClassVar[str] = "Continuous"
 
-    @property
-    def optimal_return(self) -> float:
-        return 1.0
+    action: ClassVar[ActionSpec] = ActionSpec("continuous", low=(-2.0,), high=(2.0,))
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
-        signs = [(a, b) for a in (-1.0, 1.0) for b in (-1.0, 1.0)]
-        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (a, b), team=1.0) for a, b in signs)
+        return tuple(Answer(((a,), (b,)), (1.0, 1.0), (a, b), team=1.0) for a, b in SIGNS)
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
-        from marlnb.envs.games.probe_rules import Continuous
-
-        action = ActionSpec("continuous", low=(-self.bound,), high=(self.bound,))
-        spec = self.game_spec(agents=AGENTS, features=("sign",), action=action, max_steps=1)
-        return Continuous(self, spec, n_envs, device)
+    def features(self) -> tuple[str, ...]:
+        return ("sign",)
 
 
 def one_hot(index: int, n: int) -> tuple[float, ...]:

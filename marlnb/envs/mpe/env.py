@@ -11,11 +11,10 @@ from torch import Tensor
 
 from marlnb.envs.mpe.actions import action_spec, actor
 from marlnb.envs.mpe.draws import uniform
-from marlnb.envs.mpe.labels import label_specs, read_labels
 from marlnb.envs.mpe.scenario import MPEOptions, Scenario
 from marlnb.envs.mpe.world import DTYPE, World
-from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
-from marlnb.errors import EnvBuildError, EnvError
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
+from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec, GroupSpec, ObservationSpec
 
 
@@ -27,8 +26,7 @@ class MPE(VectorEnv):
     """
 
     def __init__(self, config: MPEOptions, n_envs: int, device: str = "cpu") -> None:
-        if n_envs < 1:
-            raise EnvBuildError(f"{config.name} needs at least one env; got n_envs={n_envs}")
+        check_n_envs(config.name, n_envs)
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
         self.scenario: Scenario = config.scenario()
         layout = self.scenario.layout()
@@ -52,7 +50,7 @@ class MPE(VectorEnv):
         self._started = True
         self._clear_transition()
         self._begin(None)
-        self._observe_now()
+        self._observe()
         return self._step
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
@@ -75,7 +73,7 @@ class MPE(VectorEnv):
             self._end_some()
         else:
             self._end_all_or_none()
-        self._observe_now()
+        self._observe()
         return self._step
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -107,11 +105,11 @@ class MPE(VectorEnv):
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
         self._clear_transition()
         self.world.measure()
-        self._observe_now()
+        self._observe()
         return self._step
 
     def labels(self) -> dict[str, Tensor]:
-        return read_labels(self.scenario, self.world)
+        return self.scenario.label_values(self.world)
 
     def label_state(self) -> Tensor:
         choices = [self.world.choice[name].to(DTYPE)[None] for name in self.scenario.choices]
@@ -126,7 +124,7 @@ class MPE(VectorEnv):
         world.choice = {name: value[0].long() for name, value in zip(self.scenario.choices, choices)}
         world.measure()
         self.scenario.refresh(world)
-        return read_labels(self.scenario, world)
+        return self.scenario.label_values(world)
 
     def clock(self, index: int) -> int:
         """Steps that env `index` has made in its current episode."""
@@ -183,7 +181,7 @@ class MPE(VectorEnv):
         """Lockstep: the clock is a Python number, and flags are written only when they change."""
         self._lockstep_clock += 1
         if self._lockstep_clock >= self.config.max_cycles:
-            self._observe_end()
+            self._observe(is_end=True)
             self._step.done.fill_(True)
             for group in self._step.groups.values():
                 group.truncated.fill_(True)
@@ -204,24 +202,19 @@ class MPE(VectorEnv):
             group.terminated.copy_(terminated[:, None])
         ended = self._step.done.nonzero()[:, 0]
         if ended.numel():
-            self._observe_end()
+            self._observe(is_end=True)
             self._clock[ended] = 0
             self._episode[ended] += 1
             self._begin(ended)
 
-    def _observe_now(self) -> None:
+    def _observe(self, *, is_end: bool = False) -> None:
+        """Writes the current observations and state, or those of the episodes that end now."""
         self._gather()
         for group, features in zip(self._step.groups.values(), self._group_features):
-            group.observation.view(features.shape).copy_(features)
-        if self._step.state is not None:
-            self._step.state.copy_(self._features.t())
-
-    def _observe_end(self) -> None:
-        self._gather()
-        for group, features in zip(self._step.groups.values(), self._group_features):
-            group.final_observation.view(features.shape).copy_(features)
-        if self._step.final_state is not None:
-            self._step.final_state.copy_(self._features.t())
+            (group.final_observation if is_end else group.observation).view(features.shape).copy_(features)
+        state = self._step.final_state if is_end else self._step.state
+        if state is not None:
+            state.copy_(self._features.t())
 
     def _gather(self) -> None:
         """Selects the observed rows. torch transposes them five times faster in two dimensions and one dtype."""
@@ -230,9 +223,9 @@ class MPE(VectorEnv):
         torch.index_select(self._rows, 0, self._feature_rows, out=self._features)
 
     def _clear_transition(self) -> None:
-        self._clear_flags()
+        self._flagged = False
+        self._step.clear_transition()
         for group in self._step.groups.values():
-            group.reward.zero_()
             group.final_observation.zero_()
         if self._step.final_state is not None:
             self._step.final_state.zero_()
@@ -242,7 +235,6 @@ class MPE(VectorEnv):
         self._step.done.zero_()
         for group in self._step.groups.values():
             group.truncated.zero_()
-            group.terminated.zero_()
 
 
 def _world(scenario: Scenario, n_envs: int, device: torch.device) -> World:
@@ -263,5 +255,5 @@ def _spec(config: MPEOptions, scenario: Scenario, features: list[tuple[str, ...]
         groups=tuple(groups),
         state_shape=(sum(len(names) for names in features),) if config.state else None,
         max_steps=config.max_cycles,
-        labels=label_specs(scenario),
+        labels=scenario.label_specs(),
     )

@@ -6,7 +6,7 @@ This module does not import torch, so the command's help can list every option q
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -105,6 +105,50 @@ class Scenario(ABC):
         """Values of `labels()`: `[env]`, or `[env, agent]` for a label of one group."""
         return {}
 
+    def label_specs(self) -> tuple[LabelSpec, ...]:
+        """Per group that moves or speaks: position, velocity, nearest landmark, last word; then the scenario's own."""
+        specs = []
+        landmarks = tuple(landmark.name for landmark in self.landmarks)
+        words = ("silent", *(f"say_{word}" for word in range(self.n_words)))
+        for group, agents in self._group_slices():
+            if self.agents[agents.start].movable:
+                specs += [
+                    LabelSpec(f"{group}_{what}_{axis}", group) for axis in AXES for what in ("position", "velocity")
+                ]
+                if landmarks:
+                    specs.append(LabelSpec(f"{group}_nearest_landmark", group, landmarks))
+                    specs.append(LabelSpec(f"{group}_nearest_distance", group))
+            if not self.agents[agents.start].silent:
+                specs.append(LabelSpec(f"{group}_word", group, words))
+        return (*specs, *self.labels())
+
+    def label_values(self, world: World) -> dict[str, Tensor]:
+        """Values of `label_specs`: `[env, agent]`, or `[env]` if the label has no group; int64 or float32."""
+        values: dict[str, Tensor] = {}
+        speaker = 0
+        for group, agents in self._group_slices():
+            if self.agents[agents.start].movable:
+                for k, axis in enumerate(AXES):
+                    values[f"{group}_position_{axis}"] = world.position[k, agents].t()
+                    values[f"{group}_velocity_{axis}"] = world.velocity[k, agents].t()
+                if world.n_landmarks:
+                    nearest = world.distance[agents, world.n_agents :].min(1)
+                    values[f"{group}_nearest_landmark"] = nearest.indices.t()
+                    values[f"{group}_nearest_distance"] = nearest.values.t()
+            if not self.agents[agents.start].silent:
+                message = world.message[speaker : speaker + agents.stop - agents.start]
+                values[f"{group}_word"] = ((message.argmax(1) + 1) * (message != 0).any(1)).t()  # 0: silent
+                speaker += agents.stop - agents.start
+        values |= self.read_labels(world)
+        # cloned: the values are views of the world, which the next step overwrites
+        return {name: value.float() if value.is_floating_point() else value.clone() for name, value in values.items()}
+
+    def _group_slices(self) -> Iterator[tuple[str, slice]]:
+        first = 0
+        for group, members in self.groups.items():
+            yield group, slice(first, first + len(members))
+            first += len(members)
+
     def layout(self) -> Layout:
         n, entities = len(self.agents), len(self.agents) + len(self.landmarks)
         blocks = {
@@ -156,6 +200,20 @@ class Scenario(ABC):
         """The message of agent number `speaker`."""
         number = self.speakers.index(speaker)
         return [(f"message_{word}", layout.row("message", number, word)) for word in range(self.n_words)]
+
+
+def goal_labels(scenario: Scenario) -> tuple[LabelSpec, ...]:
+    """Labels of a scenario with one adversary and a goal: which landmark it is, and each agent's distance to it."""
+    names = tuple(landmark.name for landmark in scenario.landmarks)
+    distances = tuple(LabelSpec(f"{group}_goal_distance", group) for group in scenario.groups)
+    return (LabelSpec("goal", None, names), *distances)
+
+
+def read_goal_labels(world: World) -> dict[str, Tensor]:
+    """Values of `goal_labels`; the adversary is agent 0."""
+    goal = world.choice["goal"]
+    distance = world.distance_to(goal).t()
+    return {"goal": goal, "adversary_goal_distance": distance[:, :1], "agent_goal_distance": distance[:, 1:]}
 
 
 def block(layout: Layout, name: str, features: Sequence[str], *at: int) -> list[Feature]:

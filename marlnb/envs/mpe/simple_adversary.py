@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.layout import Body, Feature, Layout
 from marlnb.envs.mpe.partial_view import PartialView, PartialViewConfig
-from marlnb.envs.mpe.scenario import Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block, goal_labels, read_goal_labels
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -59,11 +59,7 @@ class SimpleAdversary(PartialView):
         out[1:] = distance[ADVERSARY] - distance[1:].amin(0)
 
     def labels(self) -> tuple[LabelSpec, ...]:
-        names = tuple(landmark.name for landmark in self.landmarks)
-        distances = tuple(LabelSpec(f"{group}_goal_distance", group) for group in self.groups)
-        return (LabelSpec("goal", None, names), *distances)
+        return goal_labels(self)
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
-        goal = world.choice["goal"]
-        distance = world.distance_to(goal).t()
-        return {"goal": goal, "adversary_goal_distance": distance[:, :1], "agent_goal_distance": distance[:, 1:]}
+        return read_goal_labels(world)

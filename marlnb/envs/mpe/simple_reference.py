@@ -57,10 +57,11 @@ class SimpleReference(Scenario):
 
     def reward(self, world: World, out: Tensor) -> None:
         """r_i = local_ratio * local_i + (1 - local_ratio) * mean(local); local_i: minus the other's goal distance."""
+        # in place: temporaries make the reward a tenth slower
         for agent in range(2):
-            out[agent] = -world.distance_to(world.choice[f"told_by_{agent}"])[1 - agent]
-        global_reward = out.mean(0)
-        out.copy_(self.local_ratio * out + (1 - self.local_ratio) * global_reward)
+            out[agent] = world.distance_to(world.choice[f"told_by_{agent}"])[1 - agent]
+        global_reward = out.neg_().mean(0).mul_(1 - self.local_ratio)
+        out.mul_(self.local_ratio).add_(global_reward)
 
     def labels(self) -> tuple[LabelSpec, ...]:
         return (

@@ -41,12 +41,7 @@ class World:
     """
 
     def __init__(
-        self,
-        agents: Sequence[Body],
-        landmarks: Sequence[Body],
-        layout: Layout,
-        n_envs: int,
-        device: torch.device,
+        self, agents: Sequence[Body], landmarks: Sequence[Body], layout: Layout, n_envs: int, device: torch.device
     ) -> None:
         self.layout, self.n_envs, self.device = layout, n_envs, device
         self.n_agents, self.n_landmarks = len(agents), len(landmarks)

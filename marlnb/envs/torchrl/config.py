@@ -174,12 +174,7 @@ def register_installed() -> None:
             f"{title}Config",
             (),
             bases=(SubstrateConfig if maker == SubstrateConfig.maker else LibraryConfig,),
-            namespace={
-                "__doc__": f"{name}, through torchrl.",
-                "__module__": __name__,
-                "maker": maker,
-                "task": task,
-            },
+            namespace={"__doc__": f"{name}, through torchrl.", "__module__": __name__, "maker": maker, "task": task},
             frozen=True,
             kw_only=True,
         )

@@ -16,7 +16,7 @@ from marlnb.envs.action_validation import ActionValidator
 from marlnb.envs.constructor_errors import construct
 from marlnb.envs.rng_streams import RngStreams
 from marlnb.envs.torchrl.layout import PLAYER, GroupLayout, Layout, layout_of
-from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step, episode_seeds
+from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN
 
@@ -38,8 +38,7 @@ class TorchrlVectorEnv(VectorEnv):
     """
 
     def __init__(self, make: Callable[[], EnvBase], n_envs: int, *, name: str, max_steps: int | None = None) -> None:
-        if n_envs < 1:
-            raise EnvBuildError(f"{name} needs at least one env; got n_envs={n_envs}")
+        check_n_envs(name, n_envs)
         envs = [_make(make, name)]
         shape = tuple(envs[0].batch_size)
         if shape not in ((), (n_envs,)):
@@ -68,11 +67,7 @@ class TorchrlVectorEnv(VectorEnv):
         self._episode.zero_()
         self._clock.zero_()
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
-        self._step.done.zero_()
-        for rows in self._step.groups.values():
-            rows.reward.zero_()
-            rows.terminated.zero_()
-            rows.truncated.zero_()
+        self._step.clear_transition()
         seeds = self._step.episode_seed.tolist()
         for member in self._members:
             member.begin(seeds[member.envs][0])

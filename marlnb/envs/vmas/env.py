@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import re
 import traceback
 import warnings
@@ -23,7 +24,7 @@ from marlnb.envs.action_validation import ActionValidator
 from marlnb.envs.constructor_errors import construct, unknown_arguments
 from marlnb.envs.grouping import group_specs
 from marlnb.envs.rng_streams import RngStreams
-from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
 from marlnb.envs.vmas.scenarios import VmasOptions, scenario_files
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN, ActionSpec, EnvSpec, LabelSpec, ObservationSpec
@@ -45,8 +46,7 @@ class VmasVectorEnv(VectorEnv):
     """
 
     def __init__(self, config: VmasOptions, n_envs: int, device: str = "cpu") -> None:
-        if n_envs < 1:
-            raise EnvBuildError(f"{config.name} needs at least one env; got n_envs={n_envs}")
+        check_n_envs(config.name, n_envs)
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
         self._streams, self._reset_streams = RngStreams(self.device), RngStreams(self.device)
         with self._streams:
@@ -70,11 +70,7 @@ class VmasVectorEnv(VectorEnv):
         self._was_reset = True
         self._streams.restart(self._seed)
         self._begin(torch.ones_like(self._step.done))
-        for rows in self._step.groups.values():
-            rows.reward.zero_()
-            rows.terminated.zero_()
-            rows.truncated.zero_()
-        self._step.done.zero_()
+        self._step.clear_transition()
         return self._step
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
@@ -162,21 +158,16 @@ class VmasVectorEnv(VectorEnv):
         """Starts new episodes in the envs flagged in `starting` `[env]`."""
         assert self._seed is not None
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
-        if self.config.seeds == "episode":
-            seeds = self._step.episode_seed.tolist()
-            with self._reset_streams:
+        has_own_seeds, seeds = self.config.seeds == "episode", self._step.episode_seed.tolist()
+        with self._reset_streams if has_own_seeds else self._streams:
+            if starting.all() and not has_own_seeds:
+                self.vmas._reset(return_observations=False)
+            else:
                 for index in starting.nonzero().flatten().tolist():
-                    self._reset_streams.seed(seeds[index])
+                    if has_own_seeds:
+                        self._reset_streams.seed(seeds[index])
                     self.vmas._reset_at(index, return_observations=False)
-                observations = self._read_observations()
-        else:
-            with self._streams:
-                if starting.all():
-                    self.vmas._reset(return_observations=False)
-                else:
-                    for index in starting.nonzero().flatten().tolist():
-                        self.vmas._reset_at(index, return_observations=False)
-                observations = self._read_observations()
+            observations = self._read_observations()
         self._clock.masked_fill_(starting, 0)
         self._observe(observations, starting)
 
@@ -238,12 +229,8 @@ def _describe(config: VmasOptions, env: Any, names: list[str]) -> EnvSpec:
     observations = {name: _observation(space) for name, space in zip(names, env.observation_space)}
     actions = {name: _action(config.name, space) for name, space in zip(names, env.action_space)}
     groups = group_specs(config.name, observations, actions, config.groups)
-    labels = tuple(
-        LabelSpec(f"{group.name}_{what}_{axis}", group.name)
-        for group in groups
-        for what in ("position", "velocity")
-        for axis in _AXES
-    )
+    names_of_labels = itertools.product(groups, ("position", "velocity"), _AXES)
+    labels = tuple(LabelSpec(f"{group.name}_{what}_{axis}", group.name) for group, what, axis in names_of_labels)
     return EnvSpec(config.name, groups, max_steps=config.max_steps, labels=labels)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from marlnb.envs.workers.api import check_reset, check_step, find_violation
+from marlnb.envs.workers.api import StepResult, check_reset, check_step, find_violation
 from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
 from marlnb.envs.workers.memory import Arrays
 from marlnb.envs.workers.randomness import GlobalGenerators
@@ -43,16 +43,15 @@ class EnvBatch:
         self.slots = [EnvSlot(self.source, env, spec, arrays, index, n_envs) for index, env in self.envs.items()]
 
     def reset(self) -> None:
-        for slot in self.slots:
-            try:
-                slot.reset()
-            except Exception as error:
-                raise self._failure(slot, error) from error
+        self._for_each(EnvSlot.reset)
 
     def step(self) -> None:
+        self._for_each(EnvSlot.step)
+
+    def _for_each(self, run: Callable[[EnvSlot], None]) -> None:
         for slot in self.slots:
             try:
-                slot.step()
+                run(slot)
             except Exception as error:
                 raise self._failure(slot, error) from error
 
@@ -128,22 +127,16 @@ class EnvSlot:
             self.generators.leave()
         was_living = self.living
         try:
-            self._write(*result)
+            self._write(result)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # checking every step for violations would cost time, so it is done only after a failure
             if (violation := find_violation(result, was_living, self.possible)) is None:
                 raise
             raise EnvError(violation) from error
 
-    def _write(
-        self,
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, Any],
-        terminations: Mapping[str, Any],
-        truncations: Mapping[str, Any],
-        infos: Mapping[str, Any],
-    ) -> None:
+    def _write(self, result: StepResult) -> None:
         """Writes the result of a step."""
+        observations, rewards, terminations, truncations, infos = result
         if self.has_flags:
             self._clear_flags()
         if (len(observations) > len(self.living) or len(rewards) > len(self.living)) and not (
@@ -155,11 +148,9 @@ class EnvSlot:
         ):
             for group in self.groups:
                 group.write(observations, rewards, infos)
-            self._write_acting()
-            if self.state is not None:
-                self.state[...] = self.env.state()
+            self._write_current()
         elif self.is_trusted or rewards.keys() >= set(self.living):
-            self._write_ends(observations, rewards, terminations, truncations, infos)
+            self._write_ends(result)
         else:
             raise KeyError("a missing reward")  # `find_violation` names the agent
 
@@ -168,15 +159,9 @@ class EnvSlot:
         for group in self.groups:
             group.terminated[:] = group.truncated[:] = False
 
-    def _write_ends(
-        self,
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, Any],
-        terminations: Mapping[str, Any],
-        truncations: Mapping[str, Any],
-        infos: Mapping[str, Any],
-    ) -> None:
+    def _write_ends(self, result: StepResult) -> None:
         """A step at which agents appear or end; if no agent is left, the next episode starts."""
+        observations, rewards, terminations, truncations, infos = result
         self.has_flags, was_living = True, set(self.living)
         out_of_time = self.steps == self.max_steps
         terminated = {agent for agent, ended in terminations.items() if ended}
@@ -220,11 +205,12 @@ class EnvSlot:
         living = set(agents)
         for group in self.groups:
             group.set_living(living, observations, infos)
-        self._write_acting()
-        if self.state is not None:
-            self.state[...] = self.env.state()
+        self._write_current()
 
-    def _write_acting(self) -> None:
+    def _write_current(self) -> None:
+        """Writes which agents act now, and the global state."""
         if self.is_turn_based:
             for group in self.groups:
                 group.set_acting(self.env.acting)
+        if self.state is not None:
+            self.state[...] = self.env.state()

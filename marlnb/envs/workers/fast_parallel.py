@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -51,7 +51,11 @@ class FastParallel:
     Args:
         env: the ParallelEnv.
         inner: the AECEnv in it, without wrappers.
+    Attributes:
+        module: of the AECEnv that a subclass fits.
     """
+
+    module: ClassVar[str]
 
     def __init__(self, env: Any, inner: Any) -> None:
         self._env, self._inner = env, inner
@@ -61,7 +65,7 @@ class FastParallel:
 
     @classmethod
     def fits(cls, inner: Any) -> bool:
-        return True
+        return type(inner).__module__ == cls.module
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         observations, infos = self._env.reset(seed=seed)
@@ -140,9 +144,7 @@ class SimpleEnvScenarios(_LastTurn):
 class MultiWalker(_LastTurn):
     """Multiwalker: each turn sets one walker's motors, and the last one moves the world."""
 
-    @classmethod
-    def fits(cls, inner: Any) -> bool:
-        return type(inner).__module__ == "pettingzoo.sisl.multiwalker.multiwalker"
+    module = "pettingzoo.sisl.multiwalker.multiwalker"
 
     def _store_action(self, agent: str, action: Any) -> None:
         inner = self._inner
@@ -153,9 +155,7 @@ class MultiWalker(_LastTurn):
 class Pistonball(FastParallel):
     """Pistonball: every agent observes a window of one screen, which is read once."""
 
-    @classmethod
-    def fits(cls, inner: Any) -> bool:
-        return type(inner).__module__ == "pettingzoo.butterfly.pistonball.pistonball"
+    module = "pettingzoo.butterfly.pistonball.pistonball"
 
     def _observations(self) -> dict[str, Any]:
         inner = self._inner
@@ -172,9 +172,7 @@ class Pistonball(FastParallel):
 class CooperativePong(FastParallel):
     """Cooperative pong: both agents observe one screen, which is read once."""
 
-    @classmethod
-    def fits(cls, inner: Any) -> bool:
-        return type(inner).__module__ == "pettingzoo.butterfly.cooperative_pong.cooperative_pong"
+    module = "pettingzoo.butterfly.cooperative_pong.cooperative_pong"
 
     def _observations(self) -> dict[str, Any]:
         inner = self._inner
@@ -188,9 +186,7 @@ class KnightsArchersZombies(FastParallel):
     episode is not determined by its seed. Here every episode starts like the first one.
     """
 
-    @classmethod
-    def fits(cls, inner: Any) -> bool:
-        return type(inner).__module__ == "pettingzoo.butterfly.knights_archers_zombies.knights_archers_zombies"
+    module = "pettingzoo.butterfly.knights_archers_zombies.knights_archers_zombies"
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         self._inner.zombie_spawn_interval.reset()

@@ -17,17 +17,7 @@ import numpy as np
 
 from marlnb import errors
 from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
-from marlnb.envs.workers.process import (
-    COMMAND_BYTES,
-    DONE,
-    FAILURE,
-    RENDER,
-    RESET,
-    STEP,
-    WAKE,
-    receive,
-    send,
-)
+from marlnb.envs.workers.process import COMMAND_BYTES, DONE, FAILURE, RENDER, RESET, STEP, WAKE, receive, send
 from marlnb.envs.workers.source import EnvSource
 from marlnb.errors import EnvError, MarlnbError
 from marlnb.specs import EnvSpec

@@ -18,12 +18,7 @@ import sys
 import threading
 from typing import Any
 
-IGNORED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)  # for the training, which saves first
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # for the training, which saves first
 RESET, STEP = 1, 2
 WAKE, RENDER = b"w", b"r"  # to a worker; an object follows RENDER
 DONE, VALUE, FAILURE = b"d", b"v", b"f"  # from a worker; an object follows the last two

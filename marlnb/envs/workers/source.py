@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marlnb.envs.constructor_errors import construct
+from marlnb.envs.grouping import group_specs
 from marlnb.envs.workers.api import RESET, check_reset
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
 from marlnb.envs.workers.turn_based import AECAsParallel, AsynchronousParallel, TurnBasedEnv
 from marlnb.errors import ConfigError, EnvBuildError
 from marlnb.imports import hidden_by, load_object
-from marlnb.specs import EnvSpec, GroupSpec, group_agents
+from marlnb.specs import EnvSpec
 
 _PACKAGES = {"shimmy": "shimmy open_spiel", "pyspiel": "open_spiel"}  # PyPI packages by module, if the names differ
 
@@ -145,16 +146,14 @@ def describe(source: EnvSource, env: Any) -> EnvSpec:
         )
     if any(not isinstance(agent, str) for agent in agents):
         raise EnvBuildError(f"{source.name}: agents must be strings; got {list(agents)}")
-    try:
-        grouped = group_agents(agents, source.groups)
-    except ConfigError as error:
-        raise EnvBuildError(f"{source.name}: {error}") from error
+    observations = {agent: codecs.observation[agent].spec for agent in agents}
+    actions = {agent: codecs.action[agent].spec for agent in agents}
     infos = _first_infos(source.name, env)
     masked = {agent for agent in agents if codecs.observation[agent].mask_inside or MASK in infos.get(agent, {})}
     is_turn_based = isinstance(env, TurnBasedEnv)
     if is_turn_based and masked:  # infos may contain only the masks of acting agents
-        masked = {agent for agent in agents if codecs.action[agent].spec.kind != "continuous"}
-    groups = tuple(_group(source.name, name, members, codecs, masked) for name, members in grouped.items())
+        masked = {agent for agent in agents if actions[agent].kind != "continuous"}
+    groups = group_specs(source.name, observations, actions, source.groups, masked)
     return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps, simultaneous=not is_turn_based)
 
 
@@ -165,26 +164,6 @@ def _first_infos(name: str, env: Any) -> dict[str, Any]:
         if "unexpected keyword argument 'seed'" not in str(error):
             raise
         raise EnvBuildError(f"{name}: {error}; {RESET}") from error
-
-
-def _group(name: str, group: str, members: tuple[str, ...], codecs: Codecs, masked: set[str]) -> GroupSpec:
-    first = members[0]
-    for what, by_agent in (("observation", codecs.observation), ("action", codecs.action)):
-        specs = {agent: by_agent[agent].spec for agent in members}  # type: ignore[attr-defined]
-        other = next((agent for agent in members if specs[agent] != specs[first]), None)
-        if other is not None:
-            raise EnvBuildError(
-                f"{name}: agents {first!r} and {other!r} of group {group!r} have different {what} spaces: "
-                f"{specs[first]} and {specs[other]}; put them in separate groups, "
-                f"groups={{{first!r}: [{first!r}], {other!r}: [{other!r}], ...}}"
-            )
-    action = codecs.action[first].spec
-    has_mask = bool(masked & set(members))
-    if has_mask and action.kind == "continuous":
-        raise EnvBuildError(
-            f"{name}: group {group!r} has an action mask, which needs discrete actions; its actions are continuous"
-        )
-    return GroupSpec(group, members, codecs.observation[first].spec, action, has_mask)
 
 
 def _state_shape(source: EnvSource, env: Any) -> tuple[int, ...] | None:
