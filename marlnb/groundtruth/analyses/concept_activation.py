@@ -45,7 +45,8 @@ def sensitive_agents(instance: Instance) -> Finding:
 @lru_cache(maxsize=4)
 def scores(instance: Instance, group: str) -> tuple[ConceptScore, ...]:
     """Scores of every agent and driven output. Cached: two analyses use them."""
-    label, site, results = _binary(instance), instance.hidden_sites(group)[-1], []
+    label, site = _binary(instance), instance.hidden_sites(group)[-1]
+    results: list[ConceptScore] = []
     for agent, output in itertools.product(instance.members(group), instance.outputs[group]):
         try:
             results += concept_activation(

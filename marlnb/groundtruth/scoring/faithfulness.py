@@ -63,8 +63,9 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
         if subspace.basis:
             parts[subspace.agent, subspace.site] = np.linalg.qr(np.array(subspace.basis).T)[0].T
     written: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
-    for claim in finding.of(DirectionsClaim):
-        written[claim.agent, claim.site].extend(claim.basis)
+    for claim in finding.claims:
+        if isinstance(claim, DirectionsClaim):
+            written[claim.agent, claim.site].extend(claim.basis)
     for effect in finding.of(FeatureEffectClaim):
         written[effect.agent, effect.site].append(effect.direction)
     parts |= {pair: _orthonormal_basis(np.array(rows)) for pair, rows in written.items()}
