@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marlnb.recording.export.selection import ExportSelection, optional_import, select_arrays
+from marlnb.recording.export.selection import ExportSelection, optional_import
 from marlnb.recording.file.array import LabelledArray
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from marlnb.recording.file.reader import EpisodeNumbers, Patterns, Recording
+    from marlnb.recording.file.reader import Recording
 
 
-def to_xarray(
-    recording: Recording, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
-) -> xr.Dataset:
+def to_xarray(recording: Recording, selection: ExportSelection) -> xr.Dataset:
     """`Recording.to_xarray`."""
     xarray = optional_import("xarray")
-    selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     names = _axis_names(selection)
     variables: dict[str, Any] = {}
     coordinates: dict[str, Any] = {"episode": ("row", selection.episode), "t": ("row", selection.t)}
@@ -37,13 +34,10 @@ def to_xarray(
     return xarray.Dataset(variables, coordinates, attributes)
 
 
-def to_pandas(
-    recording: Recording, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
-) -> pd.DataFrame:
+def to_pandas(recording: Recording, selection: ExportSelection) -> pd.DataFrame:
     """`Recording.to_pandas`."""
     import pandas as pd
 
-    selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     tables = [_group_table(recording, selection, group) for group in recording.groups]
     return pd.concat(tables, ignore_index=True).sort_values("row", kind="stable", ignore_index=True)
 

@@ -15,24 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.export.selection import optional_import, select_arrays
+from marlnb.recording.export.selection import ExportSelection, optional_import
 from marlnb.recording.file.array import LabelledArray
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import EpisodeNumbers, Patterns, Recording
+    from marlnb.recording.file.reader import Recording
 
 BATCH_ROWS = 4096
 
 
-def to_nwb(
-    recording: Recording,
-    path: str | os.PathLike[str],
-    *,
-    sites: Patterns = None,
-    fields: Patterns = None,
-    episodes: EpisodeNumbers = None,
-    step_s: float = 1.0,
-) -> Path:
+def to_nwb(recording: Recording, selection: ExportSelection, path: str | os.PathLike[str], *, step_s: float) -> Path:
     """`Recording.to_nwb`."""
     pynwb = optional_import("pynwb")
     target = Path(path).expanduser()
@@ -40,7 +32,6 @@ def to_nwb(
         raise RecordingError(f"an NWB file must be called <name>.nwb; got {target.name!r}")
     if target.exists():
         raise RecordingError(f"{target} already exists; give another name")
-    selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     recorded_at = datetime.fromtimestamp(recording.path.stat().st_mtime, tz=timezone.utc)
     file = pynwb.NWBFile(
         session_description=f"{recording.spec.name}, recorded by marlnb; one step is {step_s} s",

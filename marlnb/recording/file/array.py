@@ -124,16 +124,12 @@ class LabelledArray:
     def _pick(self, name: str, selector: Selector, among: np.ndarray) -> Picked:
         """Indices along the stored axis, for a selector that counts among the indices selected before."""
         if isinstance(selector, slice):
-            start, stop = (
-                end if end is None else self._end(name, end, among) for end in (selector.start, selector.stop)
-            )
+            ends = (selector.start, selector.stop)
+            start, stop = (self._index(name, end, among) if isinstance(end, str) else end for end in ends)
             return among[start : stop : selector.step]
         if isinstance(selector, (str, int, np.integer)):
             return int(among[self._index(name, selector, among)])
         return among[[self._index(name, item, among) for item in selector]]
-
-    def _end(self, name: str, end: Any, among: np.ndarray) -> int:
-        return self._index(name, end, among) if isinstance(end, str) else int(end)
 
     def _index(self, name: str, item: Any, among: np.ndarray) -> int:
         """The position of a name or an index among the indices selected before."""

@@ -288,8 +288,9 @@ class Recording:
             episodes: numbers, or a slice that excludes its end; None: all.
         """
         from marlnb.recording.export.arrays import to_xarray
+        from marlnb.recording.export.selection import select_arrays
 
-        return to_xarray(self, sites=sites, fields=fields, episodes=episodes)
+        return to_xarray(self, select_arrays(self, sites=sites, fields=fields, episodes=episodes))
 
     def to_pandas(
         self, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
@@ -299,8 +300,9 @@ class Recording:
         The arguments are those of `to_xarray`.
         """
         from marlnb.recording.export.arrays import to_pandas
+        from marlnb.recording.export.selection import select_arrays
 
-        return to_pandas(self, sites=sites, fields=fields, episodes=episodes)
+        return to_pandas(self, select_arrays(self, sites=sites, fields=fields, episodes=episodes))
 
     def to_minari(
         self,
@@ -341,8 +343,9 @@ class Recording:
             step_s: seconds that one step takes on the file's clock. The others are those of `to_xarray`.
         """
         from marlnb.recording.export.nwb import to_nwb
+        from marlnb.recording.export.selection import select_arrays
 
-        return to_nwb(self, path, sites=sites, fields=fields, episodes=episodes, step_s=step_s)
+        return to_nwb(self, select_arrays(self, sites=sites, fields=fields, episodes=episodes), path, step_s=step_s)
 
     def _array(self, path: str) -> LabelledArray:
         dataset = self.file[path]

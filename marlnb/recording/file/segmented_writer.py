@@ -79,9 +79,6 @@ class SegmentedWriter(RecordingOutput):
     def flush_is_due(self) -> bool:
         return self._writer.flush_is_due
 
-    def flush(self) -> None:
-        self._writer.flush()
-
     def close(self, *, complete: bool) -> None:
         """Writes the rest, joins the segments and closes; safe to call twice."""
         if not self._writer.file:

@@ -127,7 +127,11 @@ class Collector:
             for group in groups:
                 group.store_outcome(step.groups[group.name], t)
             if step.done.any():
-                self._end_episodes(step, t)
+                done = step.done.to(self._device)
+                for group in groups:
+                    group.reset(done)
+                if self._state is not None:
+                    self._state.keep_final(step, t)
         self._step = step
         self._finish(step)
         self.timing.stepping_s += stepping_s
@@ -135,13 +139,6 @@ class Collector:
         if self._rollout is None:
             self._rollout = self._build()
         return self._rollout
-
-    def _end_episodes(self, step: Step, t: int) -> None:
-        done = step.done.to(self._device)
-        for group in self._groups:
-            group.reset(done)
-        if self._state is not None:
-            self._state.keep_final(step, t)
 
     def _finish(self, step: Step) -> None:
         """Fills the fields that follow from the stored steps, for all steps at once."""

@@ -6,11 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from marlnb.config import EnvConfig
-from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.policy import Policy
-from marlnb.specs import GroupSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
@@ -45,10 +42,8 @@ class TransformedPolicySource:
         self.policy_source, self.transforms, self.description = policy_source, dict(transforms), description
         self.path = folder or policy_source.path
         self.spec, self.n_envs, self.experiment = policy_source.spec, policy_source.n_envs, policy_source.experiment
+        self.build_env, self.policy_index = policy_source.build_env, policy_source.policy_index
         self.source = f"{getattr(policy_source, 'source', 'marlnb')}; {description}"
-
-    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
-        return self.policy_source.build_env(n_envs, device=device, env=env)
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         policies = self.policy_source.policies(checkpoint, device=device)
@@ -60,6 +55,3 @@ class TransformedPolicySource:
         if not self.transforms:
             return Origin(iteration, sha256)
         return Origin(iteration, hashlib.sha256(f"{sha256} {self.description}".encode()).hexdigest())
-
-    def policy_index(self, group: GroupSpec) -> list[int]:
-        return self.policy_source.policy_index(group)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from marlnb.errors import ConfigError, RunError, unknown
 from marlnb.models.hooks.edit import Edit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
-from marlnb.training.runs.files import write_atomically
+from marlnb.training.runs.files import read_json, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,8 +86,7 @@ def _read(policy_source: PolicySource, name: str) -> dict[str, Any]:
     path = _path(policy_source, name)
     if not path.exists():
         raise RunError(f"{policy_source.path}: {unknown('saved edits', name, _names(policy_source))}")
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return data
+    return read_json(path)
 
 
 def _relative(edit: dict[str, Any], folder: Path) -> dict[str, Any]:
