@@ -77,12 +77,10 @@ class ConceptScore:
 
 def corrected_for_agents(scores: Sequence[ConceptScore]) -> tuple[ConceptScore, ...]:
     """The same scores with p-values corrected for the number of agents (Holm)."""
-    p_holm, p_effect, p_follows = (
-        holm(np.array([getattr(score, name) for score in scores])) for name in ("p_value", "p_effect", "p_follows")
-    )
+    corrected = [holm(np.array(p)).tolist() for p in zip(*((s.p_value, s.p_effect, s.p_follows) for s in scores))]
     return tuple(
-        replace(score, p_holm=float(a), p_effect=float(b), p_follows=float(c))
-        for score, a, b, c in zip(scores, p_holm, p_effect, p_follows)
+        replace(score, p_holm=p_holm, p_effect=p_effect, p_follows=p_follows)
+        for score, p_holm, p_effect, p_follows in zip(scores, *corrected)
     )
 
 

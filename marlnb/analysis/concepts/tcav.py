@@ -13,6 +13,7 @@ network that both can run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from marlnb.analysis.concepts.result import ConceptScore, Tcav, corrected_for_ag
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Label, Labels, resolve_label
 from marlnb.analysis.data.missing_labels import MissingLabels
-from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
+from marlnb.analysis.data.rows import RowBatch, RowSource
 from marlnb.analysis.decoding.linear_decoder import DirectionKind
 from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
@@ -109,7 +110,7 @@ def concept_activation(
     spec = source.env.group(source.group)
     rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
     output = resolve_output(spec.action, to, target)
-    policy = choose_policy(policies or source.policies(checkpoint), source.group, output, source)
+    policy = choose_policy(source, policies or None, checkpoint, output)
     concept_site = find_site(policy.sites(), site)
     labels = resolve_label(source, rows, concept)
     truth = _is_true(labels, value)
@@ -126,17 +127,15 @@ def concept_activation(
     controls = [resolve_label(source, rows, label) for label in controlling_for]
     warnings: list[str] = []
     score_warnings: list[str] = []
-    missing = MissingLabels()
-    scores = []
+    scores, missing = [], MissingLabels()
     for name in agents:
         k = spec.agents.index(name)
         usable = acting[:, k].astype(bool)
         for label in (labels, *controls):
             considered, usable = usable, usable & label.known[:, k]
             missing.add(name, label.name, considered, usable, label.not_numbers[:, k])
-        gradient = np.concatenate(
-            [_gradient(policy, concept_site, output, k, batch) for batch in _batches(source, rows, output)]
-        )
+        batches = source.batches(rows, BATCH_ROWS, needs_state=output.of_critic)
+        gradient = np.concatenate([_gradient(policy, concept_site, output, k, batch) for batch in batches])
         problem = ConceptProblem(
             agent=name,
             concept=concept_name,
@@ -149,6 +148,7 @@ def concept_activation(
         _check(problem)
         with threadpool_limits(1):
             scores.append(_score(problem, kind, n_runs, n_shuffles, seed, warnings, score_warnings))
+    duplicates = duplicate_episode_warnings(recording, rows.episode)
     return Tcav(
         site=site,
         concept=concept_name,
@@ -156,9 +156,7 @@ def concept_activation(
         kind=kind,
         n_runs=n_runs,
         scores=corrected_for_agents(scores),
-        warnings=tuple(
-            dict.fromkeys([*warnings, *duplicate_episode_warnings(recording, rows.episode), *missing.warnings])
-        ),
+        warnings=tuple(dict.fromkeys([*warnings, *duplicates, *missing.warnings])),
         score_warnings=tuple(dict.fromkeys(score_warnings)),
         notes=tuple(missing.notes),
     )
@@ -243,27 +241,26 @@ def _score(
             f"{agent}: {problem.concept!r} cannot be decoded in held-out episodes, so its direction means nothing"
         )
     p = float(mannwhitneyu(score, random, alternative="two-sided").pvalue) if np.ptp([*score, *random]) else 1.0
-    low, high = np.quantile(score, [0.025, 0.975])
-    random_low, random_high = np.quantile(random, [0.025, 0.975])
+    low, high = np.quantile(score, [0.025, 0.975]).tolist()
+    random_low, random_high = np.quantile(random, [0.025, 0.975]).tolist()
     mean_gradient = problem.gradient.mean(axis=0)
     effect = concept_effect(
         problem.x @ mean_gradient, problem.truth, problem.controls, problem.episode,
         n_shuffles=n_shuffles, n_bootstrap=N_BOOTSTRAP, rng=rng,
     )  # fmt: skip
-    tuned = tuned_units_effect(
-        residuals(problem.x, problem.controls), mean_gradient, problem.truth, problem.episode, rng
-    )
+    x_rest = residuals(problem.x, problem.controls)
+    tuned = tuned_units_effect(x_rest, mean_gradient, problem.truth, problem.episode, rng)
     score_warnings.extend(_score_warnings(problem, p, effect, tuned))
     return ConceptScore(
         agent=agent,
         n_rows=len(problem.gradient),
         n_episodes=len(np.unique(problem.episode)),
         score=float(score.mean()),
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         random=float(random.mean()),
-        random_low=float(random_low),
-        random_high=float(random_high),
+        random_low=random_low,
+        random_high=random_high,
         accuracy=float(accuracy.mean()),
         random_accuracy=float(random_accuracy.mean()),
         p_value=p,
@@ -324,14 +321,9 @@ def _is_true(labels: Labels, value: str | int | None) -> np.ndarray:
             raise AnalysisError(unknown(f"value of {labels.name!r}", code, names))
         return np.asarray(labels.values == code)
     if not set(np.unique(labels.values[labels.known])) <= {0, 1}:
-        raise AnalysisError(
-            f"a concept must be true or false in each row; {labels.name!r} has other values: set value="
-        )
+        name = labels.name
+        raise AnalysisError(f"a concept must be true or false in each row; {name!r} has other values: set value=")
     return labels.values.astype(bool)
-
-
-def _batches(source: RowSource, rows: Rows, output: Output) -> Iterator[RowBatch]:
-    return source.batches(rows, BATCH_ROWS, needs_state=output.of_critic)
 
 
 @torch_threads(1)
@@ -344,23 +336,18 @@ def _gradient(policy: Policy, site: Site, output: Output, agent_index: int, batc
         at_site.append(activation.detach().requires_grad_())
         return at_site[-1]
 
-    handles = [site.module.register_forward_hook(detach)]  # first, so that a unit of this site is read after it
-    if output.to == "unit":
-        output_site = find_site(policy.sites(), output.site)
-        handles.append(
-            output_site.module.register_forward_hook(
+    gradient = None
+    with ExitStack() as hooks, torch.enable_grad():
+        hooks.enter_context(site.module.register_forward_hook(detach))  # first: a unit of this site is read after it
+        if output.to == "unit":
+            output_site = find_site(policy.sites(), output.site)
+            hook = output_site.module.register_forward_hook(
                 lambda module, inputs, activation: at_output_site.append(output_site.select_agents(activation))
             )
-        )
-    gradient = None
-    try:
-        with torch.enable_grad():
-            score = _scalar_output(policy, output, batch, at_output_site)[:, agent_index]
-            if at_site and score.requires_grad:
-                (gradient,) = torch.autograd.grad(score.sum(), at_site[-1], allow_unused=True)
-    finally:
-        for handle in handles:
-            handle.remove()
+            hooks.enter_context(hook)
+        score = _scalar_output(policy, output, batch, at_output_site)[:, agent_index]
+        if at_site and score.requires_grad:
+            (gradient,) = torch.autograd.grad(score.sum(), at_site[-1], allow_unused=True)
     if gradient is None:
         raise AnalysisError(f"{output.to} does not depend on {site.name}: choose a site that it is computed from")
     row = site.row_of(agent_index)

@@ -62,14 +62,14 @@ def test_the_score_is_captums(tmp_path: Path) -> None:
 def test_gradients_of_the_output_with_respect_to_the_agents_own_units(recording: Recording) -> None:
     """A unit's own derivative is 1 along itself; the logits' are the last layer's weights."""
     from marlnb.analysis.attribution.outputs import find_site, resolve_output
-    from marlnb.analysis.concepts.tcav import _batches, _gradient
+    from marlnb.analysis.concepts.tcav import _gradient
     from marlnb.analysis.data.rows import RowSource
 
     source = RowSource(recording, "listener")
     policy = source.policies()["listener"]
     rows, spec = source.rows([0, 1]), source.env.group("listener")
     unit = resolve_output(spec.action, "unit", (SITE, 3))
-    (batch,) = _batches(source, rows, unit)
+    (batch,) = source.batches(rows, len(rows), needs_state=unit.of_critic)
     result = _gradient(policy, find_site(policy.sites(), SITE), unit, 0, batch)
     np.testing.assert_array_equal(result, np.eye(64)[[3] * 50])
     logit = resolve_output(spec.action, "logit", 1)
