@@ -53,9 +53,12 @@ class Result(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """All fields but `NOT_IN_JSON`, with the warnings and notes, as strict JSON: NaN and infinities become None."""
-        names = [field.name for field in fields(self) if field.name not in self.NOT_IN_JSON]
-        content = {name: getattr(self, name) for name in (*names, "warnings", "notes")}
-        return dict(strict_json(content))
+        names = (field.name for field in fields(self) if field.name not in self.NOT_IN_JSON)
+        return self._selected_json(*names, "warnings", "notes")
+
+    def _selected_json(self, *names: str, **more: Any) -> dict[str, Any]:
+        """Some of the fields and properties by name, and whatever `more` there is, as strict JSON."""
+        return dict(strict_json({name: getattr(self, name) for name in names} | more))
 
     @property
     def remarks(self) -> str:
@@ -93,6 +96,13 @@ def few_episodes_warning(n_episodes: int, minimum: int = MIN_EPISODES_FOR_INTERV
     if n_episodes >= minimum:
         return ()
     return (f"only {n_episodes} episodes: intervals are rough below {minimum}",)
+
+
+def mean_of_finite(values: np.ndarray) -> np.ndarray:
+    """`[row, ...]` -> `[...]`, the mean over the rows with a finite value; NaN where there is none."""
+    finite = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(finite, values, 0).sum(0) / finite.sum(0))
 
 
 def grid_table(

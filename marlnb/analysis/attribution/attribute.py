@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from marlnb.analysis.attribution.baselines import ResolvedBaseline, deviations, resolve_baseline
 from marlnb.analysis.attribution.batch import BatchResult, attribute_batch
 from marlnb.analysis.attribution.config import AttributionConfig
+from marlnb.analysis.attribution.faithfulness import N_ROWS, Faithfulness, measure_faithfulness
 from marlnb.analysis.attribution.outputs import resolve_output
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.storage import AttributionFile, attribution_path
@@ -24,7 +26,6 @@ from marlnb.analysis.attribution.task import (
     convergence_tolerance,
     explained_agents,
     feature_axis,
-    sampled_faithfulness,
 )
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.config import accepts_options, resolve_config
@@ -74,8 +75,7 @@ def attribute(
     source = RowSource(recording, config.group)
     spec = source.env.group(config.group)
     output = resolve_output(spec.action, config.to, config.target)
-    by_group = policies if policies is not None else source.policies(config.checkpoint)
-    policy = choose_policy(by_group, config.group, output, source)
+    policy = choose_policy(source, policies, config.checkpoint, output)
     members = explained_agents(spec, config.agent, policy, output, config.site)
     task = build_task(source, policy, output, members, config)
     rows = source.rows(config.episodes, config.checkpoint, config.steps)
@@ -85,25 +85,13 @@ def attribute(
     run = AttributionRun(source, task, rows, recorded, baseline, axis, config)
     result = run.empty_result()
     if save is not None:
-        return _run_to_file(run, result, save, overwrite, progress)
-    parts = list(run.batches(progress))
-    values, score, baseline_score = (np.concatenate(arrays) for arrays in zip(*parts))
+        path, shape = attribution_path(recording.path, save), (len(rows), len(members), len(axis.names))
+        with AttributionFile(path, result.meta(), result.arrays(), shape, overwrite=overwrite) as file:
+            for batch_result in run.batches(progress, file.done):
+                file.append(*batch_result)  # an interruption leaves what was done
+        return Attribution.load(path)
+    values, score, baseline_score = (np.concatenate(arrays) for arrays in zip(*run.batches(progress)))
     return replace(result, values=values, score=score, baseline_score=baseline_score)
-
-
-def _run_to_file(run: AttributionRun, result: Attribution, name: str, overwrite: bool, progress: bool) -> Attribution:
-    """Writes batch by batch; an interruption leaves what was done."""
-    path = attribution_path(run.source.recording.path, name)
-    shape = (len(run.rows), len(result.agents), len(result.feature_names))
-    file = AttributionFile(path, result.meta(), result.arrays(), shape, overwrite=overwrite)
-    complete = False
-    try:
-        for batch_result in run.batches(progress, file.done):
-            file.append(*batch_result)
-        complete = True
-    finally:
-        file.close(complete=complete)
-    return Attribution.load(path)
 
 
 @dataclass(frozen=True)
@@ -134,18 +122,10 @@ class AttributionRun:
         spread = deviations(target, self.source, self.recorded) if config.smooth else None
         status, started = StatusLine() if progress else None, time.monotonic()
         remaining = self.rows.at(slice(done, None))
+        explain_batch = partial(attribute_batch, groups=self.axis.groups, deviations=spread, layer=self.task.layer)
         for batch in self.source.batches(remaining, config.batch_size, needs_state=target.output.of_critic):
             generator = torch.Generator().manual_seed(config.seed * 1_000_003 + done)
-            yield attribute_batch(
-                target,
-                batch,
-                self.baseline.values,
-                config,
-                groups=self.axis.groups,
-                deviations=spread,
-                layer=self.task.layer,
-                generator=generator,
-            )
+            yield explain_batch(target, batch, self.baseline.values, config, generator=generator)
             done += len(batch.acting)
             if status is not None and status.due and time.monotonic() - started > MIN_TIME_FOR_PROGRESS_S:
                 status.write(f"attribution: {done:,}/{len(self.rows):,} rows, {done / len(self.rows):.0%}")
@@ -156,19 +136,16 @@ class AttributionRun:
         """The result without values and scores."""
         target, config, axis = self.task.target, self.config, self.axis
         output, spec, method = target.output, target.policy.group, config.settings
-        faithfulness = None
-        if not config.complete:
-            faithfulness = sampled_faithfulness(
-                self.source, target, self.rows, self.recorded, self.baseline, config, axis
-            )
         no_scores = np.zeros((0, len(target.members)), np.float32)
+        members, values = list(target.members), self.baseline.values
+        by_agent = values[:, members] if values.ndim == 3 else values.unsqueeze(1).expand(-1, len(members), -1)
         return Attribution(
             values=np.zeros((0, len(target.members), len(axis.names)), np.float32),
             score=no_scores,
             baseline_score=no_scores,
             episode=self.rows.episode,
             t=self.rows.t,
-            baseline=self._stored_baseline(),
+            baseline=(by_agent[0] if len(by_agent) == 1 else by_agent).numpy().copy(),
             agents=tuple(spec.agents[k] for k in target.members),
             feature_names=axis.names,
             feature_agents=axis.owners,
@@ -187,11 +164,26 @@ class AttributionRun:
             smooth=config.smooth,
             seed=config.seed,
             n_samples=config.n_samples or method.default_n_samples(len(axis.names)),
-            faithfulness=faithfulness,
+            faithfulness=None if config.complete else self.sampled_faithfulness(),
         )
 
-    def _stored_baseline(self) -> np.ndarray:
-        """`[agent, feature]`, or `[baseline, agent, feature]` where there are several."""
-        members, values = list(self.task.target.members), self.baseline.values
-        by_agent = values[:, members] if values.ndim == 3 else values.unsqueeze(1).expand(-1, len(members), -1)
-        return (by_agent[0] if len(by_agent) == 1 else by_agent).numpy().copy()
+    def sampled_faithfulness(self) -> Faithfulness | None:
+        """Faithfulness over a seeded sample of the rows; None if no agent acts at any of them."""
+        source, target, config = self.source, self.task.target, self.config
+        drawn = np.random.default_rng(config.seed).choice(len(self.rows), min(N_ROWS, len(self.rows)), replace=False)
+        sample = self.rows.at(np.sort(drawn))
+        (batch,) = source.batches(sample, len(sample), needs_state=target.output.of_critic)
+        if config.method == "gradient_shap":  # each of its draws is one more pass
+            batch = batch.at(slice(0, N_ROWS // 2))
+        inputs = target.inputs(batch)
+        examples = target.examples(batch, inputs)
+        acting = batch.acting[:, list(target.members)]
+        if not acting.any():
+            return None
+        counted = torch.zeros(len(inputs), examples.n_agents, dtype=torch.bool)
+        counted[:, examples.explained] = acting
+        spread = target.baseline(deviations(target, source, self.recorded), len(inputs))
+        baselines = [target.baseline(values, len(inputs)) for values in self.baseline.values]
+        return measure_faithfulness(
+            examples, baselines, config, acting=counted.reshape(-1), groups=self.axis.groups, deviations=spread
+        )

@@ -14,6 +14,7 @@ from marlnb.analysis.attribution.config import AttributionConfig, Baseline
 from marlnb.analysis.attribution.target import AttributionTarget
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.errors import AnalysisError, ShapeError, unknown
+from marlnb.specs import GroupSpec
 
 BATCH_ROWS = 8192
 
@@ -52,14 +53,13 @@ def resolve_baseline(
     if baseline == "zero":
         return ResolvedBaseline(torch.zeros_like(_inputs(target, source, rows.at(slice(1)))), "zero")
     if baseline == "distribution":
-        drawn = _draw_rows(target, source, rows, config.n_baselines, config.seed)
         name = f"distribution: {config.n_baselines} rows of the recording, seed {config.seed}"
-        return ResolvedBaseline(drawn, name)
+        return ResolvedBaseline(_draw_rows(target, source, rows, config.n_baselines, config.seed), name)
+    name = "mean"
     if baseline == "start":
         _, first = np.unique(rows.episode, return_index=True)
         rows, name = rows.at(np.sort(first)), "start: the mean of episodes' first rows"
-        return ResolvedBaseline(_mean(target, source, rows).unsqueeze(0), name)
-    return ResolvedBaseline(_mean(target, source, rows).unsqueeze(0), "mean")
+    return ResolvedBaseline(_mean(target, source, rows).unsqueeze(0), name)
 
 
 def deviations(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:
@@ -87,28 +87,33 @@ def _at_row(target: AttributionTarget, source: RowSource, named: tuple[Any, ...]
 
 def _from_array(target: AttributionTarget, source: RowSource, baseline: Any) -> Tensor:
     group = target.policy.group
+
+    def of_group(spec: GroupSpec, array: Any) -> Tensor:
+        return broadcast_baseline(array, (spec.n_agents, spec.observation.size), f"{spec.name!r}", "[agent, feature]")
+
     if target.site is not None:
         shape = tuple(_inputs(target, source, source.rows(None).at(slice(1))).shape[1:])
-        return _broadcast(baseline, shape, f"{target.site.name!r}", "[agent, unit]")
+        return broadcast_baseline(baseline, shape, f"{target.site.name!r}", "[agent, unit]")
     if target.sources == "state":
         size = int(torch.Size(source.env.state_shape or ()).numel())
-        return _broadcast(baseline, (size,), "the environment's state", "[feature]")
+        return broadcast_baseline(baseline, (size,), "the environment's state", "[feature]")
     if target.groups == (group.name,):
-        array = baseline[group.name] if isinstance(baseline, Mapping) else baseline
-        by_agent = _broadcast(array, (group.n_agents, group.observation.size), f"{group.name!r}", "[agent, feature]")
+        by_agent = of_group(group, baseline[group.name] if isinstance(baseline, Mapping) else baseline)
         return by_agent if target.sources == "own" else by_agent.reshape(-1)
     if not isinstance(baseline, Mapping):
         raise ShapeError(f"a value reads several groups: give the baseline as a mapping of {list(target.groups)}")
-    parts = []
-    for spec in source.env.groups:
-        if spec.name not in baseline:
-            raise AnalysisError(unknown("group in the baseline", spec.name, baseline))
-        shape = (spec.n_agents, spec.observation.size)
-        parts.append(_broadcast(baseline[spec.name], shape, f"{spec.name!r}", "[agent, feature]").reshape(-1))
-    return torch.cat(parts)
+    for name in target.groups:
+        if name not in baseline:
+            raise AnalysisError(unknown("group in the baseline", name, baseline))
+    return torch.cat([of_group(spec, baseline[spec.name]).reshape(-1) for spec in source.env.groups])
 
 
-def _broadcast(values: Any, shape: tuple[int, ...], what: str, axes: str) -> Tensor:
+def broadcast_baseline(values: Any, shape: tuple[int, ...], what: str, axes: str) -> Tensor:
+    """A user's array as a float tensor of this shape.
+
+    Raises:
+        ShapeError: it does not broadcast.
+    """
     array = torch.as_tensor(np.asarray(values), dtype=torch.float32)
     try:
         return array.broadcast_to(shape).clone()

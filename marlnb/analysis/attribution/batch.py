@@ -45,78 +45,51 @@ def attribute_batch(
     """
     examples_per_row = target.policy.group.n_agents if target.stacked else len(target.members)
     step = max_rows(config, baselines.shape[-1], examples_per_row)
-    pieces = [
-        _attribute_piece(
-            target, batch.at(slice(start, start + step)), baselines, config, groups, deviations, layer, generator
-        )
-        for start in range(0, batch.acting.shape[0], step)
-    ]
     absent = ~batch.acting[:, list(target.members)].cpu().numpy()
-    arrays = [np.concatenate(parts) for parts in zip(*pieces)]
-    for by_agent in arrays:
+
+    def attribute_piece(piece: RowBatch) -> list[Tensor]:
+        inputs = target.inputs(piece)
+        n_rows, examples = len(inputs), target.examples(piece, inputs)
+        score, x, extras = examples.score, examples.inputs, examples.extras
+        example_baselines = [target.baseline(baseline, n_rows) for baseline in baselines]
+        if layer is not None:
+            values = _conductance(target, piece, inputs, baselines, layer, config.n_steps)
+        else:
+            spread = None if deviations is None else target.baseline(deviations, n_rows)
+            values = explain(
+                score, x, example_baselines, extras, config, groups=groups, deviations=spread, generator=generator
+            )
+            values = values.view(n_rows, examples.n_agents, -1)[:, examples.explained]
+        with torch.no_grad():
+            baseline_score = torch.stack([score(baseline, *extras) for baseline in example_baselines]).mean(0)
+            by_example = score(x, *extras), baseline_score
+        scores = [part.view(n_rows, examples.n_agents)[:, examples.explained] for part in by_example]
+        return [part.cpu() for part in (values, *scores)]
+
+    pieces = [attribute_piece(batch.at(slice(start, start + step))) for start in range(0, len(absent), step)]
+    values, scores, baseline_scores = (torch.cat(parts).numpy() for parts in zip(*pieces))
+    for by_agent in (values, scores, baseline_scores):
         by_agent[absent] = np.nan
-    return arrays[0], arrays[1], arrays[2]
-
-
-def _attribute_piece(
-    target: AttributionTarget,
-    batch: RowBatch,
-    baselines: Tensor,
-    config: AttributionConfig,
-    groups: Tensor | None,
-    deviations: Tensor | None,
-    layer: Site | None,
-    generator: torch.Generator | None,
-) -> BatchResult:
-    inputs = target.inputs(batch)
-    n_rows = len(inputs)
-    examples = target.examples(batch, inputs)
-    example_baselines = [target.baseline(baseline, n_rows) for baseline in baselines]
-    if layer is not None:
-        values = _conductance(target, batch, inputs, baselines, layer, config)
-    else:
-        values = explain(
-            examples.score,
-            examples.inputs,
-            example_baselines,
-            examples.extras,
-            config,
-            groups=groups,
-            deviations=None if deviations is None else target.baseline(deviations, n_rows),
-            generator=generator,
-        )
-        values = values.view(n_rows, examples.n_agents, -1)[:, examples.explained]
-    with torch.no_grad():
-        score = examples.score(examples.inputs, *examples.extras)
-        baseline_score = torch.stack([examples.score(x, *examples.extras) for x in example_baselines]).mean(0)
-    by_agent = [x.view(n_rows, examples.n_agents)[:, examples.explained].cpu().numpy() for x in (score, baseline_score)]
-    return values.cpu().numpy(), by_agent[0], by_agent[1]
+    return values, scores, baseline_scores
 
 
 def _conductance(
-    target: AttributionTarget,
-    batch: RowBatch,
-    inputs: Tensor,
-    baselines: Tensor,
-    layer: Site,
-    config: AttributionConfig,
+    target: AttributionTarget, batch: RowBatch, inputs: Tensor, baselines: Tensor, layer: Site, n_steps: int
 ) -> Tensor:
     """`[row, member, unit]`, or all agents' units where actors read other agents' observations."""
     by_member = []
     for agent in target.members:
         examples = replace(target, members=(agent,)).examples(batch, inputs)
-        total = torch.zeros(())
+        x, total = examples.inputs, torch.zeros(())
         for baseline in baselines:
-            expanded = baseline.expand_as(examples.inputs).contiguous()
-            call = MethodCall(
-                examples.score, examples.inputs, expanded, examples.extras, layer=layer.module, n_steps=config.n_steps
-            )
+            expanded = baseline.expand_as(x).contiguous()
             with explain_disconnected_outputs():
-                total = total + conductance(call)
+                total = total + conductance(
+                    MethodCall(examples.score, x, expanded, examples.extras, layer=layer.module, n_steps=n_steps)
+                )
         values = total / len(baselines)
         if explained_by_all_units(target.policy, layer):
             by_member.append(values.flatten(1))
         else:
-            row = 0 if values.shape[1] == 1 else layer.row_of(agent)
-            by_member.append(values[:, row])
+            by_member.append(values[:, 0 if values.shape[1] == 1 else layer.row_of(agent)])
     return torch.stack(by_member, dim=1)

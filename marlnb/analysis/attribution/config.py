@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
@@ -90,12 +90,11 @@ class AttributionConfig:
             if value is not None and not isinstance(value, tuple):
                 object.__setattr__(self, name, tuple(value))
         if isinstance(self.features, Mapping):
-            object.__setattr__(self, "features", {name: _globs(globs) for name, globs in self.features.items()})
+            features = {name: glob if isinstance(glob, str) else tuple(glob) for name, glob in self.features.items()}
+            object.__setattr__(self, "features", features)
         validate(self)
-        given_other = self.baseline is not None and not (
-            isinstance(self.baseline, str) and self.baseline == "distribution"
-        )
-        if self.settings.baseline == "distribution" and given_other:
+        is_distribution = isinstance(self.baseline, str) and self.baseline == "distribution"
+        if self.settings.baseline == "distribution" and not (self.baseline is None or is_distribution):
             raise ConfigError(
                 f"method={self.method!r} averages over baseline='distribution'; got baseline={self.baseline!r}"
             )
@@ -113,7 +112,3 @@ class AttributionConfig:
     def complete(self) -> bool:
         """Whether values add up to the output's difference from the baseline."""
         return self.settings.complete and not self.smooth
-
-
-def _globs(globs: Any) -> Any:
-    return globs if isinstance(globs, str) else tuple(globs)

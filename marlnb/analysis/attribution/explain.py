@@ -51,17 +51,14 @@ def explain(
                 values = method.compute(call).detach()
             if groups is not None and values.shape[-1] == len(groups) and not method.perturbs_groups:
                 values = sum_by_group(values, groups)
-            total = total.to(values.device) + values
+            total = total + values
         return total / len(used_baselines)
 
     if not config.smooth:
         return averaged_over_baselines(inputs)
     spread = config.noise * (torch.ones_like(inputs[:1]) if deviations is None else deviations)
-    total = torch.zeros((), device=inputs.device)
-    for _ in range(config.smooth):
-        noise = torch.randn(inputs.shape, generator=generator).to(inputs.device)
-        total = total + averaged_over_baselines(inputs + spread * noise)
-    return total / config.smooth
+    noises = (torch.randn(inputs.shape, generator=generator).to(inputs.device) for _ in range(config.smooth))
+    return sum((averaged_over_baselines(inputs + spread * noise) for noise in noises), torch.zeros(())) / config.smooth
 
 
 def sum_by_group(values: Tensor, groups: Tensor) -> Tensor:

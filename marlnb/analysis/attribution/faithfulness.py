@@ -7,9 +7,8 @@ which would separate the agents of a row. The tests compare these with captum's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,9 +58,6 @@ class Faithfulness:
                 "2% of their deviation; smooth=20 would average over that"
             )
         return tuple(messages)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @torch.no_grad()

@@ -30,15 +30,14 @@ def matching(names: Sequence[str], patterns: str | Sequence[str]) -> list[int]:
     return [k for k, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in escaped)]
 
 
-def group_features(names: Sequence[str], features: Features, *, strict: bool = True) -> dict[str, list[int]]:
+def group_features(names: Sequence[str], features: Features) -> dict[str, list[int]]:
     """By group, the indices of its features; features of no group form the group `OTHER_FEATURES`.
 
     Args:
         features: each (every feature by itself), auto (groups that the environment's names tell), or globs over
             feature names by group, such as `{"landmarks": ["landmark_*"]}`.
-        strict: whether a glob that matches nothing is an error.
     Raises:
-        AnalysisError: a glob that matches nothing, a feature in two groups, or names that tell no groups.
+        AnalysisError: a feature in two groups, or names that tell no groups.
     """
     if features == "each":
         return {name: [k] for k, name in enumerate(names)}
@@ -50,8 +49,6 @@ def group_features(names: Sequence[str], features: Features, *, strict: bool = T
     group_of: dict[int, str] = {}
     for group, patterns in features.items():
         indices = matching(names, patterns)
-        if not indices and strict:
-            raise AnalysisError(f"group {group!r}: {unknown('feature', str(patterns), names)}")
         for index in indices:
             if index in group_of:
                 raise AnalysisError(f"feature {names[index]!r} is in two groups: {group_of[index]!r} and {group!r}")

@@ -12,7 +12,8 @@ method that explains by observations also explains by hidden units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +24,6 @@ from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.distributions import Deterministic, Gaussian, Squash
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
-
-Hook = Callable[[nn.Module, object, Tensor], Tensor | None]
 
 
 class OwnInputOutput(nn.Module):
@@ -50,8 +49,7 @@ class OwnInputOutput(nn.Module):
         recurrent, mask = (None if x is None else x.view(-1, n, *x.shape[1:]) for x in (recurrent, mask))
         if self.site is None:
             observation = as_policy_input(self.policy, observation, group)
-            return actor_scalar(self.policy, self.output, observation, action, recurrent, mask).reshape(-1)
-        with hooked(self.site.module, lambda module, args, output: inputs.view(-1, n, inputs.shape[-1])):
+        with replaced_units(self.site, lambda site, output: inputs.view(-1, n, inputs.shape[-1])):
             return actor_scalar(self.policy, self.output, observation, action, recurrent, mask).reshape(-1)
 
 
@@ -80,35 +78,21 @@ class JointInputOutput(nn.Module):
         critic_recurrent: Tensor | None = None,
         observation: Tensor | None = None,
     ) -> Tensor:
-        flat = inputs if observation is None else observation
+        policy, output, flat = self.policy, self.output, inputs if observation is None else observation
         if self.by_state:
             state = inputs.unflatten(-1, self.env.state_shape or ())
-        if self.site is None:
-            scalars = self._scalars(flat, action, recurrent, mask, state, critic_recurrent)
-        else:
-            with hooked(self.site.module, replace_units(self.site, inputs, agent)):
-                scalars = self._scalars(flat, action, recurrent, mask, state, critic_recurrent)
+        groups = self.env.groups if output.of_critic else (policy.group,)
+        parts = flat.split([group.n_agents * group.observation.size for group in groups], dim=-1)
+        observations = {
+            group.name: as_policy_input(policy, part.reshape(-1, group.n_agents, *group.observation.shape), group)
+            for group, part in zip(groups, parts)
+        }
+        with replaced_units(self.site, partial(place_units, inputs, agent)):
+            if output.of_critic:  # scalars: [example, agent]
+                scalars = critic_scalar(policy, output, observations, state, critic_recurrent)
+            else:
+                scalars = actor_scalar(policy, output, observations[policy.group.name], action, recurrent, mask)
         return scalars.gather(-1, agent.unsqueeze(-1)).squeeze(-1)
-
-    def _scalars(
-        self,
-        flat: Tensor,
-        action: Tensor,
-        recurrent: Tensor | None,
-        mask: Tensor | None,
-        state: Tensor | None,
-        critic_recurrent: Tensor | None,
-    ) -> Tensor:
-        """`[example, agent]`."""
-        group = self.policy.group
-        if self.output.of_critic:
-            parts = split_observation(flat, self.env)
-            observations = {
-                name: as_policy_input(self.policy, part, self.env.group(name)) for name, part in parts.items()
-            }
-            return critic_scalar(self.policy, self.output, observations, state, critic_recurrent)
-        observation = as_policy_input(self.policy, flat.view(-1, group.n_agents, *group.observation.shape), group)
-        return actor_scalar(self.policy, self.output, observation, action, recurrent, mask)
 
 
 def as_policy_input(policy: Policy, observation: Tensor, group: GroupSpec) -> Tensor:
@@ -117,14 +101,32 @@ def as_policy_input(policy: Policy, observation: Tensor, group: GroupSpec) -> Te
     return policy.scale_bytes(observation) if floats_of_bytes else observation
 
 
-@contextmanager
-def hooked(module: nn.Module, hook: Hook) -> Iterator[None]:
-    """Inside the block, `hook` receives the module's output and may replace it."""
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+def replaced_units(site: Site | None, replace: Callable[[Site, Tensor], Tensor]) -> AbstractContextManager[object]:
+    """Inside the block, `replace` gives the output of the site's module; without a site nothing is replaced."""
+    if site is None:
+        return nullcontext()
+    return site.module.register_forward_hook(lambda module, args, output: replace(site, output))
+
+
+def last_output(site: Site, run: Callable[[], object]) -> Tensor | None:
+    """The latest output of the site's module while `run` runs the policy; None if the module was not used."""
+    outputs: list[Tensor] = []
+    with site.module.register_forward_hook(lambda module, args, output: outputs.append(output)):
+        run()
+    return outputs[-1] if outputs else None
+
+
+def units_by_agent(site: Site, output: Tensor, n_agents: int) -> Tensor:
+    """A site's activations `[row, agent of the group, unit]`; zero for agents that it does not belong to.
+
+    Args:
+        output: of the site's module.
+    """
+    units = site.select_agents(output)
+    if site.agents is None:
+        return units
+    by_agent = units.new_zeros(*units.shape[:-2], n_agents, units.shape[-1])
+    return by_agent.index_copy(-2, torch.tensor(site.agents, device=units.device), units)
 
 
 @contextmanager
@@ -141,24 +143,21 @@ def explain_disconnected_outputs() -> Iterator[None]:
         ) from error
 
 
-def replace_units(site: Site, units: Tensor, agent: Tensor) -> Hook:
-    """A hook that replaces a site's activations.
+def place_units(units: Tensor, agent: Tensor, site: Site, output: Tensor) -> Tensor:
+    """A site's activations with other units in their place.
 
     Args:
         units: `[example, unit]` of each example's `agent` `[example]`, or `[example, units of all rows]`.
+        output: of the site's module.
     """
-
-    def replace(module: nn.Module, args: object, output: Tensor) -> Tensor:
-        if units.shape[-1] != output.shape[-1]:
-            return units.view(output.shape)
-        if output.shape[-2] == 1:
-            return units.unsqueeze(-2)
-        rows = [site.row_of(k) or 0 for k in range(int(agent.max()) + 1)]
-        row = torch.tensor(rows, device=output.device)[agent]
-        of_agent = row.unsqueeze(-1) == torch.arange(output.shape[-2], device=output.device)
-        return torch.where(of_agent.unsqueeze(-1), units.unsqueeze(-2), output)
-
-    return replace
+    if units.shape[-1] != output.shape[-1]:
+        return units.view(output.shape)
+    if output.shape[-2] == 1:
+        return units.unsqueeze(-2)
+    rows = [site.row_of(k) or 0 for k in range(int(agent.max()) + 1)]
+    row = torch.tensor(rows, device=output.device)[agent]
+    of_agent = row.unsqueeze(-1) == torch.arange(output.shape[-2], device=output.device)
+    return torch.where(of_agent.unsqueeze(-1), units.unsqueeze(-2), output)
 
 
 def actor_scalar(
@@ -187,11 +186,7 @@ def actor_scalar(
 
 
 def critic_scalar(
-    policy: Policy,
-    output: Output,
-    observations: Mapping[str, Tensor],
-    state: Tensor | None,
-    recurrent: Tensor | None,
+    policy: Policy, output: Output, observations: Mapping[str, Tensor], state: Tensor | None, recurrent: Tensor | None
 ) -> Tensor:
     """The value `[row, agent]`, or a unit of the critic, from every group's observations `[row, agent, *shape]`."""
     if output.to == "unit":
@@ -202,18 +197,12 @@ def critic_scalar(
 def unit_scalar(policy: Policy, output: Output, run: Callable[[], object]) -> Tensor:
     """A hidden unit `[row, agent]` while `run` runs the policy; zero for agents that its site does not belong to."""
     site = find_site(policy.sites(), output.site)
-    activations: list[Tensor] = []
-    with hooked(site.module, lambda module, args, output: activations.append(output)):
-        run()
-    if not activations:
+    activations = last_output(site, run)
+    if activations is None:
         raise AnalysisError(
             f"site {site.name!r} was not used in the forward pass, so none of its units can be explained"
         )
-    units = site.select_agents(activations[-1])[..., output.unit]
-    if site.agents is None:
-        return units
-    by_agent = units.new_zeros(*units.shape[:-1], policy.group.n_agents)
-    return by_agent.index_copy(-1, torch.tensor(site.agents, device=units.device), units)
+    return units_by_agent(site, activations, policy.group.n_agents)[..., output.unit]
 
 
 def unbounded(action: Tensor, spec: ActionSpec, squash: Squash) -> Tensor:
@@ -224,10 +213,3 @@ def unbounded(action: Tensor, spec: ActionSpec, squash: Squash) -> Tensor:
     low, high = (torch.tensor(bounds, device=action.device) for bounds in (spec.low, spec.high))
     unit = (2 * action - low - high) / (high - low)
     return unit.clamp(-1 + 1e-6, 1 - 1e-6).atanh() if squash == "tanh" else unit
-
-
-def split_observation(flat: Tensor, env: EnvSpec) -> Mapping[str, Tensor]:
-    """`[example, every agent's features]` -> by group, `[example, agent, *shape]`."""
-    sizes = [group.n_agents * group.observation.size for group in env.groups]
-    parts = flat.split(sizes, dim=-1)
-    return {g.name: part.reshape(-1, g.n_agents, *g.observation.shape) for g, part in zip(env.groups, parts)}

@@ -22,7 +22,6 @@ def shapley_by_regression(
     inputs: Tensor,
     baseline: Tensor,
     extras: tuple[Any, ...],
-    *,
     n_samples: int,
     groups: Tensor | None = None,
     generator: torch.Generator | None = None,
@@ -45,10 +44,8 @@ def shapley_by_regression(
     if n == 1:
         return (full - empty).unsqueeze(-1)
     members, weights = coalitions(n, n_samples, generator)
-    scores = []
-    for member in members:
-        included = member[group_of].to(inputs.device)
-        scores.append(score(torch.where(included, inputs, baseline), *extras))
+    included = members[:, group_of].to(inputs.device)
+    scores = [score(torch.where(features, inputs, baseline), *extras) for features in included]
     z = members.double()
     outcome = torch.stack(scores).double().cpu() - empty.double().cpu()  # [coalition, example]
     total = (full - empty).double().cpu()
@@ -69,9 +66,7 @@ def coalitions(n: int, n_samples: int, generator: torch.Generator | None) -> tup
     """
     if n <= MAX_ENUMERATED and 2**n - 2 <= n_samples:
         all_coalitions = [c for size in range(1, n) for c in itertools.combinations(range(n), size)]
-        members = torch.zeros(len(all_coalitions), n, dtype=torch.bool)
-        for row, features in enumerate(all_coalitions):
-            members[row, list(features)] = True
+        members = torch.tensor([[k in coalition for k in range(n)] for coalition in all_coalitions])
         sizes = members.sum(1)
         kernel = torch.tensor([(n - 1) / (comb(n, s) * s * (n - s)) for s in sizes.tolist()], dtype=torch.float64)
         return members, kernel

@@ -63,18 +63,20 @@ class MethodCall:
     def differentiable_inputs(self) -> Tensor:
         return self.inputs.detach().clone().requires_grad_()
 
-    @property
-    def feature_mask(self) -> Tensor | None:
-        """The groups as captum takes them, `[1, feature]`."""
-        return None if self.groups is None else self.groups.unsqueeze(0)
+    def perturb(self, method: FeatureAblation, **options: int) -> Tensor:
+        """Values `[example, feature or group]` of a captum method that changes features, or groups of them.
 
-    @property
-    def perturbations_per_pass(self) -> int:
-        """Features ablated in one forward pass: all of them, unless that would be a large batch."""
-        return max(1, min(self.inputs.shape[1], 2 * MAX_EXAMPLES // max(1, self.inputs.shape[0])))
-
-    def by_group(self, values: Tensor) -> Tensor:
-        """One value per group `[example, group]`: captum repeats it at each of the group's features."""
+        One forward pass ablates all features, unless that would be a large batch. captum repeats a group's value at
+        each of its features; here each group has one.
+        """
+        values: Tensor = method.attribute(
+            self.inputs,
+            self.baseline,
+            additional_forward_args=self.extras,
+            feature_mask=None if self.groups is None else self.groups.unsqueeze(0),
+            perturbations_per_eval=max(1, min(self.inputs.shape[1], 2 * MAX_EXAMPLES // max(1, len(self.inputs)))),
+            **options,
+        )
         if self.groups is None:
             return values
         first = [int((self.groups == k).nonzero()[0]) for k in range(int(self.groups.max()) + 1)]
@@ -149,11 +151,7 @@ def integrated_gradients(call: MethodCall) -> Tensor:
         (arXiv:1906.10670).
     """
     return IntegratedGradients(call.score).attribute(
-        call.inputs,
-        call.baseline,
-        additional_forward_args=call.extras,
-        n_steps=call.n_steps,
-        method="gausslegendre",
+        call.inputs, call.baseline, additional_forward_args=call.extras, n_steps=call.n_steps, method="gausslegendre"
     )
 
 
@@ -205,7 +203,7 @@ def saliency(call: MethodCall) -> Tensor:
 
     Source: Simonyan et al. 2013 (arXiv:1312.6034).
     """
-    return Saliency(call.score).attribute(call.differentiable_inputs, additional_forward_args=call.extras)
+    return gradient(call).abs()
 
 
 @attribution_method(baseline="none")
@@ -220,14 +218,7 @@ def input_x_gradient(call: MethodCall) -> Tensor:
 @attribution_method(perturbs_groups=True)
 def feature_ablation(call: MethodCall) -> Tensor:
     """phi_i = f(x) - f(x with feature i at its baseline)."""
-    values = FeatureAblation(call.score).attribute(
-        call.inputs,
-        call.baseline,
-        additional_forward_args=call.extras,
-        feature_mask=call.feature_mask,
-        perturbations_per_eval=call.perturbations_per_pass,
-    )
-    return call.by_group(values)
+    return call.perturb(FeatureAblation(call.score))
 
 
 @attribution_method(complete=True, perturbs_groups=True)
@@ -240,28 +231,14 @@ def shapley_value_sampling(call: MethodCall) -> Tensor:
     """
     with GLOBAL_GENERATORS, torch.random.fork_rng(devices=[]):  # captum draws permutations from torch's global stream
         torch.manual_seed(int(torch.randint(2**31, (), generator=call.generator)))
-        values = ShapleyValueSampling(call.score).attribute(
-            call.inputs,
-            call.baseline,
-            additional_forward_args=call.extras,
-            feature_mask=call.feature_mask,
-            n_samples=call.n_samples,
-            perturbations_per_eval=call.perturbations_per_pass,
-        )
-    return call.by_group(values)
+        return call.perturb(ShapleyValueSampling(call.score), n_samples=call.n_samples)
 
 
 @attribution_method(complete=True, perturbs_groups=True)
 def kernel_shap(call: MethodCall) -> Tensor:
     """Shapley values by weighted least squares on coalitions of features: see `shapley_by_regression`."""
     return shapley_by_regression(
-        call.score,
-        call.inputs,
-        call.baseline,
-        call.extras,
-        n_samples=call.n_samples,
-        groups=call.groups,
-        generator=call.generator,
+        call.score, call.inputs, call.baseline, call.extras, call.n_samples, call.groups, call.generator
     )
 
 
@@ -274,10 +251,6 @@ def conductance(call: MethodCall) -> Tensor:
     Source: Dhamdhere et al. 2018 (arXiv:1805.12233).
     """
     values: Tensor = LayerConductance(call.score, call.layer).attribute(
-        call.inputs,
-        call.baseline,
-        additional_forward_args=call.extras,
-        n_steps=call.n_steps,
-        method="gausslegendre",
+        call.inputs, call.baseline, additional_forward_args=call.extras, n_steps=call.n_steps, method="gausslegendre"
     )
     return values.detach()

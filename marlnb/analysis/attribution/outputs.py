@@ -74,14 +74,10 @@ def resolve_output(spec: ActionSpec, to: str, target: Target) -> Output:
     if to not in get_args(To):
         raise AnalysisError(unknown("output to attribute", to, get_args(To)))
     if to == "unit":
-        if (
-            not isinstance(target, tuple)
-            or len(target) != 2
-            or not isinstance(target[0], str)
-            or not isinstance(target[1], Integral)
-        ):
+        site, unit = target if isinstance(target, tuple) and len(target) == 2 else (None, None)
+        if not isinstance(site, str) or not isinstance(unit, Integral):
             raise AnalysisError(f"to='unit' needs target=(site, unit), such as ('x/actor/hidden_1', 3); got {target!r}")
-        return Output("unit", site=target[0], unit=int(target[1]))
+        return Output("unit", site=site, unit=int(unit))
     if to == "value":
         if target is not None:
             raise AnalysisError(f"to='value' takes no target; got {target!r}")
@@ -91,12 +87,11 @@ def resolve_output(spec: ActionSpec, to: str, target: Target) -> Output:
             raise AnalysisError(
                 f"to='logit' needs a target, one of {_choices(spec)}; to='action' explains the action taken"
             )
-        choice = None if target is None or to == "action" else _index(spec, target, spec.n[0], "choice")
         if to == "action" and target is not None:
             raise AnalysisError(
                 f"to='action' explains the action taken and takes no target; use to='logit', target={target!r}"
             )
-        return Output(to, None, choice)  # type: ignore[arg-type]
+        return Output(to, None, None if target is None else _index(spec, target, spec.n[0], "choice"))  # type: ignore[arg-type]
     if spec.kind == "continuous":
         if to == "log_prob":
             if target is not None:

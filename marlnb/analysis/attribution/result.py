@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pandas as pd
 from marlnb.analysis.attribution.faithfulness import Faithfulness
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, attribution_path, read
-from marlnb.analysis.results import Result, strict_json
+from marlnb.analysis.results import Result, grid_table, strict_json
 from marlnb.errors import AnalysisError
 
 TOLERANCE, SMOOTH_TOLERANCE = 0.05, 0.01
@@ -106,8 +106,7 @@ class Attribution(Result):
         divide by zero.
         """
         size = np.maximum(np.abs(self.score - self.baseline_score), np.abs(self.values).sum(-1))
-        floor = 1e-3 * np.nanmean(size) if np.isfinite(size).any() else 0.0
-        return np.abs(self.convergence_delta) / np.maximum(size, max(float(floor), 1e-30))
+        return relative_to(size, self.convergence_delta)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -152,33 +151,18 @@ class Attribution(Result):
             mean, size, square = sums / count
             share = size / size.sum(-1, keepdims=True)
             deviation = np.sqrt(np.maximum(square - mean**2, 0))
-        columns = {
-            "agent": np.repeat(self.agents, len(self.feature_names)),
-            "feature": list(self.feature_names) * len(self.agents),
-            "mean": mean.ravel(),
-            "std": deviation.ravel(),
-            "mean_abs": size.ravel(),
-            "share": share.ravel(),
-        }
-        if self.feature_agents:
-            columns["source"] = list(self.feature_agents) * len(self.agents)
-        return pd.DataFrame(columns)
+        values = {"mean": mean, "std": deviation, "mean_abs": size, "share": share}
+        table = grid_table({"agent": self.agents}, {"feature": self.feature_names}, values)
+        return table.assign(source=self.feature_agents * len(self.agents)) if self.feature_agents else table
 
     def to_pandas(self) -> pd.DataFrame:
         """One line per row and agent: episode, t, agent, score, convergence_delta, then a column per feature."""
-        n_rows, n_agents = self.score.shape
-        names = self.feature_names
+        names = list(self.feature_names)
         if self.feature_agents:
-            names = tuple(f"{agent}: {name}" for agent, name in zip(self.feature_agents, names))
-        table = pd.DataFrame(self.values.reshape(n_rows * n_agents, -1), columns=list(names))
-        head = {
-            "episode": np.repeat(self.episode, n_agents),
-            "t": np.repeat(self.t, n_agents),
-            "agent": np.tile(self.agents, n_rows),
-            "score": self.score.ravel(),
-            "convergence_delta": self.convergence_delta.ravel(),
-        }
-        return pd.concat([pd.DataFrame(head), table], axis=1)
+            names = [f"{agent}: {name}" for agent, name in zip(self.feature_agents, names)]
+        scores = {"score": self.score, "convergence_delta": self.convergence_delta}
+        head = grid_table({"episode": self.episode, "t": self.t}, {"agent": self.agents}, scores)
+        return pd.concat([head, pd.DataFrame(self.values.reshape(len(head), -1), columns=names)], axis=1)
 
     def by_source(self) -> dict[str, np.ndarray]:
         """By source agent, the values of its observation's features, `[row, agent, feature]`.
@@ -202,13 +186,10 @@ class Attribution(Result):
         """
         self.by_source()
         sums = self.summary().groupby(["agent", "source"], sort=False)["mean_abs"].sum(min_count=1).unstack()
-        order = list(dict.fromkeys(self.feature_agents))
-        return pd.DataFrame(sums.to_numpy(), index=pd.Index(sums.index, name="agent"), columns=list(sums.columns)).loc[
-            list(self.agents), order
-        ]
+        return sums.rename_axis(columns=None).loc[list(self.agents), list(dict.fromkeys(self.feature_agents))]
 
     def save(self, path: str | Path | None = None, *, overwrite: bool = False) -> Path:
-        """Writes HDF5; None: beside the recording, in `<recording>.attributions/`.
+        """Writes HDF5; None: next to the recording, in `<recording>.attributions/`.
 
         Raises:
             AnalysisError: the file exists and `overwrite` is not set, or the attribution was not made from a recording.
@@ -218,9 +199,8 @@ class Attribution(Result):
             raise AnalysisError(f"{target} exists; save(..., overwrite=True) would replace it")
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
-            file = AttributionFile(part, self.meta(), self.arrays(), self.values.shape, overwrite=True)
-            file.append(self.values, self.score, self.baseline_score)
-            file.close(complete=True)
+            with AttributionFile(part, self.meta(), self.arrays(), self.values.shape, overwrite=True) as file:
+                file.append(self.values, self.score, self.baseline_score)
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -234,26 +214,17 @@ class Attribution(Result):
             AnalysisError: there is no such file, or it is not an attribution.
         """
         meta, arrays, done, requested = read(path)
-        lists = {name: tuple(value) for name, value in meta.items() if isinstance(value, list)}
-        groups = {name: tuple(members) for name, members in meta["feature_groups"].items()}
-        faithfulness = None if meta["faithfulness"] is None else Faithfulness(**meta["faithfulness"])
-        missing = () if done == requested else (f"interrupted after {done} of {requested} rows",)
-        return Attribution(
-            **{
-                **meta,
-                **lists,
-                **arrays,
-                "feature_groups": groups,
-                "faithfulness": faithfulness,
-                "file_warnings": missing,
-            }
-        )
+        content: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (meta | arrays).items()}
+        content["feature_groups"] = {name: tuple(members) for name, members in meta["feature_groups"].items()}
+        content["faithfulness"] = None if meta["faithfulness"] is None else Faithfulness(**meta["faithfulness"])
+        content["file_warnings"] = () if done == requested else (f"interrupted after {done} of {requested} rows",)
+        return Attribution(**content)
 
     def meta(self) -> dict[str, Any]:
         """All fields but the arrays, as plain JSON."""
         names = [field.name for field in fields(self) if field.name not in (*BY_ROW, *WHOLE, "file_warnings")]
         plain = {name: getattr(self, name) for name in names}
-        plain["faithfulness"] = None if self.faithfulness is None else self.faithfulness.to_json()
+        plain["faithfulness"] = None if self.faithfulness is None else asdict(self.faithfulness)
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in plain.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -283,6 +254,12 @@ class Attribution(Result):
             f"Attribution({self.method}, {self.target}, {self.group}: {n_rows} rows x {n_agents} agents x "
             f"{n_features} features, {self.units}{self.remarks})"
         )
+
+
+def relative_to(size: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """|delta| / size, where size is at least a thousandth of its mean."""
+    floor = 1e-3 * float(np.nanmean(size)) if np.isfinite(size).any() else 0.0
+    return np.abs(delta) / np.maximum(size, max(floor, 1e-30))
 
 
 def not_converged(unexplained: float, tolerance: float, advice: str) -> str:

@@ -76,8 +76,12 @@ class AttributionFile:
         self.file.attrs["rows_done"] = self.done
         self.file.flush()
 
-    def close(self, *, complete: bool) -> None:
-        self.file.attrs["complete"] = complete
+    def __enter__(self) -> AttributionFile:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
+        """Closes the file, which is complete unless an exception ended the block."""
+        self.file.attrs["complete"] = error is None
         self.file.close()
 
 
@@ -109,15 +113,12 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray], int, 
             arrays = {name: file[name][()] for name in WHOLE}
             requested = len(arrays["t"])
             for name in BY_ROW:
-                arrays[name] = _map(path, file[name])[:done]
+                data = file[name]
+                is_empty = 0 in data.shape  # it has no place in the file
+                values = data[()] if is_empty else np.memmap(path, np.float32, "r", data.id.get_offset(), data.shape)
+                arrays[name] = values[:done]
     except (OSError, KeyError) as error:
         raise AnalysisError(f"{path} cannot be read as an attribution: {error}") from error
     for name in ("episode", "t"):
         arrays[name] = arrays[name][:done]
     return meta, arrays, done, requested
-
-
-def _map(path: str | Path, dataset: h5py.Dataset) -> np.ndarray:
-    if 0 in dataset.shape:
-        return np.asarray(dataset[()])
-    return np.memmap(path, mode="r", dtype=np.float32, offset=dataset.id.get_offset(), shape=dataset.shape)

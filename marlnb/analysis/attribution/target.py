@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.analysis.attribution.config import Sources
-from marlnb.analysis.attribution.forward import JointInputOutput, OwnInputOutput, hooked
-from marlnb.analysis.attribution.outputs import Output, find_site
+from marlnb.analysis.attribution.forward import JointInputOutput, OwnInputOutput, last_output, units_by_agent
+from marlnb.analysis.attribution.outputs import Output
 from marlnb.analysis.data.rows import RowBatch
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.sites import Site
@@ -71,15 +71,14 @@ class AttributionTarget:
 
     def inputs(self, batch: RowBatch) -> Tensor:
         """The explaining features: `[row, agent, feature]` for own sources, `[row, feature]` for others."""
-        n_rows = batch.acting.shape[0]
         if self.site is not None:
             units = self._units(batch)
             return units if self.sources == "own" else units.flatten(1)
         if self.sources == "state":
             assert batch.state is not None
-            features = batch.state.reshape(n_rows, -1)
+            features = batch.state.reshape(len(batch.acting), -1)
         elif self.sources == "own":
-            features = batch.observations[self.policy.group.name].reshape(n_rows, self.policy.group.n_agents, -1)
+            features = batch.observations[self.policy.group.name].reshape(*batch.acting.shape, -1)
         else:
             features = self._joint_observation(batch)
         return features if features.is_floating_point() else features.float()
@@ -88,20 +87,16 @@ class AttributionTarget:
         """The rows as examples, agent by agent within a row."""
         n_rows, n_agents = len(inputs), self.policy.group.n_agents
         if self.stacked:
-            extras = tuple(_stack(x) for x in (batch.action, batch.recurrent, batch.action_mask))
+            read = [batch.action, batch.recurrent, batch.action_mask]
             if self.site is not None:
-                observation = batch.observations[self.policy.group.name]
-                extras += (observation.reshape(n_rows * n_agents, -1),)
-            flat = inputs.reshape(n_rows * n_agents, -1)
-            explained = torch.tensor(self.members, device=flat.device)
+                read.append(batch.observations[self.policy.group.name].reshape(*batch.acting.shape, -1))
+            extras = tuple(None if x is None else x.flatten(0, 1) for x in read)  # [row * agent, ...]
+            explained = torch.tensor(self.members, device=inputs.device)
             score = OwnInputOutput(self.policy, self.output, self.site)
-            return Examples(score, flat, extras, n_agents, explained)
+            return Examples(score, inputs.flatten(0, 1), extras, n_agents, explained)
         n = len(self.members)
         members = torch.tensor(self.members, device=inputs.device)
-        if inputs.ndim == 3:
-            flat = inputs[:, members].reshape(n_rows * n, -1)
-        else:
-            flat = inputs.repeat_interleave(n, dim=0)
+        flat = inputs[:, members].flatten(0, 1) if inputs.ndim == 3 else inputs.repeat_interleave(n, dim=0)
         fixed = (batch.action, batch.recurrent, batch.action_mask, batch.state, batch.critic_recurrent)
         repeated = [None if x is None else x.repeat_interleave(n, dim=0) for x in fixed]
         if self.site is not None or self.sources == "state":
@@ -118,32 +113,26 @@ class AttributionTarget:
 
     def _joint_observation(self, batch: RowBatch) -> Tensor:
         """Every agent's features, `[row, feature]`."""
-        n_rows = batch.acting.shape[0]
-        return torch.cat([batch.observations[name].reshape(n_rows, -1) for name in self.groups], dim=-1)
+        return torch.cat([batch.observations[name].flatten(1) for name in self.groups], dim=-1)
 
     @torch.no_grad()
     def _units(self, batch: RowBatch) -> Tensor:
         """The site's activations: `[row, agent of the group, unit]`, of all rows of its module for sources="all"."""
-        assert self.site is not None
-        activations: list[Tensor] = []
-        with hooked(self.site.module, lambda module, args, output: activations.append(output)):
+        policy, site = self.policy, self.site
+        assert site is not None
+
+        def run() -> object:
             if self.output.of_critic:
-                self.policy.value(batch.observations, state=batch.state, recurrent=batch.critic_recurrent)
-            else:
-                self.policy.logits(batch.observations[self.policy.group.name], recurrent=batch.recurrent)
-        if not activations:
+                return policy.value(batch.observations, state=batch.state, recurrent=batch.critic_recurrent)
+            return policy.logits(batch.observations[policy.group.name], recurrent=batch.recurrent)
+
+        activations = last_output(site, run)
+        if activations is None:
             raise AnalysisError(
-                f"site {self.site.name!r} is not used when computing the {self.output.to}, so its attribution is zero "
+                f"site {site.name!r} is not used when computing the {self.output.to}, so its attribution is zero "
                 "by construction"
             )
-        if self.sources == "all":
-            return activations[-1]
-        units = self.site.select_agents(activations[-1])
-        if self.site.agents is None:
-            return units
-        by_agent = units.new_zeros(len(units), self.policy.group.n_agents, units.shape[-1])
-        by_agent[:, list(self.site.agents)] = units
-        return by_agent
+        return activations if self.sources == "all" else units_by_agent(site, activations, policy.group.n_agents)
 
 
 def observation_sources(
@@ -193,12 +182,7 @@ def check_order(policy: Policy, output: Output, site: Site) -> None:
     if output.to != "unit":
         return
     names = [candidate.name for candidate in policy.sites()]
-    if names.index(site.name) >= names.index(find_site(policy.sites(), output.site).name):
+    if names.index(site.name) >= names.index(output.site):
         raise AnalysisError(
             f"units of {output.site!r} do not depend on those of {site.name!r}, which is computed later"
         )
-
-
-def _stack(x: Tensor | None) -> Tensor | None:
-    """`[row, agent, ...]` -> `[row * agent, ...]`."""
-    return None if x is None else x.reshape(-1, *x.shape[2:])

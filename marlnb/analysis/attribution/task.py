@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from marlnb.analysis.attribution.baselines import ResolvedBaseline, deviations
 from marlnb.analysis.attribution.config import AttributionConfig, Features
-from marlnb.analysis.attribution.faithfulness import N_ROWS, Faithfulness, measure_faithfulness
 from marlnb.analysis.attribution.feature_groups import feature_names, group_features, group_numbers, matching
 from marlnb.analysis.attribution.outputs import Output, find_site
 from marlnb.analysis.attribution.result import SMOOTH_TOLERANCE, TOLERANCE
@@ -68,15 +67,27 @@ class FeatureAxis:
     groups: Tensor | None = None
 
 
-def choose_policy(policies: Mapping[str, Policy], group: str, output: Output, source: RowSource) -> Policy:
+def policy_of(source: RowSource, policies: Mapping[str, Policy] | None, checkpoint: int | None) -> Policy:
+    """The group's policy among those given, or among those of the checkpoint that made the recording.
+
+    Raises:
+        AnalysisError: there is none.
+    """
+    by_group = policies if policies is not None else source.policies(checkpoint)
+    if source.group not in by_group:
+        raise AnalysisError(unknown("group with a policy", source.group, by_group))
+    return by_group[source.group]
+
+
+def choose_policy(
+    source: RowSource, policies: Mapping[str, Policy] | None, checkpoint: int | None, output: Output
+) -> Policy:
     """The group's policy in eval mode.
 
     Raises:
         AnalysisError: there is none, or no critic for a value, or a critic whose state was not recorded.
     """
-    if group not in policies:
-        raise AnalysisError(unknown("group with a policy", group, policies))
-    policy = policies[group]
+    policy, group = policy_of(source, policies, checkpoint), source.group
     if output.to == "value" and not policy.has_critic:
         raise AnalysisError(f"the policy of {group!r} has no critic, so no value to attribute; use to='action'")
     if output.of_critic and policy.critic_recurrent_shape is not None and not source.has_critic_state:
@@ -97,14 +108,14 @@ def explained_agents(
     members = set(range(spec.n_agents))
     for name in (site, output.site):
         if name:
-            members &= set(find_site(policy.sites(), name).agents or range(spec.n_agents))
-    if agent is not None:
-        if agent not in spec.agents:
-            raise AnalysisError(unknown(f"agent of group {spec.name!r}", agent, spec.agents))
-        if spec.agents.index(agent) not in members:
-            raise AnalysisError(f"{site or output.site!r} is not a site of {agent!r}")
-        members = {spec.agents.index(agent)}
-    return tuple(sorted(members))
+            members &= set(find_site(policy.sites(), name).agents or members)
+    if agent is None:
+        return tuple(sorted(members))
+    if agent not in spec.agents:
+        raise AnalysisError(unknown(f"agent of group {spec.name!r}", agent, spec.agents))
+    if spec.agents.index(agent) not in members:
+        raise AnalysisError(f"{site or output.site!r} is not a site of {agent!r}")
+    return (spec.agents.index(agent),)
 
 
 def build_task(
@@ -117,19 +128,17 @@ def build_task(
     """
     if policy.cross_agent:
         check_all_recorded(source, policy)
-    env, site = source.env, None if config.site is None else find_site(policy.sites(), config.site)
-    if site is not None:
-        check_order(policy, output, site)
-    if config.settings.by_layer:
-        if site is None:
+    explained_by = partial(AttributionTarget, policy, source.env, output, members)
+    if config.site is None:
+        if config.settings.by_layer:
             raise AnalysisError(f"method={config.method!r} explains by a layer's units; choose it with site=")
-        by_state = output.of_critic and policy.values_by_state
-        return AttributionTask(AttributionTarget(policy, env, output, members, "state" if by_state else "all"), site)
-    if site is not None:
-        sources = site_sources(policy, output, site)
-    else:
-        sources = observation_sources(policy, output, config.sources, env.state_shape)
-    return AttributionTask(AttributionTarget(policy, env, output, members, sources, site), None)
+        sources = observation_sources(policy, output, config.sources, source.env.state_shape)
+        return AttributionTask(explained_by(sources), None)
+    site = find_site(policy.sites(), config.site)
+    check_order(policy, output, site)
+    if config.settings.by_layer:
+        return AttributionTask(explained_by("state" if output.of_critic and policy.values_by_state else "all"), site)
+    return AttributionTask(explained_by(site_sources(policy, output, site), site), None)
 
 
 def check_all_recorded(source: RowSource, policy: Policy) -> None:
@@ -152,13 +161,13 @@ def feature_axis(task: AttributionTask, features: Features, source: RowSource, r
         if task.layer is not None and features != "each":
             raise AnalysisError("conductance explains by single units; use features='each'")
         all_units = target.sources == "all" if task.layer is None else explained_by_all_units(target.policy, site)
-        return _axis([(agent, units) for agent in spec.agents] if all_units else [("", units)], features)
+        return build_axis([(agent, units) for agent in spec.agents] if all_units else [("", units)], features)
     if target.sources == "own":
-        return _axis([("", list(feature_names(spec)))], features)
+        return build_axis([("", list(feature_names(spec)))], features)
     if target.sources == "state":
-        return _axis(_state_features(source, recorded), features)
+        return build_axis(_state_features(source, recorded), features)
     groups = [group for group in env.groups if group.name in target.groups]
-    return _axis([(agent, list(feature_names(group))) for group in groups for agent in group.agents], features)
+    return build_axis([(agent, list(feature_names(group))) for group in groups for agent in group.agents], features)
 
 
 def _state_features(source: RowSource, recorded: Rows) -> list[tuple[str, list[str]]]:
@@ -177,7 +186,7 @@ def _state_features(source: RowSource, recorded: Rows) -> list[tuple[str, list[s
     return [(agent, list(feature_names(group))) for group in env.groups for agent in group.agents]
 
 
-def _axis(parts: Sequence[tuple[str, list[str]]], features: Features) -> FeatureAxis:
+def build_axis(parts: Sequence[tuple[str, list[str]]], features: Features) -> FeatureAxis:
     """The axis of (owner, names of its features), one part after another."""
     has_owners = bool(parts[0][0])
     if features == "each":
@@ -190,7 +199,7 @@ def _axis(parts: Sequence[tuple[str, list[str]]], features: Features) -> Feature
                 raise AnalysisError(f"group {group!r}: {unknown('feature', str(globs), all_names)}")
     group_names, owners, members, group_of, n_groups = [], [], {}, [], 0
     for owner, part in parts:
-        groups = group_features(part, features, strict=False)
+        groups = group_features(part, features)
         group_of.append(group_numbers(groups, len(part)) + n_groups)
         n_groups += len(groups)
         for name, indices in groups.items():
@@ -209,36 +218,3 @@ def convergence_tolerance(policy: Policy, output: Output) -> float:
     layers = [module for module in policy.modules() if isinstance(module, SMOOTH_LAYERS + KINKED_LAYERS)]
     smooth = bool(layers) and not any(isinstance(layer, KINKED_LAYERS) for layer in layers)
     return SMOOTH_TOLERANCE if smooth and output.to != "value" else TOLERANCE
-
-
-def sampled_faithfulness(
-    source: RowSource,
-    target: AttributionTarget,
-    rows: Rows,
-    recorded: Rows,
-    baseline: ResolvedBaseline,
-    config: AttributionConfig,
-    axis: FeatureAxis,
-) -> Faithfulness | None:
-    """Faithfulness over a seeded sample of the rows; None if no agent acts at any of them.
-
-    Args:
-        recorded: all rows of the recording, from which features' deviations are computed.
-    """
-    drawn = np.random.default_rng(config.seed).choice(len(rows), min(N_ROWS, len(rows)), replace=False)
-    sample = rows.at(np.sort(drawn))
-    (batch,) = source.batches(sample, len(sample), needs_state=target.output.of_critic)
-    if config.method == "gradient_shap":  # each of its draws is one more pass
-        batch = batch.at(slice(0, N_ROWS // 2))
-    inputs = target.inputs(batch)
-    examples = target.examples(batch, inputs)
-    acting = batch.acting[:, list(target.members)]
-    if not acting.any():
-        return None
-    counted = torch.zeros(len(inputs), examples.n_agents, dtype=torch.bool)
-    counted[:, examples.explained] = acting
-    spread = target.baseline(deviations(target, source, recorded), len(inputs))
-    baselines = [target.baseline(values, len(inputs)) for values in baseline.values]
-    return measure_faithfulness(
-        examples, baselines, config, acting=counted.reshape(-1), groups=axis.groups, deviations=spread
-    )

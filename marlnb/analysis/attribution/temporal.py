@@ -10,14 +10,15 @@ import torch
 from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
+from marlnb.analysis.attribution.baselines import broadcast_baseline
 from marlnb.analysis.attribution.explain import sum_by_group
-from marlnb.analysis.attribution.feature_groups import Features, feature_names, group_features, group_numbers
+from marlnb.analysis.attribution.feature_groups import Features, feature_names
 from marlnb.analysis.attribution.forward import actor_scalar, as_policy_input
 from marlnb.analysis.attribution.outputs import Output, Target, To, resolve_output
-from marlnb.analysis.attribution.task import choose_policy, convergence_tolerance, explained_agents
+from marlnb.analysis.attribution.task import build_axis, choose_policy, convergence_tolerance, explained_agents
 from marlnb.analysis.attribution.temporal_result import TemporalAttribution
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.errors import AnalysisError, ShapeError
+from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.threads import torch_threads
 
@@ -37,10 +38,14 @@ class Unrolled(nn.Module):
         super().__init__()
         self.policy, self.output, self.members = policy, output, list(members)
 
-    def forward(
+    def forward(self, *inputs: Any) -> Tensor:
+        """The sum over the explained agents, `[row]`; inputs: as `by_agent`."""
+        return self.by_agent(*inputs)[:, self.members].sum(1)
+
+    def by_agent(
         self, observation: Tensor, state: Tensor, action: Tensor, mask: Tensor | None, acting: Tensor
     ) -> Tensor:
-        """The sum over the explained agents, `[row]`.
+        """The agents' scalars at the last step, `[row, agent]`.
 
         Args:
             observation: `[row, lag, agent, feature]`, in order of time.
@@ -49,12 +54,6 @@ class Unrolled(nn.Module):
             mask: of the last step.
             acting: `[row, lag, agent]` bool; the state of an agent that does not act does not change.
         """
-        return self.by_agent(observation, state, action, mask, acting)[:, self.members].sum(1)
-
-    def by_agent(
-        self, observation: Tensor, state: Tensor, action: Tensor, mask: Tensor | None, acting: Tensor
-    ) -> Tensor:
-        """`[row, agent]`."""
         shape = self.policy.group.observation.shape
         flat = observation.view(*observation.shape[:3], *shape)
         steps = as_policy_input(self.policy, flat, self.policy.group).unbind(1)
@@ -104,7 +103,7 @@ def attribute_over_time(
     source = RowSource(recording, group)
     spec = source.env.group(group)
     output = resolve_output(spec.action, to, target)
-    policy = choose_policy(policies if policies is not None else source.policies(checkpoint), group, output, source)
+    policy = choose_policy(source, policies, checkpoint, output)
     _check(policy, output, lookback, n_steps)
     rows = source.rows(episodes, checkpoint)
     if not source.keeps_every_step(rows):
@@ -115,38 +114,36 @@ def attribute_over_time(
     last = _explained_rows(rows, t, lookback)
     recorded = source.rows(None, checkpoint)
     baseline_values = _resolve_baseline(source, recorded, baseline, spec.n_agents, spec.observation.size)
-    groups = None if features == "each" else group_features(feature_names(spec), features)
-    names = feature_names(spec) if groups is None else tuple(groups)
-    numbers = None if groups is None else torch.from_numpy(group_numbers(groups, spec.observation.size))
+    axis = build_axis([("", list(feature_names(spec)))], features)
     unrolled, parts = Unrolled(policy, output, members), []
     max_rows = max(1, MAX_EXAMPLES // (n_steps * spec.n_agents))
     for start in range(0, len(last), max_rows):
         windows = _windows(source, rows, last[start : start + max_rows], lookback)
-        parts.append(_explain(unrolled, windows, baseline_values, n_steps, numbers))
+        parts.append(_explain(unrolled, windows, baseline_values, n_steps, axis.groups))
     values, state_values, score, baseline_score = (np.concatenate(arrays)[:, members] for arrays in zip(*parts))
     return TemporalAttribution(
         values=values, state_values=state_values, score=score, baseline_score=baseline_score,
-        episode=rows.episode[last], t=rows.t[last], agents=tuple(spec.agents[k] for k in members), feature_names=names,
-        group=group, to=to, target=output.describe(spec.action), units=output.units, n_steps=n_steps,
+        episode=rows.episode[last], t=rows.t[last], agents=tuple(spec.agents[k] for k in members), group=group,
+        feature_names=axis.names, to=to, target=output.describe(spec.action), units=output.units, n_steps=n_steps,
         baseline_name=baseline if isinstance(baseline, str) else "given",
         tolerance=convergence_tolerance(policy, output), origin=source.origin(),
     )  # fmt: skip
 
 
 def _check(policy: Policy, output: Output, lookback: int, n_steps: int) -> None:
-    name = policy.group.name
     if lookback < 1 or n_steps < 1:
         raise AnalysisError(f"lookback and n_steps must be at least 1; got {lookback} and {n_steps}")
     if output.of_critic:
         raise AnalysisError("only actors are unrolled: to must be action, logit, log_prob or a unit of the actor")
     if policy.recurrent_shape is None:
         raise AnalysisError(
-            f"the policy of {name!r} has no recurrent state, so its output depends on the current observation alone; "
-            "use attribute"
+            f"the policy of {policy.group.name!r} has no recurrent state, so its output depends on the current "
+            "observation alone; use attribute"
         )
     if policy.cross_agent:
         raise AnalysisError(
-            f"the agents of {name!r} read each other's observations, so their states cannot be unrolled one by one"
+            f"the agents of {policy.group.name!r} read each other's observations, so their states cannot be unrolled "
+            "one by one"
         )
 
 
@@ -162,7 +159,7 @@ def _explained_rows(rows: Rows, t: int | Sequence[int] | None, lookback: int) ->
     if not len(late_enough):
         requested = "" if t is None else f" t={t}"
         raise AnalysisError(f"no step{requested} with {lookback} steps before it; {valid}")
-    absent = sorted({int(x) for x in ([] if t is None else np.atleast_1d(t))} - set(rows.t[late_enough].tolist()))
+    absent = [] if t is None else np.setdiff1d(t, rows.t[late_enough]).tolist()
     if absent:
         raise AnalysisError(f"no episode has the steps t={absent} with {lookback} before them; {valid}")
     return late_enough
@@ -173,14 +170,7 @@ def _resolve_baseline(source: RowSource, rows: Rows, baseline: Any, n_agents: in
         return source.mean_observation(source.group, rows if baseline == "mean" else rows.at(rows.t == 0))
     if isinstance(baseline, str):
         raise AnalysisError(f"no baseline {baseline!r}; valid: 'mean', 'start' or an array")
-    array = torch.as_tensor(np.asarray(baseline), dtype=torch.float32)
-    try:
-        return array.broadcast_to(n_agents, n_features)
-    except RuntimeError:
-        raise ShapeError(
-            f"a baseline for {source.group!r} must broadcast to [agent, feature] = {[n_agents, n_features]}; got "
-            f"{list(array.shape)}"
-        ) from None
+    return broadcast_baseline(baseline, (n_agents, n_features), f"{source.group!r}", "[agent, feature]")
 
 
 def _windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> dict[str, Tensor | None]:
@@ -207,7 +197,7 @@ def _windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> 
 @torch_threads(1)
 def _explain(
     unrolled: Unrolled, windows: dict[str, Tensor | None], baseline: Tensor, n_steps: int, groups: Tensor | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> list[np.ndarray]:
     """Values `[row, agent, lag, feature]`, the state's `[row, agent]`, scores; NaN where the agent did not act."""
     x, state, acting = windows["observation"], windows["state"], windows["acting"]
     assert x is not None and state is not None and acting is not None
@@ -221,8 +211,7 @@ def _explain(
     by_lag = values.detach().flip(1).transpose(1, 2)
     by_lag = by_lag if groups is None else sum_by_group(by_lag, groups)
     results = [by_lag, state_values.detach().flatten(2).sum(-1), score, baseline_score]
-    absent = ~acting[:, -1].numpy()
     arrays = [x.float().numpy().copy() for x in results]
     for array in arrays:
-        array[absent] = np.nan
-    return arrays[0], arrays[1], arrays[2], arrays[3]
+        array[~acting[:, -1].numpy()] = np.nan
+    return arrays

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.attribution.result import not_converged
-from marlnb.analysis.results import Result, strict_json
+from marlnb.analysis.attribution.result import not_converged, relative_to
+from marlnb.analysis.results import Result
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +67,7 @@ class TemporalAttribution(Result):
     @property
     def relative_delta(self) -> np.ndarray:
         """`[row, agent]`: |convergence_delta| / sum |values|; the sum is at least a thousandth of its mean."""
-        size = np.abs(self.values).sum((2, 3)) + np.abs(self.state_values)
-        floor = 1e-3 * float(np.nanmean(size)) if np.isfinite(size).any() else 0.0
-        return np.abs(self.convergence_delta) / np.maximum(size, max(floor, 1e-30))
+        return relative_to(np.abs(self.values).sum((2, 3)) + np.abs(self.state_values), self.convergence_delta)
 
     @property
     def _finite(self) -> np.ndarray:
@@ -114,10 +112,8 @@ class TemporalAttribution(Result):
         return pd.DataFrame(lines)
 
     def to_json(self) -> dict[str, Any]:
-        names = ("group", "to", "target", "units", "n_steps", "baseline_name")
-        plain = {name: getattr(self, name) for name in names}
-        lags = self.table().to_dict("records")
-        return dict(strict_json({**plain, "lags": lags, "warnings": self.warnings, **self.origin}))
+        names = ("group", "to", "target", "units", "n_steps", "baseline_name", "warnings")
+        return self._selected_json(*names, lags=self.table().to_dict("records"), **self.origin)
 
     def __repr__(self) -> str:
         return (

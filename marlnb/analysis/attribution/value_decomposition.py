@@ -13,11 +13,11 @@ from captum.attr import IntegratedGradients
 from torch import Tensor
 
 from marlnb.analysis.attribution.outputs import Output, pick
-from marlnb.analysis.attribution.result import TOLERANCE, not_converged
-from marlnb.analysis.attribution.task import check_all_recorded
+from marlnb.analysis.attribution.result import TOLERANCE, not_converged, relative_to
+from marlnb.analysis.attribution.task import check_all_recorded, policy_of
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.analysis.results import Result, strict_json
-from marlnb.errors import AnalysisError, unknown
+from marlnb.analysis.results import Result, mean_of_finite
+from marlnb.errors import AnalysisError
 from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.networks.mixers import Mixer, SumMixer
 from marlnb.models.policies.policy import Policy
@@ -79,8 +79,7 @@ class ValueDecomposition(Result):
     @property
     def relative_delta(self) -> np.ndarray:
         """`[row]`: |convergence_delta| / sum |share|; the sum is at least a thousandth of its mean."""
-        size = np.nansum(np.abs(self.share), axis=1)
-        return np.abs(self.convergence_delta) / np.maximum(size, max(1e-3 * float(size.mean()), 1e-30))
+        return relative_to(np.nansum(np.abs(self.share), axis=1), self.convergence_delta)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -99,15 +98,14 @@ class ValueDecomposition(Result):
 
         NaN for an agent that never acted.
         """
-        size = _mean_of_finite(np.abs(self.share))
-        columns = {name: _mean_of_finite(getattr(self, name)) for name in ("q", "weight", "share")}
+        size = mean_of_finite(np.abs(self.share))
+        columns = {name: mean_of_finite(getattr(self, name)) for name in ("q", "weight", "share")}
         with np.errstate(invalid="ignore"):
             return pd.DataFrame({"agent": self.agents, **columns, "part": size / np.nansum(size)})
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("group", "mixer", "of", "baseline_name")}
-        agents = self.table().to_dict("records")
-        return dict(strict_json({**plain, "agents": agents, "warnings": self.warnings, **self.origin}))
+        records = self.table().to_dict("records")
+        return self._selected_json("group", "mixer", "of", "baseline_name", "warnings", agents=records, **self.origin)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{line.agent} {line.part:.0%}" for line in self.table().itertuples())
@@ -145,10 +143,7 @@ def decompose_value(
     if of not in ("taken", "best") or baseline not in ("zero", "mean"):
         raise AnalysisError(f"of must be 'taken' or 'best', baseline 'zero' or 'mean'; got {of!r} and {baseline!r}")
     source = RowSource(recording, group)
-    by_group = policies if policies is not None else source.policies(checkpoint)
-    if group not in by_group:
-        raise AnalysisError(unknown("group with a policy", group, by_group))
-    policy = by_group[group]
+    policy = policy_of(source, policies, checkpoint)
     if not isinstance(policy, QPolicy | ExternalPolicy) or policy.mixer is None:
         raise AnalysisError(
             f"the policy of {group!r} ({type(policy).__name__}) has no mixer; policies of vdn and qmix have one"
@@ -156,35 +151,26 @@ def decompose_value(
     check_all_recorded(source, policy)
     rows = source.rows(episodes, checkpoint)
     batches = _by_batch(source, rows, policy, of, batch_size)
-    q = torch.cat([part for part, *_ in batches])
-    acting = torch.cat([part for _, part, *_ in batches])
+    q, acting = (torch.cat(tensors) for tensors in list(zip(*batches))[:2])
     baseline_q = torch.zeros(q.shape[1])
     if baseline == "mean":
         recorded = batches
         if episodes is not None:  # a baseline must not depend on which rows are decomposed
             recorded = _by_batch(source, source.rows(None, checkpoint), policy, of, batch_size)
-        n_acting = sum(part.sum(0) for _, part, *_ in recorded)
-        total_q = torch.stack([part.sum(0) for part, *_ in recorded]).sum(0)
-        baseline_q = total_q / torch.as_tensor(n_acting).clamp(min=1)
+        sums = ((part.sum(0), acts.sum(0)) for part, acts, _ in recorded)
+        total_q, n_acting = (torch.stack(parts).sum(0) for parts in zip(*sums))
+        baseline_q = total_q / n_acting.clamp(min=1)
     parts = [_decompose(policy.mixer, *batch, baseline_q, n_steps) for batch in batches]
     share, weight, total, rest = (torch.cat(tensors) for tensors in zip(*parts))
     share, q, baseline_q = (policy.value_scale * values for values in (share, q, baseline_q))
     total, rest = policy.to_reward_units(total), policy.to_reward_units(rest)
-    absent = ~acting
     for values in (share, weight, q):
-        values[absent] = torch.nan
+        values[~acting] = torch.nan
     return ValueDecomposition(
         q.numpy(), weight.numpy(), share.numpy(), total.numpy(), rest.numpy(), baseline_q.numpy(), rows.episode, rows.t,
         policy.group.agents, group, "sum" if isinstance(policy.mixer, SumMixer) else "monotonic", of, baseline,
         source.origin(),
     )  # fmt: skip
-
-
-def _mean_of_finite(values: np.ndarray) -> np.ndarray:
-    """`[row, agent]` -> `[agent]`, over the rows with a finite value; NaN where there is none."""
-    finite = np.isfinite(values)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(finite, values, 0).sum(0) / finite.sum(0))
 
 
 @torch_threads(1)

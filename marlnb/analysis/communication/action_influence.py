@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from marlnb.analysis.communication.influence_result import over_episodes
 from marlnb.analysis.data.trajectories import Trajectories, roll_out
 from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import action_distance
-from marlnb.analysis.results import Result, few_episodes_warning, grid_table, strict_json
+from marlnb.analysis.results import Result, few_episodes_warning, grid_table
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
@@ -84,8 +85,8 @@ class ActionInfluence(Result):
         return grid_table({"agent": self.agents}, {"lag": np.arange(self.horizon + 1)}, values)
 
     def to_json(self) -> dict[str, Any]:
-        content = {name: getattr(self, name) for name in ("source", "units", "n_episodes", "warnings", "settings")}
-        return dict(strict_json({**content, "lags": self.table().to_dict("records")}))
+        names = ("source", "units", "n_episodes", "warnings", "settings")
+        return self._selected_json(*names, lags=self.table().to_dict("records"))
 
     def __repr__(self) -> str:
         return (
@@ -147,15 +148,14 @@ def action_influence(
         check_fit(policy_source.spec, built.spec)
         publish(built, policy_source.path / EVALUATION)
         for first in range(0, episodes, n_envs):
-            batch: dict[str, Any] = {"seed": seed, "first": first, "explore": explore, "labels": False}
-            batch["episodes"] = min(n_envs, episodes - first)
-            baseline = roll_out(built, policies, (), **batch)
+            n = min(n_envs, episodes - first)
+            play = partial(roll_out, built, policies, (), seed=seed, first=first, explore=explore, labels=False)
+            baseline = play(episodes=n)
             generator = torch.Generator().manual_seed(seed * 1_000_003 + first)
             acting = baseline.acting[group][..., agent_index].cpu()
             steps = _draw_steps(acting, baseline.in_episode.cpu(), horizon, generator)
             override = ActionOverride(baseline, group, agent_index, steps, generator)
-            replaced = roll_out(built, policies, (), override_action=override, **batch)
-            parts.append(_distances(policies, baseline, replaced, override, horizon, measure))
+            parts.append(_distances(policies, play(episodes=n, override_action=override), override, horizon, measure))
     distances, agents = np.concatenate(parts), list(policy_source.spec.agents)
     others = [k for k, agent in enumerate(agents) if agent != source]
     long_enough = np.isfinite(distances).any(axis=(1, 2))
@@ -208,6 +208,7 @@ class ActionOverride:
     """Replaces the action of one agent at one step of each episode.
 
     Attributes:
+        baseline: the episodes without the replacement.
         steps: `[env]`, the step of the replacement; -1 if there is none.
         valid: `[env]`, whether there is another action to take.
     """
@@ -215,7 +216,7 @@ class ActionOverride:
     def __init__(
         self, baseline: Trajectories, group: str, agent_index: int, steps: Tensor, generator: torch.Generator
     ) -> None:
-        self.group, self.agent_index, self.steps = group, agent_index, steps
+        self.baseline, self.group, self.agent_index, self.steps = baseline, group, agent_index, steps
         at, env_index = steps.clamp(min=0), torch.arange(len(steps))
         taken = baseline.action[group][at, env_index, agent_index].cpu()
         mask = baseline.mask[group]
@@ -225,12 +226,8 @@ class ActionOverride:
 
     def __call__(self, time_step: TimeStep) -> Mapping[str, Tensor]:
         """The group's actions at this step, as `play(override_action=)` asks for them."""
-        t = time_step.t[: len(self.steps)]
-        envs = torch.nonzero(self.valid & (t == self.steps)).squeeze(-1)
-        action = time_step.output[self.group].action
-        if not len(envs):
-            return {self.group: action}
-        action = action.clone()
+        envs = torch.nonzero(self.valid & (time_step.t[: len(self.steps)] == self.steps)).squeeze(-1)
+        action = time_step.output[self.group].action.clone()
         action[envs, self.agent_index] = self.action[envs].to(action)
         return {self.group: action}
 
@@ -258,14 +255,10 @@ def _other_actions(
 
 
 def _distances(
-    policies: Mapping[str, Policy],
-    baseline: Trajectories,
-    replaced: Trajectories,
-    override: ActionOverride,
-    horizon: int,
-    measure: Measure,
+    policies: Mapping[str, Policy], replaced: Trajectories, override: ActionOverride, horizon: int, measure: Measure
 ) -> np.ndarray:
     """`[env, agent, lag]`, NaN where the agent did not act in both rollouts, or nothing was replaced."""
+    baseline = override.baseline
     n_steps = min(len(baseline.in_episode), len(replaced.in_episode))
     times = override.steps.clamp(min=0).unsqueeze(-1) + torch.arange(horizon + 1)  # [env, lag]
     valid = (times < n_steps) & override.valid.unsqueeze(-1)
@@ -276,7 +269,7 @@ def _distances(
         both_act = (baseline.acting[name][:n_steps] & replaced.acting[name][:n_steps]).cpu()
         distance: Tensor | None
         if measure == "action":
-            distance = action_distance(baseline.action[name][:n_steps], replaced.action[name][:n_steps], policy)[0]
+            distance, _ = action_distance(baseline.action[name][:n_steps], replaced.action[name][:n_steps], policy)
         else:
             assert policy.distribution is not None
             before, after = baseline.logits[name][:n_steps], replaced.logits[name][:n_steps]

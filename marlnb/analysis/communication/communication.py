@@ -78,9 +78,6 @@ def communication(
     messages = _discrete(row_values(of_speaker, message), "message")
     goals = _discrete(row_values(of_speaker, goal), "goal")
     actions = row_values(of_listener, "action")
-    other_actions = None
-    if speaker_action is not None:
-        other_actions = _discrete(row_values(of_speaker, speaker_action), "action of the speaker")
     spoken, received = _pair_rows(of_speaker, of_listener, lag)
     rng = np.random.default_rng(seed)
 
@@ -103,17 +100,16 @@ def communication(
         recording, of_listener, received, message_features, speaker, policies, checkpoint
     )
     n_episodes = len(np.unique(of_speaker.episode))
-    missing = [
-        values.missing_labels(units.agent)
-        for values, units in ((messages, of_speaker), (goals, of_speaker), (actions, of_listener))
-    ]
+    missing = messages.missing_labels(speaker)
+    goals.missing_labels(speaker, missing)
+    actions.missing_labels(listener, missing)
     signalling = between(messages, all_rows, goals, all_rows, ("message", goals.name), of_speaker.episode)
     listening = between(messages, spoken, actions, received, ("message", action_name), episode)
     following = between(goals, spoken, actions, received, (goals.name, action_name), episode)
     consistency = None
-    if other_actions is not None:
-        names = "message", other_actions.name
-        consistency = between(messages, all_rows, other_actions, all_rows, names, of_speaker.episode)
+    if speaker_action is not None:
+        other = _discrete(row_values(of_speaker, speaker_action), "action of the speaker")
+        consistency = between(messages, all_rows, other, all_rows, ("message", other.name), of_speaker.episode)
     t = of_listener.t[received]
     return Communication(
         speaker=speaker,
@@ -134,11 +130,11 @@ def communication(
         goals=tuple(map(goals.class_name, goal_values)),
         n_rows=len(received),
         n_episodes=n_episodes,
-        notes=(*notes, *(note for collected in missing for note in collected.notes)),
+        notes=(*notes, *missing.notes),
         warnings=(
             *few_episodes_warning(n_episodes, MIN_EPISODES),
             *duplicate_episode_warnings(recording, of_speaker.episode),
-            *(warning for collected in missing for warning in collected.warnings),
+            *missing.warnings,
         ),
     )
 
@@ -162,11 +158,9 @@ def _acting_rows(recording: Recording, agent: str, checkpoint: int | None) -> Un
     group = recording.spec.group_of(agent).name
     source = RowSource(recording, group)
     rows = source.rows(None, source.resolve_checkpoint(checkpoint))
-    acting = np.flatnonzero(source.acting(rows)[:, source.env.group(group).agents.index(agent)])
-    if not len(acting):
-        raise AnalysisError(f"{agent} acts at none of the {len(rows)} rows")
-    index, episode, t = rows.index[acting], rows.episode[acting], rows.t[acting]
-    return Units(agent, agent, source, index, episode, t, 0, lambda rows: np.empty((len(rows), 0), np.float32))
+    rows = rows.at(source.acting_positions(rows, agent))
+    no_units = np.empty((len(rows), 0), np.float32)
+    return Units(agent, agent, source, rows.index, rows.episode, rows.t, 0, no_units.__getitem__)
 
 
 def _discrete(values: RowValues, what: str) -> RowValues:
@@ -226,5 +220,4 @@ def _mean_with_interval(
     numbers, index = episode_index(episode)
     weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
     sums, n = np.bincount(index, values), np.bincount(index)
-    low, high = percentile_interval((weights @ sums) / (weights @ n))
-    return Interval(float(values.mean()), float(low), float(high))
+    return Interval(float(values.mean()), *map(float, percentile_interval((weights @ sums) / (weights @ n))))

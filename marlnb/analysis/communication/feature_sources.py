@@ -26,10 +26,7 @@ def features_about(env: EnvSpec, observer: str, feature_sources: FeatureSources 
     group = env.group_of(observer)
     names = feature_names(group)
     if feature_sources is not None and observer in feature_sources:
-        return {
-            agent: _matching_features(env, observer, names, agent, globs)
-            for agent, globs in feature_sources[observer].items()
-        }
+        return {agent: _matching(env, observer, agent, globs) for agent, globs in feature_sources[observer].items()}
     others = [agent for agent in group.agents if agent != observer]
     by_number = {agent: f"other_{group.name}_{k}_" for k, agent in enumerate(others)}
     indices: dict[str, list[int]] = {}
@@ -69,11 +66,11 @@ def speaks(group: GroupSpec) -> bool:
     return any("say_" in name for name in group.action.names)
 
 
-def _matching_features(
-    env: EnvSpec, observer: str, names: Sequence[str], agent: str, globs: str | Sequence[str]
-) -> list[int]:
+def _matching(env: EnvSpec, observer: str, agent: str, globs: str | Sequence[str]) -> list[int]:
+    """Indices of the observer's features that match any of the globs, which carry information about the agent."""
     if agent not in env.agents:
         raise AnalysisError(unknown("agent in feature_sources", agent, env.agents))
+    names = feature_names(env.group_of(observer))
     indices = matching(names, globs)
     if not indices:
         raise AnalysisError(f"feature_sources of {observer!r} for {agent!r}: {unknown('feature', str(globs), names)}")

@@ -13,7 +13,7 @@ from marlnb.analysis.attribution.baselines import Baseline
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.analysis.attribution.outputs import Target, To, resolve_output
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.analysis.attribution.task import check_all_recorded
+from marlnb.analysis.attribution.task import check_all_recorded, policy_of
 from marlnb.analysis.communication.counterfactuals import (
     Divergence,
     all_observations,
@@ -110,17 +110,15 @@ def influence(
     }
     by_row, messages = [], []
     for name in groups:
-        if name not in policies:
-            raise AnalysisError(unknown("group with a policy", name, policies))
-        policy, spec = policies[name], env.group(name)
+        group_source = RowSource(recording, name)
+        policy = policy_of(group_source, policies, checkpoint)
         if through == "communication":
             check_measure(policy, measure)
-            group_source = RowSource(recording, name)
             rows = group_source.rows(episodes, checkpoint)
             sizes = _message_effects(
                 group_source, policy, rows, feature_sources, measure, n_counterfactuals, batch_size, seed
             )
-            new_messages = _not_finite(sizes, group_source.acting(rows), spec, env)
+            new_messages = _not_finite(sizes, group_source.acting(rows), policy.group, env)
         elif through == "critic":
             attribution = attribute(recording, group=name, to="value", **options)
             sizes, new_messages = _by_source(attribution, env), list(attribution.warnings)
@@ -129,7 +127,7 @@ def influence(
                 recording, policy, env, feature_sources, {"to": to, "target": target, **options}
             )
         by_row.append(sizes)
-        messages += new_messages if through == "communication" else [f"{name}: {text}" for text in new_messages]
+        messages += [f"{name}: {text}" for text in new_messages]
     rows = source.rows(episodes, checkpoint)
     values, low, high, n_episodes = over_episodes(np.concatenate(by_row, axis=1), rows.episode, seed)
     description, units = _describe(through, to, target, measure, env, groups)
@@ -207,7 +205,7 @@ def _not_finite(sizes: np.ndarray, acting: np.ndarray, spec: GroupSpec, env: Env
     bad = (~np.isfinite(sizes) & ~diagonal).any(-1) & acting
     if not bad.any():
         return []
-    return [f"{spec.name}: not finite at {int(bad.sum())} of {int(acting.sum())} rows of acting agents; left out"]
+    return [f"not finite at {int(bad.sum())} of {int(acting.sum())} rows of acting agents; left out"]
 
 
 def _message_effects(

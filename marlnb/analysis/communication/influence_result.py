@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import Result, few_episodes_warning, grid_table, strict_json
+from marlnb.analysis.results import Result, few_episodes_warning, grid_table, mean_of_finite
+from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
 from marlnb.errors import AnalysisError
 
 N_BOOTSTRAP = 2000
@@ -71,10 +72,8 @@ class Influence(Result):
         return grid_table({"agent": self.agents}, {"source": self.sources}, values)
 
     def to_json(self) -> dict[str, Any]:
-        names = ("through", "measure", "units", "n_episodes")
-        content = {name: getattr(self, name) for name in names}
-        pairs = self.table().to_dict("records")
-        return dict(strict_json({**content, "pairs": pairs, "warnings": self.warnings, **self.origin}))
+        names = ("through", "measure", "units", "n_episodes", "warnings")
+        return self._selected_json(*names, pairs=self.table().to_dict("records"), **self.origin)
 
     def _html_table(self) -> pd.DataFrame:
         return pd.DataFrame(self.values, index=pd.Index(self.agents, name="agent"), columns=list(self.sources))
@@ -98,23 +97,9 @@ def over_episodes(by_row: np.ndarray, episode: np.ndarray, seed: int) -> tuple[n
         mean `[...]`, low `[...]`, high `[...]` and the number of episodes.
     """
     numbers = np.unique(episode)
-    means = np.full((len(numbers), *by_row.shape[1:]), np.nan)
-    for k, number in enumerate(numbers):
-        rows = by_row[episode == number].astype(np.float64)
-        known = np.isfinite(rows)
-        count = known.sum(0)
-        means[k] = np.where(count > 0, np.where(known, rows, 0).sum(0) / np.maximum(count, 1), np.nan)
-    generator = np.random.default_rng(seed)
-    weights = generator.multinomial(len(numbers), np.full(len(numbers), 1 / len(numbers)), N_BOOTSTRAP)
-    flat = means.reshape(len(numbers), -1)
-    known = np.isfinite(flat)
-    values = np.where(known, flat, 0)
-    count = weights @ known
-    samples = np.where(count > 0, weights @ values / np.maximum(count, 1), np.nan)
-    mean = np.where(known.any(0), values.sum(0) / np.maximum(known.sum(0), 1), np.nan)
-    low, high = np.full((2, samples.shape[1]), np.nan)
-    some = np.isfinite(samples).any(0)
-    if some.any():
-        low[some], high[some] = np.nanpercentile(samples[:, some], [2.5, 97.5], axis=0)
-    shape = means.shape[1:]
-    return mean.reshape(shape), low.reshape(shape), high.reshape(shape), len(numbers)
+    means = np.stack([mean_of_finite(by_row[episode == number].astype(np.float64)) for number in numbers])
+    known = np.isfinite(means)
+    weights = bootstrap_weights(len(numbers), N_BOOTSTRAP, np.random.default_rng(seed))
+    with np.errstate(invalid="ignore"):
+        samples = np.tensordot(weights, np.where(known, means, 0), 1) / np.tensordot(weights, known, 1)
+    return mean_of_finite(means), *percentile_interval(samples), len(numbers)

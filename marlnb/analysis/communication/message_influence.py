@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
 from marlnb.models.policies.distributions import Categorical
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.threads import torch_threads
@@ -62,34 +62,21 @@ def causal_influence(received: ReceivedMessages, policy: Policy) -> tuple[np.nda
     weights = torch.from_numpy(frequency / frequency.sum())
     parts = []
     for batch in received.source.batches(received.rows, BATCH_ROWS):
-        probabilities = [
-            _probabilities(
-                policy, received, batch.observations[group], torch.from_numpy(message), batch.recurrent,
-                batch.action_mask,
-            )
-            for message in messages
-        ]  # fmt: skip
+        probabilities = [_probabilities(policy, received, batch, torch.from_numpy(message)) for message in messages]
         parts.append(_bits(torch.stack(probabilities), weights).numpy())
     return np.concatenate(parts), ()
 
 
 @torch.no_grad()
 @torch_threads(1)
-def _probabilities(
-    policy: Policy,
-    received: ReceivedMessages,
-    observation: Tensor,
-    message: Tensor,
-    recurrent: Tensor | None,
-    mask: Tensor | None,
-) -> Tensor:
+def _probabilities(policy: Policy, received: ReceivedMessages, batch: RowBatch, message: Tensor) -> Tensor:
     """The listener's action probabilities `[row, action]` if it had received this message."""
-    changed = observation.clone()
-    changed[:, received.agent_index, torch.from_numpy(received.features)] = message.to(observation.dtype)
-    all_logits, _ = policy.logits(changed, recurrent=recurrent)
+    changed = batch.observations[received.source.group].clone()
+    changed[:, received.agent_index, torch.from_numpy(received.features)] = message.to(changed.dtype)
+    all_logits, _ = policy.logits(changed, recurrent=batch.recurrent)
     logits = all_logits[:, received.agent_index].double()
-    if mask is not None:
-        logits = logits.masked_fill(~mask[:, received.agent_index], -torch.inf)
+    if batch.action_mask is not None:
+        logits = logits.masked_fill(~batch.action_mask[:, received.agent_index], -torch.inf)
     return logits.softmax(-1)
 
 

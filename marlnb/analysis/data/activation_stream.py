@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from marlnb.analysis.data.rows import RowSource
-from marlnb.errors import AnalysisError, unknown
+from marlnb.analysis.data.views import site_agents
+from marlnb.errors import AnalysisError
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -45,16 +46,10 @@ class ActivationStream:
         self.source = RowSource(recording, site.split("/")[0])
         self.array = recording[site]
         self.recording, self.site, self.seed = recording, site, seed
-        site_agents = list(self.array.labels["agent"])
-        agents = site_agents if agent is None else [agent] if isinstance(agent, str) else list(agent)
-        for name in agents:
-            if name not in site_agents:
-                raise AnalysisError(unknown(f"agent at {site!r}", name, site_agents))
-        self.agents = tuple(agents)
+        self.agents = tuple(site_agents(recording, site, [agent] if isinstance(agent, str) else agent))
         self._check_shared_network()
-        self._site_columns = [site_agents.index(name) for name in agents]
-        group_agents = list(self.source.env.group(self.source.group).agents)
-        self._group_columns = [group_agents.index(name) for name in agents]
+        self._site_columns = [list(self.array.labels["agent"]).index(name) for name in self.agents]
+        self._group_columns = [self.source.agents.index(name) for name in self.agents]
         width = int(self.array.axes[1][1])
         self.units = None if units is None else list(units)
         if self.units is not None:

@@ -33,9 +33,9 @@ class RowValues:
     def is_class(self) -> bool:
         return self.values.dtype.kind in "iub"
 
-    def missing_labels(self, who: str) -> MissingLabels:
-        """Messages about the agent's rows without a value."""
-        missing = MissingLabels()
+    def missing_labels(self, who: str, missing: MissingLabels | None = None) -> MissingLabels:
+        """Messages about the agent's rows without a value, added to those in `missing`."""
+        missing = missing or MissingLabels()
         missing.add(who, self.name, np.ones(len(self.values), bool), self.known, not_a_number(self.values))
         return missing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -109,7 +109,10 @@ class RowSource:
                 raise AnalysisError(f"no episodes {missing[:5]} in this recording; it has {len(set(episode))} of them")
             index = index[np.isin(episode, np.asarray(episodes, dtype=np.int64))]
         if checkpoint is not None:
-            index = index[self._made_by_checkpoint(checkpoint, len(episode))[index]]
+            self.resolve_checkpoint(checkpoint)
+            table = self.recording.checkpoints
+            spans = table.loc[table["iteration"] == checkpoint, ["row_start", "row_stop"]].to_numpy()
+            index = np.concatenate([index[(start <= index) & (index < stop)] for start, stop in spans])
         if steps is not None and len(index):
             available = t[index]
             index = index[np.isin(available, np.asarray(steps, dtype=np.int64))]
@@ -126,9 +129,7 @@ class RowSource:
         Raises:
             AnalysisError: the run or its checkpoint does not exist, or several made the recording and none was chosen.
         """
-        if checkpoint is None:
-            self.resolve_checkpoint()
-        path, (iteration, sha256) = self.recording.run_path, self._iteration_and_sha256(checkpoint)
+        iteration, path = self.resolve_checkpoint(checkpoint), self.recording.run_path
         external = self.recording.experiment is None
         advice = "pass policies=agents.by_group" if external else "pass policies={group: policy}"
         if path is None:
@@ -140,15 +141,10 @@ class RowSource:
             raise AnalysisError(
                 f"{path} no longer has the recording's checkpoint {iteration}, only {available}; {advice}"
             )
-        if run.checkpoint(iteration).sha256 != sha256:
+        sha256_of = dict(zip(self.recording.checkpoints["iteration"], self.recording.checkpoints["sha256"]))
+        if run.checkpoint(iteration).sha256 != sha256_of[iteration]:
             raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
         return run.policies(iteration)
-
-    def _iteration_and_sha256(self, checkpoint: int | None) -> tuple[int, str]:
-        if checkpoint is None:
-            return self.recording.checkpoint
-        table = self.recording.checkpoints.set_index("iteration")["sha256"]
-        return checkpoint, str(table[[self.resolve_checkpoint(checkpoint)]].iloc[0])
 
     def resolve_checkpoint(self, checkpoint: int | None = None) -> int:
         """The iteration requested, or the only one.
@@ -166,13 +162,10 @@ class RowSource:
             raise AnalysisError(f"no rows of checkpoint {checkpoint} in {self.recording.path.name}; valid: {available}")
         return int(available[0] if checkpoint is None else checkpoint)
 
-    def _made_by_checkpoint(self, checkpoint: int, n_rows: int) -> np.ndarray:
-        """Which rows it played, `[row]` bool."""
-        self.resolve_checkpoint(checkpoint)
-        table, selected = self.recording.checkpoints, np.zeros(n_rows, bool)
-        for start, stop in table.loc[table["iteration"] == checkpoint, ["row_start", "row_stop"]].to_numpy():
-            selected[start:stop] = True
-        return selected
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The group's agents."""
+        return self.env.group(self.group).agents
 
     @property
     def has_critic_state(self) -> bool:
@@ -189,6 +182,17 @@ class RowSource:
     def acting(self, rows: Rows) -> np.ndarray:
         """`[row, agent]` bool: recorded and asked for an action."""
         return self._read_field("acting", self.group, rows.index)
+
+    def acting_positions(self, rows: Rows, agent: str) -> np.ndarray:
+        """Positions of the rows at which an agent acts.
+
+        Raises:
+            AnalysisError: there is none.
+        """
+        acting = np.flatnonzero(self.acting(rows)[:, self.agents.index(agent)])
+        if not len(acting):
+            raise AnalysisError(f"{agent} acts at none of the {len(rows)} rows")
+        return acting
 
     def field(self, name: str, rows: Rows) -> np.ndarray:
         """`[row, agent, ...]` of this group, zero for agents that were not recorded."""
@@ -228,14 +232,12 @@ class RowSource:
             AnalysisError: an agent whose observation is needed was not recorded.
         """
         all_groups = needs_state if every_group is None else every_group
-        if all_groups:
-            self._check_all_recorded()
+        missing = [agent for agent in self.env.agents if agent not in self.recording.agents]
+        if all_groups and missing:
+            raise AnalysisError(f"a critic reads every agent's observation; not recorded: {missing}")
         groups = self.env.group_names if all_groups else (self.group,)
-        recorded_states = self._recorded_states()
-        actor_state = self.recording.recurrent(self.group) if "actor" in recorded_states else None
-        critic_state = None
-        if needs_state and "critic" in recorded_states:
-            critic_state = self.recording.recurrent(self.group, part="critic")
+        parts: tuple[Literal["actor", "critic"], ...] = ("actor", "critic") if needs_state else ("actor",)
+        states = {part: self.recording.recurrent(self.group, part) for part in parts if part in self._recorded_states()}
         has_mask = "action_mask" in self.recording.fields(self.group)
         has_env_state = needs_state and self.env.state_shape is not None
         for start in range(0, len(rows), batch_rows):
@@ -244,10 +246,10 @@ class RowSource:
                 observations={name: _tensor(self._read_field("observation", name, index)) for name in groups},
                 action=_tensor(self._read_field("action", self.group, index)),
                 acting=_tensor(self._read_field("acting", self.group, index)),
-                recurrent=self._read_state(actor_state, index),
+                recurrent=self._read_state(states.get("actor"), index),
                 action_mask=_tensor(self._read_field("action_mask", self.group, index)) if has_mask else None,
                 state=_tensor(_read(self.recording.state, index)) if has_env_state else None,
-                critic_recurrent=self._read_state(critic_state, index),
+                critic_recurrent=self._read_state(states.get("critic"), index),
             )
 
     def label(self, label: str, rows: Rows) -> tuple[np.ndarray, str, Sequence[str]]:
@@ -302,11 +304,6 @@ class RowSource:
         expanded = np.zeros((len(values), len(agents), *values.shape[2:]), values.dtype)
         expanded[:, [agents.index(agent) for agent in recorded]] = values
         return expanded
-
-    def _check_all_recorded(self) -> None:
-        missing = [agent for agent in self.env.agents if agent not in self.recording.agents]
-        if missing:
-            raise AnalysisError(f"a critic reads every agent's observation; not recorded: {missing}")
 
     def _recorded_states(self) -> set[str]:
         """The parts of the group's policy, actor or critic, whose recurrent state is recorded."""

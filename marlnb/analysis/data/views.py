@@ -53,10 +53,7 @@ class View:
         rows = source.rows(self.episodes, checkpoint)
         site_agents = list(self.recording[self.site].labels["agent"]) if recorded else source.recorded_agents()
         agent = _resolve_agent(self.agent, site_agents, self.site)
-        agent_index = source.env.group(source.group).agents.index(agent)
-        acting = np.flatnonzero(source.acting(rows)[:, agent_index])
-        if not len(acting):
-            raise AnalysisError(f"{agent} acts at none of the {len(rows)} rows")
+        acting = source.acting_positions(rows, agent)
         if self.policy_source is None:
             array = self.recording[self.site].sel(agent=agent)
             n_units = array.shape[-1]
@@ -66,7 +63,7 @@ class View:
         else:
             other = as_policy_source(self.policy_source)
             policy = compatible_policy(source, other, self.checkpoint or "last", self.site, rows)
-            values = policy_activations(source, policy, self.site, rows)[:, agent_index]
+            values = policy_activations(source, policy, self.site, rows)[:, source.agents.index(agent)]
             n_units = values.shape[-1]
 
             def read(positions: np.ndarray) -> np.ndarray:
@@ -116,7 +113,7 @@ class Units:
     @property
     def agent_index(self) -> int:
         """The agent's index within its group."""
-        return self.source.env.group(self.source.group).agents.index(self.agent)
+        return self.source.agents.index(self.agent)
 
     def at(self, positions: np.ndarray) -> np.ndarray:
         """`[row, unit]` float32, at positions among these rows."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
-from typing import Any, get_args
+from operator import itemgetter
+from typing import get_args
 
 import numpy as np
 
@@ -93,24 +95,19 @@ def intervene(
         publish(built, policy_source.path / EVALUATION)
         outcomes = _Outcomes(built.spec, len(edits_by_arm))
         for first in range(0, episodes, n_envs):
-            batch: dict[str, Any] = {
-                "seed": seed,
-                "first": first,
-                "explore": explore,
-                "episodes": min(n_envs, episodes - first),
-            }
-            baseline = roll_out(built, policies, (), **batch)
+            n = min(n_envs, episodes - first)
+            play = partial(roll_out, built, seed=seed, first=first, explore=explore, episodes=n)
+            baseline = play(policies, ())
             outcomes.hashes += episode_hashes(baseline)
             baseline_outputs = evaluate_on(policies, baseline)
             for index, arm_edits in enumerate(edits_by_arm):
-                edited = roll_out(built, edited_policies, arm_edits, **batch)
+                edited = play(edited_policies, arm_edits)
                 on_baseline = evaluate_on(edited_policies, baseline, arm_edits, values=False)
                 edited_outputs = evaluate_on(edited_policies, edited, arm_edits)
                 pairs = paired_outcomes(policies, baseline, edited, baseline_outputs, on_baseline, edited_outputs)
                 outcomes.add(index, pairs, baseline, edited)
-    touched = touched_agents(built.spec, edited_policies, edits) | {
-        agent for group in partner_names for agent in built.spec.group(group).agents
-    }
+    touched = {agent for edit in edits for place in edit_targets(edited_policies, edit) for agent in place.all_agents}
+    touched |= {agent for group in partner_names for agent in built.spec.group(group).agents}
     arms = tuple(
         outcomes.arm(index, strength, touched, intervals, seed)
         for index, strength in enumerate(strengths if strengths is not None else [None])
@@ -168,10 +165,7 @@ class _Outcomes:
                 self._actions[index].setdefault(group, []).append(np.stack([before, after]))
 
     def pair(self, index: int, key: OutcomeKey) -> PairedOutcome:
-        pairs = self._pairs[index][key]
-        return PairedOutcome(
-            np.concatenate([pair.before for pair in pairs]), np.concatenate([pair.after for pair in pairs])
-        )
+        return PairedOutcome(*map(np.concatenate, zip(*self._pairs[index][key])))
 
     def arm(self, index: int, strength: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
         keys = list(self._pairs[index])
@@ -195,11 +189,9 @@ class _Outcomes:
         """By agent, the returns of each episode without edits and in each arm."""
         returns = {}
         for agent in self.spec.agents:
-            key = next(k for k in self._pairs[0] if k.outcome == "return" and k.who == agent)
-            pairs = [self.pair(index, key) for index in range(len(self._pairs))]
-            returns[agent] = tuple(
-                tuple(values.tolist()) for values in (pairs[0].before, *(pair.after for pair in pairs))
-            )
+            pairs = [self.pair(index, OutcomeKey("return", agent, "reward")) for index in range(len(self._pairs))]
+            by_arm = (pairs[0].before, *(pair.after for pair in pairs))
+            returns[agent] = tuple(tuple(values.tolist()) for values in by_arm)
         return returns
 
     def return_deviations(self) -> dict[str, float]:
@@ -250,20 +242,12 @@ def _warnings(arms: Sequence[Arm], episodes: int, deviations: Mapping[str, float
     returns = [effect for effect in effects if effect.outcome == "return"]
     if any(effect.excludes_zero for effect in returns):
         return
-    undetectable = [
-        effect
-        for effect in returns
-        if effect.detectable is None or effect.detectable > RELEVANT_EFFECT * deviations[effect.who]
-    ]
+    detectable = [(float("inf") if e.detectable is None else e.detectable, e.who) for e in returns]
+    undetectable = [(size, who) for size, who in detectable if size > RELEVANT_EFFECT * deviations[who]]
     if undetectable:
-        worst = max(undetectable, key=lambda e: float("inf") if e.detectable is None else e.detectable)
-        size = "any effect" if worst.detectable is None else f"effects below {worst.detectable:.3g}"
-        yield f"no effect on returns, but {episodes} episodes are too few to detect {size} ({worst.who})"
-
-
-def touched_agents(spec: EnvSpec, policies: Mapping[str, Policy], edits: Sequence[Edit]) -> set[str]:
-    """Names of the agents whose activations or observations the edits change."""
-    return {agent for edit in edits for place in edit_targets(policies, edit) for agent in place.all_agents}
+        size, who = max(undetectable, key=itemgetter(0))
+        what = "any effect" if size == float("inf") else f"effects below {size:.3g}"
+        yield f"no effect on returns, but {episodes} episodes are too few to detect {what} ({who})"
 
 
 def _at_strengths(edits: Sequence[Edit], strengths: Sequence[float] | None) -> list[list[Edit]]:

@@ -20,7 +20,7 @@ from marlnb.analysis.interventions.usage import (
     ActionSensitivity,
     acting_group,
     baseline_warnings,
-    play_baseline,
+    play_episodes,
 )
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result, few_episodes_warning
@@ -122,7 +122,7 @@ def mediation(
     n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
     with policy_source.build_env(n_envs) as env:
         check_fit(policy_source.spec, env.spec)
-        baseline = play_baseline(env, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
+        baseline = play_episodes(env, policies, (), episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
     sensitivity = ActionSensitivity(policies, group.name, group.agents.index(tuned.agent), baseline)
     tests = [
         paired_test(sensitivity.effect([Erase(tuned.site, (direction,), agents=(tuned.agent,))]))

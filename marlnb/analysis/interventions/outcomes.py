@@ -8,7 +8,6 @@ equal steps, after the edited one has gone its own way through the environment a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +27,7 @@ class OutcomeKey(NamedTuple):
     units: str
 
 
-@dataclass(frozen=True)
-class PairedOutcome:
+class PairedOutcome(NamedTuple):
     """One outcome without and with edits; NaN for an episode that has no such value.
 
     Attributes:
@@ -68,11 +66,9 @@ def paired_outcomes(
     for name, policy in policies.items():
         before, after = baseline_outputs.values.get(name), edited_outputs.values.get(name)
         if before is not None and after is not None:
-            before_means = mean_over_time(before, baseline.acting[name])
-            after_means = mean_over_time(after, edited.acting[name])
-            for index, agent in enumerate(policy.group.agents):
-                key = OutcomeKey("value", agent, "reward")
-                outcomes[key] = PairedOutcome(before_means[:, index], after_means[:, index])
+            means = mean_over_time(before, baseline.acting[name]), mean_over_time(after, edited.acting[name])
+            for agent, *pair in zip(policy.group.agents, *(by_agent.T for by_agent in means)):
+                outcomes[OutcomeKey("value", agent, "reward")] = PairedOutcome(*pair)
         outcomes |= _actions(policy, baseline, edited, edited_on_baseline.logits.get(name))
     return outcomes | _labels(baseline, edited)
 
@@ -82,8 +78,8 @@ def _returns(baseline: Trajectories, edited: Trajectories) -> Outcomes:
     for group in baseline.env.groups:
         before, after = baseline.table.returns[group.name], edited.table.returns[group.name]
         outcomes[OutcomeKey("return", group.name, "reward")] = PairedOutcome(before.mean(1), after.mean(1))
-        for index, agent in enumerate(group.agents):
-            outcomes[OutcomeKey("return", agent, "reward")] = PairedOutcome(before[:, index], after[:, index])
+        for agent, *pair in zip(group.agents, before.T, after.T):
+            outcomes[OutcomeKey("return", agent, "reward")] = PairedOutcome(*pair)
     return outcomes
 
 
@@ -109,18 +105,15 @@ def _actions(
             "total": (logits[:steps], edited.logits[name][:steps], both_act),
         }
         for effect, (p, q, when) in compared.items():
-            for short, units, divergence in (
-                ("tv", "probability", total_variation(policy.distribution, p, q)),
-                ("kl", "nats", kl_divergence(policy.distribution, p, q)),
-            ):
+            for short, units, measure in (("tv", "probability", total_variation), ("kl", "nats", kl_divergence)):
+                divergence = measure(policy.distribution, p, q)
                 if divergence is not None:
                     distances[f"{short}_{effect}", units] = (divergence, when)
-    outcomes = {}
-    for (outcome, units), (values, when) in distances.items():
-        means = mean_over_time(values, when)
-        for index, agent in enumerate(policy.group.agents):
-            outcomes[OutcomeKey(outcome, agent, units)] = PairedOutcome(np.zeros(len(means)), means[:, index])
-    return outcomes
+    return {
+        OutcomeKey(outcome, agent, units): PairedOutcome(np.zeros(len(means)), means)
+        for (outcome, units), (values, when) in distances.items()
+        for agent, means in zip(policy.group.agents, mean_over_time(values, when).T)
+    }
 
 
 def action_distance(before: Tensor, after: Tensor, policy: Policy) -> tuple[Tensor, str]:

@@ -10,7 +10,7 @@ Source: Meng et al. 2022, Locating and Editing Factual Associations in GPT, sect
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -102,7 +102,7 @@ def trace(
     with policy_source.build_env(episodes, env=env) as built:
         check_fit(policy_source.spec, built.spec)
         groups = list(built.spec.group_names) if group is None else [built.spec.group(group).name]
-        rollouts = _Rollouts(built, policies, seed, outcome, groups, sorted({site for site, _ in lines}))
+        rollouts = _Rollouts(built, policies, seed, outcome, groups, {site for site, _ in lines})
         corrupted = rollouts.score(edits)
         starts = list(times) if times is not None else list(range(0, len(rollouts.clean.in_episode), span))
         scores = np.empty((len(lines), len(starts), episodes))
@@ -161,6 +161,7 @@ class _Restore(Edit):
         return restore
 
 
+@dataclass
 class _Rollouts:
     """Plays the episodes, clean or with edits, and scores each: larger is closer to the clean episode.
 
@@ -170,18 +171,16 @@ class _Rollouts:
         units: of the scores.
     """
 
-    def __init__(
-        self,
-        env: VectorEnv,
-        policies: Mapping[str, Policy],
-        seed: int,
-        outcome: str,
-        groups: Sequence[str],
-        sites: Sequence[str],
-    ) -> None:
-        self.env, self.policies, self.seed, self.outcome, self.groups = env, policies, seed, outcome, groups
+    env: VectorEnv
+    policies: Mapping[str, Policy]
+    seed: int
+    outcome: str
+    groups: Sequence[str]
+    sites: Iterable[str]
+
+    def __post_init__(self) -> None:
         self.units = "-"
-        self.clean = self._play((), [site for site in sites if not site.endswith(f"/{OBSERVATION}")])
+        self.clean = self._play((), [site for site in sorted(self.sites) if not site.endswith(f"/{OBSERVATION}")])
         self.clean_score = self._score(self.clean)
 
     def clean_activations(self, site: str) -> Tensor:

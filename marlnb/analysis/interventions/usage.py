@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -98,9 +99,8 @@ def usage(
     n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
     with policy_source.build_env(n_envs, env=env) as built:
         check_fit(policy_source.spec, built.spec)
-        baseline = play_baseline(
-            built, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore, sites=[site]
-        )
+        play = partial(play_episodes, built, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
+        baseline = play((), sites=[site])
         sensitivity = ActionSensitivity(policies, group.name, group.agents.index(agent), baseline)
         activations = sensitivity.activations(site)
         rng = np.random.default_rng(derive_seed(seed, "usage"))
@@ -110,10 +110,7 @@ def usage(
         if mismatch > MAX_VARIANCE_MISMATCH:
             matched = matched[:0]
         controls = [[_with_vectors(directions, vectors, activations) for vectors in sets] for sets in (random, matched)]
-        tests = tuple(
-            _test(kind, sensitivity, directions, controls, strength, built, seed, explore)
-            for kind in ("erase", "steer")
-        )
+        tests = tuple(_test(kind, sensitivity, directions, controls, strength, play) for kind in ("erase", "steer"))
     return Usage(
         concept=_concept(directions),
         site=site,
@@ -147,9 +144,10 @@ def acting_group(policy_source: PolicySource, agent: str, site: str) -> GroupSpe
     return group
 
 
-def play_baseline(
+def play_episodes(
     env: VectorEnv,
     policies: Mapping[str, Policy],
+    edits: Sequence[Edit],
     *,
     episodes: int,
     n_envs: int,
@@ -157,10 +155,10 @@ def play_baseline(
     explore: bool,
     sites: Sequence[str] = (),
 ) -> list[Trajectories]:
-    """Episodes 0 to `episodes` - 1 without edits, `n_envs` at a time."""
+    """Episodes 0 to `episodes` - 1, `n_envs` at a time."""
     return [
         roll_out(
-            env, policies, (), seed=seed, first=first, explore=explore, sites=sites, labels=False,
+            env, policies, edits, seed=seed, first=first, explore=explore, sites=sites, labels=False,
             episodes=min(n_envs, episodes - first),
         )
         for first in range(0, episodes, n_envs)
@@ -199,10 +197,8 @@ class ActionSensitivity:
         """`[step, unit]` float64, of the steps at which the agent acts."""
         of_agents = next(s for s in self.policies[self.group].sites() if s.name == site).agents
         column = 0 if of_agents is not None else self.agent_index
-        rows = [
-            track.activations[site][:, :, column][track.acting[self.group][:, :, self.agent_index]]
-            for track in self.baseline
-        ]
+        acting = (track.acting[self.group][:, :, self.agent_index] for track in self.baseline)
+        rows = [track.activations[site][:, :, column][acts] for track, acts in zip(self.baseline, acting)]
         return torch.cat(rows).double().cpu().numpy()
 
     def effect(self, edits: Sequence[Edit]) -> np.ndarray:
@@ -227,9 +223,7 @@ def _test(
     directions: Sequence[Direction],
     controls: Sequence[Sequence[Sequence[Direction]]],
     strength: float,
-    env: VectorEnv,
-    seed: int,
-    explore: bool,
+    play: Callable[[Sequence[Edit]], list[Trajectories]],
 ) -> UsageTest:
     def effect_of(tested: Sequence[Direction]) -> np.ndarray:
         effects = [sensitivity.effect(edits) for edits in _edits(kind, tested, strength)]
@@ -237,15 +231,8 @@ def _test(
 
     effect = paired_test(effect_of(directions))
     random, matched = (np.array([np.nanmean(effect_of(control)) for control in sets]) for sets in controls)
-    forwards = _edits(kind, directions, strength)[0]
-    edited = [
-        roll_out(
-            env, sensitivity.policies, forwards, seed=seed, first=track.first, explore=explore, labels=False,
-            episodes=len(track.table),
-        )
-        for track in sensitivity.baseline
-    ]  # fmt: skip
-    returns = paired_test(sensitivity.returns(edited) - sensitivity.returns(sensitivity.baseline))
+    forwards = play(_edits(kind, directions, strength)[0])
+    returns = paired_test(sensitivity.returns(forwards) - sensitivity.returns(sensitivity.baseline))
     return UsageTest(
         edit="erase" if kind == "erase" else "steer",
         effect=effect.mean,
@@ -302,10 +289,8 @@ def _resolve_directions(
 ) -> tuple[tuple[Direction, ...], bool | None]:
     """The directions, and whether the decoding that they come from read the label better than chance."""
     decodable: bool | None = None
-    if isinstance(source, Direction):
-        directions: tuple[Direction, ...] = (source,)
-    elif isinstance(source, Sequence):
-        directions = tuple(source)
+    if isinstance(source, Direction | Sequence):
+        directions = (source,) if isinstance(source, Direction) else tuple(source)
     else:
         score = source.of(agent)
         directions, decodable = source.directions(agent), bool(score.p_value <= ALPHA and score.low > score.chance)
