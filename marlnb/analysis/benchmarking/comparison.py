@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -91,10 +91,15 @@ def compare_runs(
     by_run = {(run.algorithm, run.task, run.seed): run for run in runs}
     algorithms = list(dict.fromkeys(run.algorithm for run in runs))
     tasks, seeds, excluded = _common_tasks_and_seeds(by_run, algorithms)
-    raw = {
-        name: np.array([[by_run[name, task, seed].score(metric, which) for task in tasks] for seed in seeds[name]])
-        for name in algorithms
-    }
+
+    def matrices(value: Callable[[EvaluatedRun], Any]) -> dict[str, np.ndarray]:
+        """By algorithm, a value of each run `[seed, task, ...]`."""
+        return {
+            name: np.array([[value(by_run[name, task, seed]) for task in tasks] for seed in seeds[name]])
+            for name in algorithms
+        }
+
+    raw = matrices(lambda run: run.score(metric, which))
     all_scores = np.concatenate(list(raw.values()))
     scales = {
         task: _task_scale(task, all_scores[:, k], (references or {}).get(task, {}), scale)
@@ -102,14 +107,12 @@ def compare_runs(
     }
     low, high = ([getattr(scales[task], end) for task in tasks] for end in ("low", "high"))
     shares = np.linspace(0, 1, N_CURVE_POINTS + 1)[1:]
-    curves = {}
-    for name in algorithms:
-        values = [[_at_shares(by_run[name, task, seed], metric, shares) for task in tasks] for seed in seeds[name]]
-        curves[name] = np.moveaxis(normalise(np.moveaxis(np.array(values), 1, -1), low, high, tasks), -1, 1)
+    # at shares of a run's frames, interpolated linearly; before its first evaluation, that one's value
+    curves = matrices(lambda run: np.interp(shares * run.frames[-1], run.frames, run.curve(metric)))
     return Comparison(
         tasks=tuple(tasks),
         scores={name: normalise(matrix, low, high, tasks) for name, matrix in raw.items()},
-        curves=curves,
+        curves={name: normalise(x.swapaxes(1, 2), low, high, tasks).swapaxes(1, 2) for name, x in curves.items()},
         shares=shares,
         scales=scales,
         seeds=seeds,
@@ -183,8 +186,3 @@ def _task_scale(task: str, scores: np.ndarray, references: Mapping[str, float], 
         return TaskScale(float(scores.min()), references[RANDOM], "worst run", RANDOM)  # none is better than random
     best = max(others, key=others.__getitem__)
     return TaskScale(references[RANDOM], others[best], RANDOM, best)
-
-
-def _at_shares(run: EvaluatedRun, metric: str, shares: np.ndarray) -> np.ndarray:
-    """A run's curve at shares of its frames, interpolated linearly; before its first evaluation, that one's value."""
-    return np.interp(shares * run.frames[-1], run.frames, run.curve(metric))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,11 +149,9 @@ def read_marl_eval(
 
 def check_unique(runs: Sequence[EvaluatedRun]) -> None:
     """Raises AnalysisError when two runs are of the same task, algorithm and seed."""
-    names: set[str] = set()
-    for run in runs:
-        if str(run) in names:
+    for run, count in Counter(map(str, runs)).items():
+        if count > 1:
             raise AnalysisError(f"there are two runs of {run}; use label= to distinguish runs of different sources")
-        names.add(str(run))
 
 
 def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str) -> EvaluatedRun:

@@ -9,13 +9,14 @@ Source: Agarwal et al. 2021, Deep Reinforcement Learning at the Edge of the Stat
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from marlnb.analysis.results import CONFIDENCE
+from marlnb.analysis.stats.bootstrap import percentile_interval
 from marlnb.errors import AnalysisError, ShapeError
 
 Aggregate = Callable[[np.ndarray], np.ndarray]
@@ -94,12 +95,10 @@ def aggregate(
     """
     estimates: dict[str, dict[str, Estimate]] = {name: {} for name in AGGREGATES}
     for algorithm, matrix in _matrices(scores).items():
-        samples: dict[str, list[np.ndarray]] = {name: [] for name in AGGREGATES}
-        for block in resamples(matrix, n_bootstrap, _generator(seed, algorithm)):
-            for name, function in AGGREGATES.items():
-                samples[name].append(function(block))
-        for name, function in AGGREGATES.items():
-            estimates[name][algorithm] = _estimate(function(matrix), np.concatenate(samples[name]))
+        blocks = resamples(matrix, n_bootstrap, _generator(seed, algorithm))
+        samples = zip(*([function(block) for function in AGGREGATES.values()] for block in blocks))
+        for (name, function), parts in zip(AGGREGATES.items(), samples):
+            estimates[name][algorithm] = _estimate(function(matrix), np.concatenate(parts))
     return estimates
 
 
@@ -142,7 +141,7 @@ def probability_of_improvement(
     """
     matrices = _matrices(scores)
     estimates = {}
-    for x, y in ((x, y) for x in matrices for y in matrices if x != y):
+    for x, y in itertools.permutations(matrices, 2):
         left, right = matrices[x], matrices[y]
         if left.shape[1] != right.shape[1]:
             raise ShapeError(f"scores of {x!r} have {left.shape[1]} tasks, those of {y!r} have {right.shape[1]}")
@@ -166,11 +165,8 @@ def curve_band(runs: ArrayLike, *, n_bootstrap: int = 2000, seed: int = 0) -> Ba
     _check_n_bootstrap(n_bootstrap)
     points = np.moveaxis(curves, -1, 0)  # [point, run, task]
     generator = _generator(seed, "curve")
-    samples = []
-    for _ in range(n_bootstrap):
-        drawn = _draw(generator, 1, *curves.shape[:2])[0]
-        samples.append(iqm(np.take_along_axis(points, drawn[None], axis=1)))
-    return _band(iqm(points), np.stack(samples))
+    draws = (_draw(generator, 1, *curves.shape[:2]) for _ in range(n_bootstrap))
+    return _band(iqm(points), np.stack([iqm(np.take_along_axis(points, drawn, axis=1)) for drawn in draws]))
 
 
 def resamples(matrix: np.ndarray, n_bootstrap: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
@@ -197,9 +193,7 @@ def _improvement(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def _band(value: np.ndarray, samples: np.ndarray) -> Band:
     """Percentiles over the first axis of `samples` `[sample, ...]`."""
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(samples, [tail, 100 - tail], axis=0)
-    return Band(np.asarray(value), low, high)
+    return Band(np.asarray(value), *percentile_interval(samples))
 
 
 def _estimate(value: np.ndarray, samples: np.ndarray) -> Estimate:
