@@ -157,7 +157,7 @@ def test_a_full_disk_and_another_submitter_are_reported(noting: list[tuple[list[
 def test_another_executor_takes_over_when_the_one_before_has_nothing_left(noting: list[tuple[list[str], bool]]) -> None:
     batch = submit("a.ipynb", N, on="noting")
     Noting.answers.update({"n=0": JobInfo("ended"), "n=1": JobInfo("queued", "Priority"), "n=2": JobInfo("unknown")})
-    with pytest.raises(BatchError, match=r"the noting executor still has 1 jobs of .* \(n=1 is one\)"):
+    with pytest.raises(BatchError, match=r"the noting executor still has 1 job of .* \(n=1 is one\)"):
         plan_submission("a.ipynb", values_of_python(N), on="local")
     assert Batch.open(batch.path).profile.executor == "noting"
     Noting.answers["n=1"] = JobInfo("ended")
