@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Judge = Callable[..., str]
 CHAPTERS = {"1": "seeing", "2": "curves", "3": "decoding", "4": "interfering"}  # by chapter, the module with its judges
 COLOURS = {True: "#1b7f3b", False: "#b3261e", None: "#6b6b6b"}
+WORDS = {True: "right", False: "not yet", None: "to do"}
 
 
 class WrongAnswer(Exception):
@@ -52,8 +53,7 @@ class Verdict:
     message: str
 
     def __repr__(self) -> str:
-        word = {True: "right", False: "not yet", None: "to do"}[self.right]
-        return f"exercise {self.exercise}: {word}. {self.message}"
+        return f"exercise {self.exercise}: {WORDS[self.right]}. {self.message}"
 
     def _repr_html_(self) -> str:
         colour = COLOURS[self.right]
@@ -104,12 +104,8 @@ def check(name: str, answer: Any = ..., **context: Any) -> Verdict:
 
 def _is_empty(answer: Any) -> bool:
     """Whether it is a function without a body."""
-    code = getattr(answer, "__code__", None)
-    return code is not None and (code.co_code, code.co_consts) == (_nothing.__code__.co_code, (None,))
-
-
-def _nothing() -> None:
-    pass
+    code, empty = getattr(answer, "__code__", None), (lambda: None).__code__
+    return code is not None and (code.co_code, code.co_consts) == (empty.co_code, (None,))
 
 
 def marks(chapter: int | str) -> pd.DataFrame:
@@ -121,10 +117,8 @@ def marks(chapter: int | str) -> pd.DataFrame:
         raise ConfigError(unknown("chapter", number, CHAPTERS))
     importlib.import_module(f"marlnb.teaching.{CHAPTERS[number]}")
     names = sorted(name for name in EXERCISES if name.split(".")[0] == number)
-    right = {name: _verdicts[name].right if name in _verdicts else None for name in names}
-    words = {True: "right", False: "not yet", None: "to do"}
-    table = pd.DataFrame({"exercise": names, "answer": [words[right[name]] for name in names]})
-    return table.set_index("exercise")
+    words = [WORDS[_verdicts[name].right if name in _verdicts else None] for name in names]
+    return pd.DataFrame({"exercise": names, "answer": words}).set_index("exercise")
 
 
 def number(answer: Any, what: str) -> float:
@@ -165,18 +159,16 @@ def called(function: Any, *arguments: Any, by: str) -> Any:
         WrongAnswer: it is not a function, it raises, or it returns nothing.
     """
     if not callable(function):
-        raise WrongAnswer(
-            f"The answer is the function {by}; you gave {describe(function)}. Pass its name, without brackets."
-        )
+        given = describe(function)
+        raise WrongAnswer(f"The answer is the function {by}; you gave {given}. Pass its name, without brackets.")
     try:
         result = function(*arguments)
     except MarlnbError as error:
         raise WrongAnswer(f"Your function was called as {by}, and marlnb reported: {error}") from error
     except Exception as error:
         power = " In Python, a power is written **." if "for ^" in str(error) else ""
-        raise WrongAnswer(
-            f"Your function was called as {by}, and raised {type(error).__name__}: {error}.{power}"
-        ) from error
+        problem = f"{type(error).__name__}: {error}.{power}"
+        raise WrongAnswer(f"Your function was called as {by}, and raised {problem}") from error
     if result is None or result is ...:
         raise WrongAnswer(f"{by} returns nothing yet. Does it end in `return`? (Printing is not returning.)")
     return result

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from string import ascii_lowercase
 from typing import Any
 
-from marlnb.teaching.checking import Judge, WrongAnswer
+from marlnb.teaching.checking import WrongAnswer, exercise
 
 DIGITS = 10
 
@@ -16,21 +17,20 @@ def sealed(name: str, answer: str) -> str:
     return hashlib.sha256(f"marlnb exercise {name}: {answer}".encode()).hexdigest()[:DIGITS]
 
 
-def one_of(name: str, options: Sequence[str], right: Mapping[str, str], wrong: Mapping[str, str]) -> Judge:
-    """A judge for a choice.
+def choice(name: str, explanations: Mapping[str, str]) -> None:
+    """Registers a multiple-choice exercise with the options a, b, c, ...
 
     Args:
-        right: by the hash of an option (`sealed`), the explanation.
-        wrong: the same, for wrong options.
+        explanations: by the hash of each option (`sealed`); that of the right one comes first.
     """
+    options, right = tuple(ascii_lowercase[: len(explanations)]), next(iter(explanations))
 
+    @exercise(name, f"one of {', '.join(options)}")
     def judge(answer: Any) -> str:
         option = str(answer).strip().strip("()").lower()
         if option not in options:
             raise WrongAnswer(f"The answer is one of {', '.join(map(repr, options))}; you gave {answer!r}.")
         key = sealed(name, option)
-        if key in right:
-            return right[key]
-        raise WrongAnswer(wrong[key])
-
-    return judge
+        if key != right:
+            raise WrongAnswer(explanations[key])
+        return explanations[key]

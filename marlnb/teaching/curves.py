@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from marlnb.teaching.checking import WrongAnswer, close, exercise, number
-from marlnb.teaching.choices import one_of
+from marlnb.teaching.choices import choice
 from marlnb.training.runs.run import Run
 
 WINDOW, LEVEL = 10, -12.0  # of exercise 2.3
@@ -96,26 +96,19 @@ def came_at(answer: Any, run: Run) -> str:
     raise WrongAnswer(f"There the smoothed curve is at {level:.1f}, so not above -12 yet.{early}")
 
 
-exercise("2.4", "one of a, b, c, d")(
-    one_of(
-        "2.4",
-        ("a", "b", "c", "d"),
-        {
-            "78e8fd22ac": (
-                "The two intervals overlap a lot, and three seeds are few. Run more seeds before you decide."
-            ),
-        },
-        {
-            "de4b2df32f": (
-                "Its mean is larger, but look how far apart its seeds are: if drawn again, the order may well reverse."
-            ),
-            "f88c8d1163": (
-                "One good seed is the best result, not the expected one: the method with more seeds would always win."
-            ),
-            "d1d40c3902": (
-                "No clear difference does not mean that they are equal. With three seeds, a large difference "
-                "can stay hidden."
-            ),
-        },
-    )
+choice(
+    "2.4",
+    {
+        "78e8fd22ac": "The two intervals overlap a lot, and three seeds are few. Run more seeds before you decide.",
+        "de4b2df32f": (
+            "Its mean is larger, but look how far apart its seeds are: if drawn again, the order may well reverse."
+        ),
+        "f88c8d1163": (
+            "One good seed is the best result, not the expected one: the method with more seeds would always win."
+        ),
+        "d1d40c3902": (
+            "No clear difference does not mean that they are equal. With three seeds, a large difference can stay "
+            "hidden."
+        ),
+    },
 )

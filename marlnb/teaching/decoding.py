@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from marlnb.teaching.checking import WrongAnswer, called, close, describe, exercise, number
-from marlnb.teaching.choices import one_of
+from marlnb.teaching.choices import choice
 
 if TYPE_CHECKING:
     from marlnb.analysis.decoding.result import Decoding
@@ -59,28 +59,19 @@ def split(answer: Any) -> str:
     )
 
 
-exercise("3.2", "one of a, b, c, d")(
-    one_of(
-        "3.2",
-        ("a", "b", "c", "d"),
-        {
-            "b049745b92": (
-                "They reach the same score, so the training was not needed for it: the word is in the input."
-            ),
-        },
-        {
-            "16e93e8127": (
-                "It is far above chance. That shows that the goal can be decoded, not that the network has done "
-                "anything for it."
-            ),
-            "90a00ec4a6": (
-                "Shuffled labels show the score of luck, and this score is higher. Luck is not the problem here."
-            ),
-            "7e6645fb12": (
-                "Without it, one could not say. But something else in the table reaches 1.00 too: look along the row."
-            ),
-        },
-    )
+choice(
+    "3.2",
+    {
+        "b049745b92": "They reach the same score, so the training was not needed for it: the word is in the input.",
+        "16e93e8127": (
+            "It is far above chance. That shows that the goal can be decoded, not that the network has done anything "
+            "for it."
+        ),
+        "90a00ec4a6": "Shuffled labels show the score of luck, and this score is higher. Luck is not the problem here.",
+        "7e6645fb12": (
+            "Without it, one could not say. But something else in the table reaches 1.00 too: look along the row."
+        ),
+    },
 )
 
 

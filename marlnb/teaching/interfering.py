@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from marlnb.teaching.checking import WrongAnswer, close, exercise, number
-from marlnb.teaching.choices import one_of
+from marlnb.teaching.choices import choice
 
 if TYPE_CHECKING:
     from marlnb.analysis.interventions.result import Intervention
@@ -69,44 +69,32 @@ def cost(answer: Any, result: Intervention) -> str:
     raise WrongAnswer('result.of("return", "listener") has before, after and difference.')
 
 
-exercise("4.3", "one of a, b, c")(
-    one_of(
-        "4.3",
-        ("a", "b", "c"),
-        {
-            "8cad888ac9": (
-                "Its neighbours hold the same information. To remove information that is spread out, one has to "
-                "remove it from all of them."
-            ),
-        },
-        {
-            "a4b1f67ebc": (
-                "The unit follows the goal, that is certain. But without it hardly anything changed, so it is "
-                "not needed."
-            ),
-            "b987b111f6": (
-                "That is more than was seen. Other units may replace it, and all of them together may matter a lot."
-            ),
-        },
-    )
+choice(
+    "4.3",
+    {
+        "8cad888ac9": (
+            "Its neighbours hold the same information. To remove information that is spread out, one has to remove "
+            "it from all of them."
+        ),
+        "a4b1f67ebc": (
+            "The unit follows the goal, that is certain. But without it hardly anything changed, so it is not needed."
+        ),
+        "b987b111f6": (
+            "That is more than was seen. Other units may replace it, and all of them together may matter a lot."
+        ),
+    },
 )
 
 
-exercise("4.4", "one of a, b, c")(
-    one_of(
-        "4.4",
-        ("a", "b", "c"),
-        {
-            "a330aa9676": (
-                "That is what the comparison is for. Tuned units are easy to see; many others carry the goal as well."
-            ),
-        },
-        {
-            "8d166a5eee": "They cost something, but compare: what do as many random units cost, drawn by lot?",
-            "05a375a487": (
-                "The cost is well above 0, so these units together do something. The question is whether others "
-                "do as much."
-            ),
-        },
-    )
+choice(
+    "4.4",
+    {
+        "a330aa9676": (
+            "That is what the comparison is for. Tuned units are easy to see; many others carry the goal as well."
+        ),
+        "8d166a5eee": "They cost something, but compare: what do as many random units cost, drawn by lot?",
+        "05a375a487": (
+            "The cost is well above 0, so these units together do something. The question is whether others do as much."
+        ),
+    },
 )

@@ -100,7 +100,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], k
     _tab(panel, "Bookmarks")
     panel.get_by_placeholder("what this step shows").fill("it turns to the goal")
     panel.locator("button.marlnb-bookmark").click()
-    expect(panel.locator(".marlnb-bookmarks")).to_contain_text("kept in looked-at.h5.bookmarks.json", timeout=SLOW_MS)
+    expect(panel.locator(".marlnb-bookmarks")).to_contain_text("stored in looked-at.h5.bookmarks.json", timeout=SLOW_MS)
     kept = lab.folder / "runs" / "looked-into" / "recordings" / "looked-at.h5.bookmarks.json"
     assert json.loads(kept.read_text()) == [{"episode": 3, "t": 7, "note": "it turns to the goal"}]
     keep(panel, "bookmarks")
@@ -109,7 +109,7 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], k
     _at(panel, 24)
     scope.locator(".ms-mark").click()
     _at(panel, 7)
-    panel.get_by_title("forget this bookmark").click()
+    panel.get_by_title("remove this bookmark").click()
     expect(scope.locator(".ms-mark")).to_have_count(0, timeout=SLOW_MS)
     assert not no_errors, no_errors
 
@@ -132,7 +132,7 @@ def test_an_edited_episode_is_shown_with_the_original(lab: Lab, page: Page, no_e
         keep(panel, kind.split()[0])
     units.fill("no number")
     units.press("Tab")
-    expect(edits).to_contain_text("units are numbers and spans", timeout=SLOW_MS)
+    expect(edits).to_contain_text("units: expected numbers and ranges", timeout=SLOW_MS)
     expect(edits.locator("button.marlnb-play-again")).to_be_disabled()
     units.fill("0-63")
     units.press("Tab")

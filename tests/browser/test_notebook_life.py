@@ -99,7 +99,7 @@ def test_run_all_restart_and_an_interrupt(lab: Lab, page: Page) -> None:
     expect(notebook.output(2)).to_be_empty()
     notebook.menu("Kernel", "Interrupt Kernel")
     expect(notebook.output(1)).to_contain_text("StoppedError: the cell was interrupted", timeout=SLOW_MS)
-    expect(notebook.output(1)).to_contain_text("Run the cell again.")
+    expect(notebook.output(1)).to_contain_text("Run the cell again to resume.")
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == run.status()["iteration"]
     iteration = run.status()["iteration"]
     notebook.run(1)

@@ -29,7 +29,7 @@ def test_a_person_chooses_trains_and_reads_the_code(lab: Lab, page: Page, keep: 
     search.fill("")
     expect(panel.get_by_label("environment", exact=True)).to_have_value("mpe/simple_tag", timeout=SLOW_MS)
     panel.get_by_role("button", name="Random episode").click()
-    expect(panel).to_contain_text("random actions, returns:", timeout=SLOW_MS)
+    expect(panel).to_contain_text("returns of random actions:", timeout=SLOW_MS)
 
     panel.get_by_role("tab", name="Algorithm").click()
     expect(panel.locator(".marlnb-algorithm")).to_contain_text("parameters in 2 policies", timeout=SLOW_MS)

@@ -29,11 +29,7 @@ class BackgroundTask:
     """
 
     def __init__(
-        self,
-        run: Callable[[BackgroundTask], Any],
-        *,
-        done: Callable[[Any], None],
-        failed: Callable[[Exception], None],
+        self, run: Callable[[BackgroundTask], Any], *, done: Callable[[Any], None], failed: Callable[[Exception], None]
     ) -> None:
         self._is_stopping = threading.Event()
         self._task, self._done, self._failed = run, done, failed
@@ -88,7 +84,22 @@ class LatestOnly:
         with UI_LOCK:
             self._latest += 1
             number = self._latest
-        thread = threading.Thread(target=self._run, args=(number, run, done, failed), daemon=True)
+
+        def answer() -> None:
+            if self._wait_s:
+                _is_exiting.wait(self._wait_s)
+            with self._is_running:  # one at a time: some environments cannot be built twice at the same time
+                if number != self._latest or _is_exiting.is_set():
+                    return
+                try:
+                    deliver, result = done, run()
+                except Exception as error:  # an environment may raise anything
+                    deliver, result = failed, error
+            with UI_LOCK:
+                if number == self._latest:
+                    deliver(result)
+
+        thread = threading.Thread(target=answer, daemon=True)
         _threads.add(thread)
         thread.start()
         return thread
@@ -97,24 +108,6 @@ class LatestOnly:
         """The result of the request that is running will not be delivered."""
         with UI_LOCK:
             self._latest += 1
-
-    def _run(
-        self, number: int, run: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]
-    ) -> None:
-        if self._wait_s:
-            _is_exiting.wait(self._wait_s)
-        with self._is_running:  # one at a time: some environments cannot be built twice at the same time
-            if number != self._latest or _is_exiting.is_set():
-                return
-            deliver: Callable[[Any], None] = done
-            result: Any = None
-            try:
-                result = run()
-            except Exception as error:  # an environment may raise anything
-                deliver, result = failed, error
-        with UI_LOCK:
-            if number == self._latest:
-                deliver(result)
 
 
 @atexit.register

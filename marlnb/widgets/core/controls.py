@@ -29,36 +29,28 @@ class Button(LockedWidget, w.Button):
             super().click()
 
 
-class Text(LockedWidget, w.Text):
-    pass
+class Text(LockedWidget, w.Text): ...
 
 
-class Checkbox(LockedWidget, w.Checkbox):
-    pass
+class Checkbox(LockedWidget, w.Checkbox): ...
 
 
-class Dropdown(LockedWidget, w.Dropdown):
-    pass
+class Dropdown(LockedWidget, w.Dropdown): ...
 
 
-class Select(LockedWidget, w.Select):
-    pass
+class Select(LockedWidget, w.Select): ...
 
 
-class SelectMultiple(LockedWidget, w.SelectMultiple):
-    pass
+class SelectMultiple(LockedWidget, w.SelectMultiple): ...
 
 
-class FloatSlider(LockedWidget, w.FloatSlider):
-    pass
+class FloatSlider(LockedWidget, w.FloatSlider): ...
 
 
-class Tab(LockedWidget, w.Tab):
-    pass
+class Tab(LockedWidget, w.Tab): ...
 
 
-class Accordion(LockedWidget, w.Accordion):
-    pass
+class Accordion(LockedWidget, w.Accordion): ...
 
 
 class JavaScriptWidget(LockedWidget, anywidget.AnyWidget):
@@ -66,7 +58,7 @@ class JavaScriptWidget(LockedWidget, anywidget.AnyWidget):
 
 
 def button_for(
-    action: Callable[[], None], name: str, icon: str, tooltip: str, *, width: str | None = None, **traits: Any
+    action: Callable[[], Any], name: str, icon: str = "", tooltip: str = "", *, width: str | None = None, **traits: Any
 ) -> Button:
     """A button that calls `action` when it is clicked.
 

@@ -69,11 +69,7 @@ class LiveCurves(anywidget.AnyWidget):
         self._points_lock = threading.Lock()
         self.is_seen = False
         super().__init__(
-            title=title,
-            x_label=x_label,
-            y_label=y_label,
-            references=dict(references or {}),
-            hidden=list(hidden),
+            title=title, x_label=x_label, y_label=y_label, references=dict(references or {}), hidden=list(hidden)
         )
         self.on_msg(self._receive)
 

@@ -58,15 +58,14 @@ class Poller(Generic[T]):
         self._is_due.set()
 
     def catch_up(self) -> float | None:
-        """Queries and shows in the caller's thread; returns what `show` returned last."""
+        """Queries and shows in the caller's thread; returns what `show` returned last.
+
+        Results are shown in the order of their queries, whichever thread made them.
+        """
         query: Any = self._query()
         with self._is_querying:
             if query is not None:
                 self._results.append(query())
-        return self._show_all()
-
-    def _show_all(self) -> float | None:
-        """Shows results in the order of their queries, whichever thread made them."""
         wait_s: float | None = 0.0
         show: Any = self._show()
         with UI_LOCK:
@@ -80,20 +79,17 @@ class Poller(Generic[T]):
         while not self._has_ended:
             self._is_due.clear()
             started = time.thread_time()
-            wait_s = self._call()
+            try:
+                wait_s = None if self._query() is None else self.catch_up()
+            except Exception as error:
+                on_error: Any = self._on_error()
+                if on_error is not None:
+                    with UI_LOCK:
+                        on_error(error)
+                return
             if wait_s is None:
                 return
             # the first query reads the whole file and imports modules: its cost says nothing about the next ones
             cost_s = 0.0 if is_first else time.thread_time() - started
             self._is_due.wait(max(wait_s, min(cost_s / MAX_TIME_SHARE, MAX_WAIT_S)))
             is_first = False
-
-    def _call(self) -> float | None:
-        try:
-            return None if self._query() is None else self.catch_up()
-        except Exception as error:
-            on_error: Any = self._on_error()
-            if on_error is not None:
-                with UI_LOCK:
-                    on_error(error)
-            return None

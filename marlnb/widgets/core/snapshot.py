@@ -49,9 +49,8 @@ def learning_curve_figure(run: Run, references: Mapping[str, float] | None = Non
     if not columns or table[columns].dropna(how="all").empty:
         return None
     curves = {name.partition("/")[2]: table[name].to_numpy(dtype=float) for name in columns}
-    axes = learning_curve(
-        table["frames"], curves, references=references, smooth=5, title=f"{run.experiment.env.name}: returns"
-    )
+    title = f"{run.experiment.env.name}: returns"
+    axes = learning_curve(table["frames"], curves, references=references, smooth=5, title=title)
     return axes.get_figure(root=True)
 
 

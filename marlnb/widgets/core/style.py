@@ -55,6 +55,21 @@ def note_html(text: str) -> str:
     return f'<div class="marlnb-note" role="status">{html.escape(text)}</div>'
 
 
+class Message(w.HTML):
+    """A line of a panel: a status, or why something failed."""
+
+    def show_note(self, text: str) -> None:
+        self.value = note_html(text)
+
+    def show_problem(self, problem: Exception | str) -> None:
+        self.value = problem_html(str(problem))
+
+
+def row(*children: w.Widget) -> w.HBox:
+    """Widgets in a line, which is broken if the page is too narrow."""
+    return w.HBox(children, layout=w.Layout(flex_flow="row wrap"))
+
+
 def code_html(text: str) -> str:
     return f'<div class="marlnb-code"><pre tabindex="0">{html.escape(text)}</pre></div>'
 
@@ -65,8 +80,6 @@ def log_html(text: str) -> str:
 
 def table_html(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape('' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
+    texts = [[html.escape("" if cell is None else str(cell)) for cell in cells] for cells in rows]
+    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in line) + "</tr>" for line in texts)
     return f'<div class="marlnb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -40,9 +40,8 @@ class AlgorithmChoice:
         self._on_change, self._first_critic = on_change, critic
         self.algorithm = None if algorithm is None else PartForm(ALGORITHMS, algorithm, on_change=on_change)
         self.model = PartForm(MODELS, model, label="actor's network", on_change=on_change)
-        self.same_critic = Checkbox(
-            value=critic is None, description="the critic's network is of the same kind", indent=False
-        )
+        description = "the critic's network is of the same kind"
+        self.same_critic = Checkbox(value=critic is None, description=description, indent=False)
         self.same_critic.observe(self._same_critic_changed, "value")
         self.box = w.VBox(self._children)
 

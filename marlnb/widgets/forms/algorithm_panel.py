@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import ChainMap
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -14,7 +15,8 @@ from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
-from marlnb.widgets.core.style import LABEL, note_html, problem_html, styled, table_html
+from marlnb.widgets.core.panel import Panel
+from marlnb.widgets.core.style import LABEL, Message, row, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.algorithm_choice import AlgorithmChoice
 from marlnb.widgets.forms.compatibility import (
@@ -25,10 +27,9 @@ from marlnb.widgets.forms.compatibility import (
 )
 
 ALL = "all groups"
-BUTTON_WIDTH = "7em"
 
 
-class AlgorithmPanel:
+class AlgorithmPanel(Panel):
     """Algorithms and networks of an experiment: one choice for all groups, and separate ones for groups or agents.
 
     Attributes:
@@ -40,30 +41,18 @@ class AlgorithmPanel:
     def __init__(self, experiment: Experiment, spec: EnvSpec | None = None) -> None:
         self._experiment, self._spec = experiment, spec
         self.networks: list[NetworkSummary] = []
-        self._listeners: list[Callable[[], None]] = []
         self._building = LatestOnly()
         self._is_updating = False
         common = AlgorithmChoice(experiment.algorithm, experiment.model, experiment.critic, on_change=self._changed)
         self.choices: dict[str, AlgorithmChoice] = {ALL: common}
-        self._separate = Dropdown(
-            description="separate choice", tooltip="a group or an agent that differs from all groups", style=LABEL
-        )
-        self._add = button_for(
-            lambda: self._add_choice(self._separate.value),
-            "Add",
-            "plus",
-            "choose its algorithm and networks separately",
-            width=BUTTON_WIDTH,
-        )
-        self._remove = button_for(
-            lambda: self._remove_choice(list(self.choices)[self._tabs.selected_index or 0]),
-            "Remove",
-            "minus",
-            "use the choice for all groups again",
-            width=BUTTON_WIDTH,
-        )
-        self._tabs, self._status, self._table = Tab([common.box], titles=[ALL]), w.HTML(), w.HTML()
-        line = w.HBox([self._separate, self._add, self._remove], layout=w.Layout(flex_flow="row wrap"))
+        tooltip = "a group or an agent that differs from all groups"
+        self._separate = Dropdown(description="separate choice", tooltip=tooltip, style=LABEL)
+        button = partial(button_for, width="7em")
+        tooltip = "choose its algorithm and networks separately"
+        self._add = button(lambda: self._add_choice(self._separate.value), "Add", "plus", tooltip)
+        self._remove = button(self._remove_choice, "Remove", "minus", "use the choice for all groups again")
+        self._tabs, self._status, self._table = Tab([common.box], titles=[ALL]), Message(), w.HTML()
+        line = row(self._separate, self._add, self._remove)
         self.widget = styled(self._tabs, line, self._status, self._table, name="marlnb-algorithm")
         self.set(experiment, spec)
 
@@ -78,9 +67,7 @@ class AlgorithmPanel:
         assert common.algorithm is not None
         algorithm, model = common.algorithm.config, common.model.config
         separate = {name: choice for name, choice in self.choices.items() if name != ALL}
-        algorithms = {
-            name: choice.algorithm.config for name, choice in separate.items() if choice.algorithm is not None
-        }
+        algorithms = {name: choice.algorithm.config for name, choice in separate.items() if choice.algorithm}
         models = {name: choice.model.config for name, choice in separate.items()}
         return {
             "algorithm": algorithm,
@@ -90,10 +77,6 @@ class AlgorithmPanel:
             "models": {name: config for name, config in models.items() if config != model},
             "critics": {n: choice.critic.config for n, choice in separate.items() if not choice.same_critic.value},
         }
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` after each change."""
-        self._listeners.append(listener)
 
     @with_ui_lock
     def set(self, experiment: Experiment, spec: EnvSpec | None = None) -> None:
@@ -107,9 +90,8 @@ class AlgorithmPanel:
             self.choices = {ALL: self.choices[ALL]}
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
             for name in {**experiment.algorithms, **experiment.models, **experiment.critics}:
-                self._set_choice(
-                    name, experiment.algorithm_of(name), experiment.actor_of(name), experiment.critics.get(name)
-                )
+                algorithm, model = experiment.algorithm_of(name), experiment.actor_of(name)
+                self._set_choice(name, algorithm, model, experiment.critics.get(name))
         finally:
             self._is_updating = False
         self._lay_out()
@@ -124,9 +106,6 @@ class AlgorithmPanel:
                 del self.choices[name]
         self._lay_out()
         self._changed()
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
 
     def _set_choice(
         self, name: str, algorithm: AlgorithmConfig, model: ModelConfig, critic: ModelConfig | None
@@ -152,14 +131,15 @@ class AlgorithmPanel:
             assert common.algorithm is not None
             self._set_choice(name, common.algorithm.config, common.model.config, common.critic_config)
         except MarlnbError as error:
-            self._status.value = problem_html(str(error))
+            self._status.show_problem(error)
             return
         self._lay_out()
         self._tabs.selected_index = list(self.choices).index(name)
         self._changed()
 
     @with_ui_lock
-    def _remove_choice(self, name: str) -> None:
+    def _remove_choice(self) -> None:
+        name = list(self.choices)[self._tabs.selected_index or 0]
         if name != ALL:
             del self.choices[name]
             self._lay_out()
@@ -183,16 +163,15 @@ class AlgorithmPanel:
             experiment = replace(self._experiment, **self.parts)
         except MarlnbError as error:
             self._building.cancel()
-            self._status.value, self._table.value = problem_html(str(error)), ""
+            self._fail(error)
         else:
             self._experiment = experiment
             spec = self._spec
             if spec is None:
-                self._status.value = note_html("the environment is not known yet")
+                self._status.show_note("the environment is not known yet")
             else:
                 self._building.request(lambda: build_networks(experiment, spec), self._show, self._fail)
-        for listener in self._listeners:
-            listener()
+        self._notify()
 
     def _set_unavailable(self) -> None:
         """In each tab, makes the parts unavailable that are not compatible with its groups."""
@@ -208,25 +187,20 @@ class AlgorithmPanel:
             except MarlnbError:
                 continue
             if choice.algorithm is not None:
-                reasons: dict[str, str] = {}
-                for group in groups:
-                    reasons = {**incompatible_algorithms(self._spec, group, actor, critic), **reasons}
-                choice.algorithm.set_unavailable(reasons)
+                reasons = (incompatible_algorithms(self._spec, group, actor, critic) for group in groups)
+                choice.algorithm.set_unavailable(ChainMap(*reasons))
             try:
                 part = choice.algorithm or self.choices[ALL].algorithm
                 assert part is not None
                 algorithm = part.form.config
             except MarlnbError:
                 continue
-            reasons = {}
-            for group in groups:
-                reasons = {**incompatible_models(group, algorithm), **reasons}
-            choice.model.set_unavailable(reasons)
+            choice.model.set_unavailable(ChainMap(*(incompatible_models(group, algorithm) for group in groups)))
 
     def _show(self, networks: list[NetworkSummary]) -> None:
         self.networks = networks
         total = sum(sum(network.parameters.values()) for network in networks)
-        self._status.value = note_html(f"{total:,} parameters in {len(networks)} policies")
+        self._status.show_note(f"{total:,} parameters in {len(networks)} policies")
         rows = []
         for network in networks:
             parameters = ", ".join(f"{part} {count:,}" for part, count in network.parameters.items())
@@ -235,5 +209,5 @@ class AlgorithmPanel:
         self._table.value = table_html(["group", "parameters", "sites (agents x units)"], rows)
 
     def _fail(self, error: Exception) -> None:
-        self._status.value = problem_html(str(error))
+        self._status.show_problem(error)
         self._table.value = ""

@@ -21,13 +21,11 @@ class Device:
         name: as `Experiment.device` takes it.
         description: for people.
         free_gb: free memory of a GPU; 0 for the CPU.
-        total_gb: memory of a GPU; 0 for the CPU.
     """
 
     name: str
     description: str
     free_gb: float = 0.0
-    total_gb: float = 0.0
 
 
 def find_devices() -> list[Device]:
@@ -38,7 +36,7 @@ def find_devices() -> list[Device]:
         free, total = torch.cuda.mem_get_info(index)
         name = torch.cuda.get_device_name(index)
         description = f"GPU {index}, {name}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
-        devices.append(Device(f"cuda:{index}", description, free / 1e9, total / 1e9))
+        devices.append(Device(f"cuda:{index}", description, free / 1e9))
     return devices
 
 
@@ -47,7 +45,8 @@ def advise(experiment: Experiment, devices: list[Device]) -> tuple[str, int, str
 
     Small networks are faster on one core than on a GPU, or than on several cores that wait for each other.
     """
-    widest = max((width for model in _models(experiment) for width in _widths(model)), default=0)
+    networks = (experiment.model, experiment.critic, *experiment.models.values(), *experiment.critics.values())
+    widest = max((width for network in networks for width in getattr(network, "hidden", None) or ()), default=0)
     gpus = [device for device in devices if device.name != "cpu"]
     is_native = experiment.env.name.startswith(("mpe/", "vmas/", "tag/"))
     if gpus and (widest >= MIN_WIDE_LAYER or (is_native and experiment.n_envs >= MIN_NATIVE_ENVS)):
@@ -58,12 +57,3 @@ def advise(experiment: Experiment, devices: list[Device]) -> tuple[str, int, str
     if widest >= MIN_WIDE_LAYER and cores > 1:
         return "cpu", 0, f"layers of {widest} units: all {cores} cores pay off"
     return "cpu", 1, "small networks: one core is fastest, the others step environments"
-
-
-def _models(experiment: Experiment) -> list[object]:
-    per_group = (*experiment.models.values(), *experiment.critics.values())
-    return [model for model in (experiment.model, experiment.critic, *per_group) if model is not None]
-
-
-def _widths(model: object) -> tuple[int, ...]:
-    return tuple(getattr(model, "hidden", ()) or ())

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -48,7 +49,7 @@ def preview_env(env: EnvConfig, groups: Groups | None = None) -> EnvPreview:
     with RENDER_LOCK, _built(env, groups) as (built, no_picture):
         built.reset(0)
         try:
-            return EnvPreview(built.spec, b"" if no_picture else _png(built.render()), no_picture)
+            return EnvPreview(built.spec, b"" if no_picture else _encode([built.render()], "PNG"), no_picture)
         except EnvError as error:
             return EnvPreview(built.spec, b"", str(error))
 
@@ -71,9 +72,10 @@ def play_random_episode(
         try:
             table = play(built, policies, episodes=1, seed=seed, explore=True, callback=camera)
         except _MaxStepsReached:
-            return _gif(camera.frames), camera.returns
+            return _encode(camera.frames, "GIF"), camera.returns
         row = table.to_frame().iloc[0]
-        return _gif(camera.frames), {agent: float(row[agent]) for agent in row.index if agent in built.spec.agents}
+        returns = {agent: float(row[agent]) for agent in row.index if agent in built.spec.agents}
+        return _encode(camera.frames, "GIF"), returns
 
 
 @contextmanager
@@ -146,22 +148,11 @@ def _action(action: ActionSpec) -> str:
     return f"{action.n_components} choices, {action.n_logits} options in total"
 
 
-def _png(frame: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    _thumbnail(frame).save(buffer, "PNG")
+def _encode(frames: Sequence[np.ndarray], kind: Literal["PNG", "GIF"]) -> bytes:
+    """The frames as small pictures: one as PNG, or all as an animated GIF; empty without frames."""
+    buffer, images = io.BytesIO(), [Image.fromarray(frame) for frame in frames]
+    for image in images:
+        image.thumbnail((2 * MAX_HEIGHT, MAX_HEIGHT))
+    if images:
+        images[0].save(buffer, kind, save_all=kind == "GIF", append_images=images[1:], duration=FRAME_MS, loop=0)
     return buffer.getvalue()
-
-
-def _gif(frames: Sequence[np.ndarray]) -> bytes:
-    if not frames:
-        return b""
-    buffer = io.BytesIO()
-    first, *rest = [_thumbnail(frame) for frame in frames]
-    first.save(buffer, "GIF", save_all=True, append_images=rest, duration=FRAME_MS, loop=0)
-    return buffer.getvalue()
-
-
-def _thumbnail(frame: np.ndarray) -> Image.Image:
-    image = Image.fromarray(frame)
-    image.thumbnail((2 * MAX_HEIGHT, MAX_HEIGHT))
-    return image

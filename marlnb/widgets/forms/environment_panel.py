@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import ipywidgets as w
 
@@ -16,8 +15,9 @@ from marlnb.experiment import Experiment
 from marlnb.overrides import part_overrides
 from marlnb.specs import EnvSpec
 from marlnb.widgets.core.background import LatestOnly
-from marlnb.widgets.core.controls import Button
-from marlnb.widgets.core.style import note_html, problem_html, styled, table_html
+from marlnb.widgets.core.controls import button_for
+from marlnb.widgets.core.panel import Panel
+from marlnb.widgets.core.style import Message, note_html, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.env_preview import EnvPreview, describe_spec, play_random_episode, preview_env
 from marlnb.widgets.forms.form import ConfigForm
@@ -27,8 +27,8 @@ ENV_OPTIONS = ("n_envs", "groups")
 HEADER = ["group", "agents", "observation of each", "action of each"]
 
 
-class EnvironmentPanel:
-    """The environment of an experiment.
+class EnvironmentPanel(Panel):
+    """The environment of an experiment. It counts as changed when another one, or one with other options, was built.
 
     Attributes:
         widget: what a notebook displays.
@@ -37,15 +37,13 @@ class EnvironmentPanel:
 
     def __init__(self, env: EnvConfig | str = "mpe/simple_spread", *, n_envs: int = 32) -> None:
         self.spec: EnvSpec | None = None
-        self._listeners: list[Callable[[], None]] = []
         self._building, self._playing = LatestOnly(), LatestOnly(wait_s=0.0)
         self.part = PartForm(ENVIRONMENTS, env, has_search=True, on_change=self._build)
         self.options = ConfigForm(Experiment, only=ENV_OPTIONS, on_change=self._build)
         self.options.set({"n_envs": n_envs})
-        self._status, self._table, self._picture, self._returns = w.HTML(), w.HTML(), w.HTML(), w.HTML()
-        self._play = Button(description="Random episode", icon="random", tooltip="play one episode of random actions")
-        self._play.on_click(lambda _: self.play())
-        parts = [self.part.box, self.options.box, self._status, self._table, self._picture, self._play, self._returns]
+        self._status, self._table, self._picture, self._returns = Message(), w.HTML(), w.HTML(), Message()
+        play = button_for(self.play, "Random episode", "random", "play one episode of random actions")
+        parts = [self.part.box, self.options.box, self._status, self._table, self._picture, play, self._returns]
         self.widget = styled(*parts, name="marlnb-environment")
         self._build()
 
@@ -64,10 +62,6 @@ class EnvironmentPanel:
         groups: Groups = self.options.fields["groups"].value
         return groups
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` after another environment, or one with other options, was built."""
-        self._listeners.append(listener)
-
     @with_ui_lock
     def set(self, experiment: Experiment) -> None:
         """Shows the environment of an experiment."""
@@ -81,23 +75,21 @@ class EnvironmentPanel:
         try:
             config, groups = self.config, self.groups
         except MarlnbError as error:
-            self._returns.value = problem_html(str(error))
+            self._returns.show_problem(error)
             return
-        self._returns.value = note_html("playing")
-        self._playing.request(lambda: play_random_episode(config, groups), self._show_episode, self._play_failed)
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        return self.widget._repr_mimebundle_(**options)  # type: ignore[no-any-return]
+        self._returns.show_note("playing")
+        episode = partial(play_random_episode, config, groups)
+        self._playing.request(episode, self._show_episode, self._returns.show_problem)
 
     def _build(self) -> None:
         self.spec = None
         try:
             config, groups = self.config, self.groups
         except MarlnbError as error:
-            self._status.value = problem_html(str(error))
+            self._status.show_problem(error)
             self._notify()
             return
-        self._status.value = note_html("building one env")
+        self._status.show_note("building one env")
         self._building.request(lambda: preview_env(config, groups), self._show, self._build_failed)
 
     def _show(self, preview: EnvPreview) -> None:
@@ -105,12 +97,10 @@ class EnvironmentPanel:
         limit = f"episodes of at most {spec.max_steps} steps" if spec.max_steps else "episodes without a step limit"
         turns = "all agents act at the same time" if spec.simultaneous else "agents take turns"
         state = f", global state of shape {spec.state_shape}" if spec.state_shape else ""
-        self._status.value = note_html(f"{spec.name}: {limit}, {turns}{state}")
+        self._status.show_note(f"{spec.name}: {limit}, {turns}{state}")
         self._table.value = table_html(HEADER, describe_spec(spec))
-        picture = preview.picture
-        self._picture.value = (
-            picture_html(picture, "png", f"{spec.name} at its start") if picture else note_html(preview.no_picture)
-        )
+        picture = picture_html(preview.picture, "png", f"{spec.name} at its start")
+        self._picture.value = picture if preview.picture else note_html(preview.no_picture)
         self._returns.value = ""
         self._notify()
 
@@ -120,10 +110,10 @@ class EnvironmentPanel:
         for name, field in {**self.part.form.fields, **self.options.fields}.items():
             if re.search(rf"(^|[\s.']){re.escape(name)}([\s=:'\[]|$)", text):
                 field.set_problem(text)
-                self._status.value = problem_html(f"{self.part.name} cannot be built: see {name}")
+                self._status.show_problem(f"{self.part.name} cannot be built: see {name}")
                 break
         else:
-            self._status.value = problem_html(f"{self.part.name} cannot be built: {text}")
+            self._status.show_problem(f"{self.part.name} cannot be built: {text}")
         self._table.value = self._picture.value = ""
         self._notify()
 
@@ -141,14 +131,7 @@ class EnvironmentPanel:
         if animation:
             self._picture.value = picture_html(animation, "gif", f"{name}: one episode of random actions")
         text = ", ".join(f"{agent} {value:.2f}" for agent, value in returns.items())
-        self._returns.value = note_html(f"returns of random actions: {text}")
-
-    def _play_failed(self, error: Exception) -> None:
-        self._returns.value = problem_html(str(error))
-
-    def _notify(self) -> None:
-        for listener in self._listeners:
-            listener()
+        self._returns.show_note(f"returns of random actions: {text}")
 
 
 def picture_html(data: bytes, kind: str, description: str) -> str:

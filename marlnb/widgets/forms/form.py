@@ -91,12 +91,10 @@ class ConfigForm:
     def set(self, config: Any) -> None:
         """Shows the options of a dataclass, or those of a mapping."""
         with nullcontext() if self._view is None else self._view.hold_sync():
+            values = config if isinstance(config, Mapping) else vars(config)
             for name, field in self.fields.items():
-                if isinstance(config, Mapping):
-                    if name in config:
-                        field.set(config[name])
-                else:
-                    field.set(getattr(config, name))
+                if name in values:
+                    field.set(values[name])
 
     def _entered(self, change: Any) -> None:
         self.fields[change["name"].removeprefix(PREFIX)].enter(change["new"])

@@ -75,9 +75,8 @@ class PartForm:
     def form(self) -> ConfigForm:
         """The options of the chosen part. Values entered for another part reappear when that part is chosen again."""
         if self.name not in self._forms:
-            self._forms[self.name] = ConfigForm(
-                self.registry.get(self.name), title=f"options of {self.name}", on_change=self._on_change
-            )
+            kind, title = self.registry.get(self.name), f"options of {self.name}"
+            self._forms[self.name] = ConfigForm(kind, title=title, on_change=self._on_change)
         return self._forms[self.name]
 
     @property
@@ -110,19 +109,15 @@ class PartForm:
 
     def _filter(self, change: Any) -> None:
         text, family = self._search.value.strip().lower(), self._family.value
-        matches = [
-            name
-            for name in self.registry.names()
-            if text in name.lower() and (family == ALL_FAMILIES or name.split("/")[0] == family)
-        ]
+        names = [name for name in self.registry.names() if family in (ALL_FAMILIES, name.split("/")[0])]
+        matches = [name for name in names if text in name.lower()]
         self._offer(matches)
         if not matches:
             problem = problem_html(f"no {self.registry.kind} has {self._search.value!r} in its name")
             self._description.value = problem + note_html(f"{self.name} is still chosen")
         elif self.name not in matches:
-            self._description.value = note_html(
-                f"{self.name} is still chosen; choose one of these {len(matches)} instead"
-            )
+            text = f"{self.name} is still chosen; choose one of these {len(matches)} instead"
+            self._description.value = note_html(text)
         else:
             self._description.value, _ = self._describe()
 

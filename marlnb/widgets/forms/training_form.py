@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import ipywidgets as w
@@ -92,13 +93,10 @@ class TrainingForm:
     def _environment_changed(self) -> None:
         if self._is_updating:
             return
-        try:
-            env, groups = self.environment.config, self.environment.groups
-        except MarlnbError:
-            self._changed()
-            return
-        if self.environment.spec is not None:
-            self.algorithm.set_env(replace(self._base, env=env, groups=groups), self.environment.spec)
+        with suppress(MarlnbError):  # an option may be invalid by now
+            experiment = replace(self._base, env=self.environment.config, groups=self.environment.groups)
+            if self.environment.spec is not None:
+                self.algorithm.set_env(experiment, self.environment.spec)
         self._changed()
 
     def _changed(self) -> None:

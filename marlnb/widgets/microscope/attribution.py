@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from marlnb.errors import MarlnbError
 from marlnb.models.policies.policy import Policy
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.background import LatestOnly
+from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.microscope.background import START_DELAY_S, BackgroundAnswers, Side, Sides
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.objects import FeatureObjects, main_observer
@@ -32,6 +33,8 @@ MAX_FAST_NUMBERS = 100_000  # an episode this small is attributed so fast that n
 MAX_FEATURES = 40  # of an agent that are sent to the page, the largest first
 To = Literal["action", "value"]
 Request = tuple[To, str]
+Inputs = tuple[Mapping[str, Policy], Mapping[str, np.ndarray]]
+"""What every attribution of a side needs: the policies and the mean observations; reading them takes time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +98,6 @@ def attribute_episode(
     attributions, reasons, is_too_large = {}, {}, False
     steps = view.t if index is None else view.t[index : index + 1]
     limit = (MAX_NUMBERS if index is None else MAX_STEP_NUMBERS) if max_numbers is None else max_numbers
-    has_several = len(view.recording.checkpoints["iteration"].unique()) > 1
     for number, group in enumerate(view.groups, 1):
         if len(steps) * len(group.agents) * len(group.features) > limit:
             is_too_large = True
@@ -115,7 +117,7 @@ def attribute_episode(
                 policies=policies,
                 episodes=[view.episode],
                 steps=None if index is None else steps.tolist(),
-                checkpoint=view.checkpoint if has_several else None,
+                checkpoint=view.checkpoint_of_several,
                 progress=False,
             )
         except MarlnbError as error:
@@ -143,9 +145,8 @@ def attribution_payload(attribution: EpisodeAttribution, feature_objects: Featur
         for index, agent in enumerate(of_group.agents):
             data = _agent_payload(of_group, index, agent, feature_objects or {})
             agents[agent] = {**data, "at": attribution.step_indices.get(group)}
-    return {
-        "to": attribution.to, "method": attribution.method, "agents": agents, "reasons": dict(attribution.reasons)
-    }  # fmt: skip
+    reasons = dict(attribution.reasons)
+    return {"to": attribution.to, "method": attribution.method, "agents": agents, "reasons": reasons}
 
 
 def _agent_payload(attribution: Attribution, index: int, agent: str, feature_objects: FeatureObjects) -> Data:
@@ -171,14 +172,6 @@ def _agent_payload(attribution: Attribution, index: int, agent: str, feature_obj
     }
 
 
-@dataclass(frozen=True, eq=False)
-class AttributionInputs:
-    """What every attribution of a side needs; reading it takes time."""
-
-    policies: Mapping[str, Policy]
-    baseline: Mapping[str, np.ndarray]
-
-
 class AttributionLoader:
     """Attributes whole episodes in a thread, and the step that is shown where the whole is missing or too large.
 
@@ -195,7 +188,7 @@ class AttributionLoader:
 
     def begin(self) -> None:
         """Forgets everything about the sides that were shown before."""
-        self._inputs: dict[Side, AttributionInputs] = {}
+        self._inputs: dict[Side, Inputs] = {}
         self._feature_objects: list[FeatureObjects | None] = [None] * len(self._answers.sides)
         self._clear()
 
@@ -204,6 +197,7 @@ class AttributionLoader:
         """Whether something was not attributed only because it is too large."""
         return any(episode is not None and episode.is_too_large for episode in self.episodes)
 
+    @with_ui_lock
     def request(self, to: To, method: str, max_numbers: int | None = None) -> None:
         """Attributes every side's actions or values (see `attribute_episode`)."""
         sides, request = self._answers.sides, (to, method)
@@ -212,12 +206,19 @@ class AttributionLoader:
         self._answers.request(self._episode_worker, lambda: self._attribute_all(sides, request, max_numbers))
         self.request_step()
 
+    @with_ui_lock
     def request_step(self) -> None:
         """Attributes the step that is shown, of sides whose whole episode is not attributed yet or too large."""
         sides, request, t = self._answers.sides, self._request, self._answers.scope.t
         numbers = [number for number in range(len(sides)) if self._needs_step(number)]
+
+        def attribute_step() -> None:
+            for number in numbers:
+                attribution = self._attribute(sides[number], request, index=min(t, len(sides[number].view.t) - 1))
+                self._answers.apply(sides, partial(self._store, request, self._steps, number, attribution))
+
         if numbers:
-            self._answers.request(self._step_worker, lambda: self._attribute_step(sides, request, numbers, t))
+            self._answers.request(self._step_worker, attribute_step)
 
     def set_feature_objects(self, number: int, feature_objects: FeatureObjects) -> None:
         """Called when it is known which features of a side describe which objects: attributions are sent again."""
@@ -246,40 +247,24 @@ class AttributionLoader:
                 return
         self._answers.apply(sides, self._done)
 
-    def _attribute_step(self, sides: Sides, request: Request, numbers: list[int], t: int) -> None:
-        for number in numbers:
-            attribution = self._attribute(sides[number], request, index=min(t, len(sides[number].view.t) - 1))
-            self._answers.apply(sides, partial(self._store, request, self._steps, number, attribution))
-
-    def _attribute(
-        self, side: Side, request: Request, *, index: int | None = None, max_numbers: int | None = None,
-        report: Callable[[str], None] = lambda _: None,
-    ) -> EpisodeAttribution:  # fmt: skip
+    def _attribute(self, side: Side, request: Request, **options: Any) -> EpisodeAttribution:
+        """`options`: index, max_numbers and report, as `attribute_episode` takes them."""
         to, method = request
         if side.source is None or side.is_edited:
             reason = side.unknown if side.source is None else "edited networks are not attributed"
             return no_attribution(side.view, to, method, reason)
         try:
-            inputs = self._read_inputs(side, side.source)
+            policies, baseline = self._read_inputs(side, side.source)
         except MarlnbError as error:
             return no_attribution(side.view, to, method, str(error))
-        return attribute_episode(
-            side.view,
-            inputs.policies,
-            to=to,
-            method=method,
-            baseline=inputs.baseline,
-            index=index,
-            max_numbers=max_numbers,
-            report=report,
-        )
+        return attribute_episode(side.view, policies, to=to, method=method, baseline=baseline, **options)
 
-    def _read_inputs(self, side: Side, source: PolicySource) -> AttributionInputs:
+    def _read_inputs(self, side: Side, source: PolicySource) -> Inputs:
         with self._inputs_lock:  # reads the whole recording, so only once
             inputs = self._inputs
             if side not in inputs:
-                policies = source.policies(side.view.checkpoint)
-                inputs[side] = AttributionInputs(policies, mean_observations(side.compared_with or side.view))
+                means = mean_observations(side.compared_with or side.view)
+                inputs[side] = (source.policies(side.view.checkpoint), means)
             return inputs[side]
 
     def _store(

@@ -49,18 +49,17 @@ class Comparison:
     def other(
         self,
         view: EpisodeView,
-        recording: Recording | str | os.PathLike[str] | None,
-        episode: int | None,
-        policy_source: OptionalSource,
-        env: EnvConfig | None,
+        recording: Recording | str | os.PathLike[str] | None = None,
+        episode: int | None = None,
+        policy_source: OptionalSource = None,
+        env: EnvConfig | None = None,
     ) -> list[Side]:
         """The recorded episode, and one of another recording or of this one (None)."""
         if recording is None:
             recording = self.recording
         opened = recording if isinstance(recording, Recording) else Recording.open(recording)
-        source, why = (
-            (self.source, self.unknown) if opened is self.recording else source_or_reason(opened, policy_source)
-        )
+        known = (self.source, self.unknown)
+        source, why = known if opened is self.recording else source_or_reason(opened, policy_source)
         other = read_episode(opened, view.episode if episode is None else episode)
         return [*self.alone(view), Side(other, title_of(other), source, why, env or self.env)]
 

@@ -13,8 +13,8 @@ from marlnb.analysis.decoding.result import Decoding
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.widgets.core.background import LatestOnly
-from marlnb.widgets.core.controls import Button, Dropdown, Tab
-from marlnb.widgets.core.style import code_html, styled
+from marlnb.widgets.core.controls import Dropdown, Tab, button_for
+from marlnb.widgets.core.style import code_html, row, styled
 from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.comparison import return_changes
 from marlnb.widgets.microscope.edits_panel import EditsPanel
@@ -37,35 +37,33 @@ class Controls:
         view = microscope.view
         self._is_updating = False
         self._worker = LatestOnly(wait_s=0.0)
-        self.episode = Dropdown(
-            options=_episodes(microscope), value=view.episode, description="episode", layout=w.Layout(width="26em")
-        )
-        self.to = Dropdown(
-            options=[("the action", "action"), ("the critic's value", "value")], value="action",
-            description="attribute", layout=w.Layout(width="18em"),
-        )  # fmt: skip
-        self.method = Dropdown(
-            options=[(name.replace("_", " "), name) for name in METHODS], value="integrated_gradients",
-            description="method", layout=w.Layout(width="20em"),
-        )  # fmt: skip
-        self.anyway = Button(description="Attribute anyway", layout=w.Layout(width="auto", display="none"))
-        self.anyway.tooltip = "takes long; scrubbing still works meanwhile"
-        self.anyway.on_click(lambda _: microscope.attribute(self.to.value, self.method.value, max_numbers=sys.maxsize))
+        self.episode = _dropdown("episode", _episodes(microscope), view.episode, width="26em")
+        targets = [("the action", "action"), ("the critic's value", "value")]
+        self.to = _dropdown("attribute", targets, "action", width="18em")
+        methods = [(name.replace("_", " "), name) for name in METHODS]
+        self.method = _dropdown("method", methods, "integrated_gradients", width="20em")
+        tooltip = "takes long; scrubbing still works meanwhile"
+        self.anyway = button_for(self._attribute_anyway, "Attribute anyway", tooltip=tooltip, width="auto")
+        self.offer_more(False)
         self.unit = UnitPanel(microscope.go)
-        self.edits = EditsPanel(microscope.recording, self._play_again)
+        self.edits = EditsPanel(microscope.recording, self._play_again, microscope.alone)
         comparison = microscope.comparison
         self.compare = ComparePanel(
             view.agents,
             [checkpoint.iteration for checkpoint in getattr(comparison.source, "checkpoints", [])],
             show_agents=microscope.show_agents,
             by_checkpoint=lambda iteration: self._compare(lambda view: comparison.checkpoint(view, iteration)),
-            by_recording=lambda path: self._compare(lambda view: comparison.other(view, path, None, None, None)),
+            by_recording=lambda path: self._compare(lambda view: comparison.other(view, path)),
             back=microscope.alone,
         )
         self.concepts = ConceptsPanel(view.sites, microscope.recording.labels, self._decode)
         self.bookmarks = BookmarksPanel(microscope.bookmark, microscope.go, microscope.remove_bookmark)
         self.code = w.HTML()
-        self.widget = self._lay_out()
+        panels = [panel.widget for panel in (self.unit, self.edits, self.compare, self.concepts, self.bookmarks)]
+        self.tabs = Tab([*panels, self.code], titles=TABS, selected_index=0)
+        top = row(self.episode, self.to, self.method, self.anyway)
+        self.widget = styled(top, microscope.scope, self.tabs, name="marlnb-microscope")
+        self.widget.layout.max_width = "110em"
         self._observe()
         self.update()
 
@@ -101,14 +99,8 @@ class Controls:
                         continue
                     self.edits.offer({f"{direction.concept} ({decoder.agent})": direction})
 
-    def _lay_out(self) -> w.VBox:
-        panels = [panel.widget for panel in (self.unit, self.edits, self.compare, self.concepts, self.bookmarks)]
-        self.tabs = Tab([*panels, self.code], titles=TABS, selected_index=0)
-        top = w.HBox([self.episode, self.to, self.method, self.anyway], layout=w.Layout(flex_flow="row wrap"))
-        box = styled(top, self.microscope.scope, self.tabs)
-        box.add_class("marlnb-microscope")
-        box.layout.max_width = "110em"
-        return box
+    def _attribute_anyway(self) -> None:
+        self.microscope.attribute(self.to.value, self.method.value, max_numbers=sys.maxsize)
 
     def _observe(self) -> None:
         microscope = self.microscope
@@ -116,7 +108,6 @@ class Controls:
         for control in (self.to, self.method):
             control.observe(lambda _: microscope.attribute(self.to.value, self.method.value), "value")
         microscope.scope.observe(lambda _: self.update(), ["t", "layer", "order", "agents"])
-        self.edits.back.on_click(lambda _: microscope.alone())
 
     def _go(self, episode: int) -> None:
         if not self._is_updating:
@@ -126,9 +117,8 @@ class Controls:
         def show(sides: list[Side]) -> None:
             self._show_sides(view, sides)
             changes = ", ".join(f"{agent} {value:+.4g}" for agent, value in return_changes(sides).items())
-            self.edits.show_status(
-                f"return with the edit minus without: {changes} (one episode; for many use mnb.intervene)"
-            )
+            effect = f"return with the edit minus without: {changes}"
+            self.edits.show_status(f"{effect} (one episode; for many use mnb.intervene)")
 
         view = self.microscope.view
         self._run(lambda: self.microscope.comparison.edited(view, edits), show, self.edits.show_problem)
@@ -136,11 +126,11 @@ class Controls:
     def _compare(self, find: Callable[[EpisodeView], list[Side]]) -> None:
         def show(sides: list[Side]) -> None:
             self._show_sides(view, sides)
-            self.compare.show_status("side by side")
+            self.compare.status.show_note("side by side")
 
         view = self.microscope.view
-        self.compare.show_status("opening")
-        self._run(lambda: find(view), show, self.compare.show_problem)
+        self.compare.status.show_note("opening")
+        self._run(lambda: find(view), show, self.compare.status.show_problem)
 
     def _show_sides(self, view: EpisodeView, sides: list[Side]) -> None:
         if view is not self.microscope.view:
@@ -169,12 +159,16 @@ class Controls:
         self._worker.request(run, done, fail)
 
 
+def _dropdown(name: str, options: Sequence[tuple[str, Any]], value: Any, *, width: str) -> Dropdown:
+    return Dropdown(options=options, value=value, description=name, layout={"width": width})
+
+
 def _episodes(microscope: Microscope) -> list[tuple[str, int]]:
     """A title and the number of each episode."""
     recording = microscope.recording
     options = []
-    for number, row in recording.episodes.iterrows():
-        returns = ", ".join(f"{row[agent]:.3g}" for agent in recording.agents[:4])
+    for number, episode in recording.episodes.iterrows():
+        returns = ", ".join(f"{episode[agent]:.3g}" for agent in recording.agents[:4])
         more = ", …" if len(recording.agents) > 4 else ""
-        options.append((f"{number}: {int(row['length'])} steps, returns {returns}{more}", int(number)))
+        options.append((f"{number}: {int(episode['length'])} steps, returns {returns}{more}", int(number)))
     return options

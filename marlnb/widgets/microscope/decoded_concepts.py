@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder
 from marlnb.analysis.decoding.result import Decoding
@@ -47,26 +48,16 @@ def decoded_concepts(view: EpisodeView, decoding: Decoding) -> list[Concept]:
         note = f"{decoding.metric} {score.score:.2f}, chance {score.chance:.2f}, shuffled {score.shuffled:.2f}"
         if decoding.warnings:
             note += f"; NOT TO BE TRUSTED: {'; '.join(decoding.warnings)}"
-        concepts.append(
-            Concept(
-                name=f"{decoding.label}{offset}, decoded from {layer}",
-                agent=decoder.agent,
-                classes=decoder.classes,
-                decoded=decode_units(decoder, view.units_of(decoder.agent, decoder.site)),
-                truth=_truth(view, decoding.label, decoder),
-                note=note,
-            )
-        )
+        name, truth = f"{decoding.label}{offset}, decoded from {layer}", _truth(view, decoding.label, decoder)
+        decoded = decode_units(decoder, view.units_of(decoder.agent, decoder.site))
+        concepts.append(Concept(name, decoder.agent, decoder.classes, decoded, truth, note))
     return concepts
 
 
 def decode_units(decoder: LinearDecoder, x: np.ndarray) -> np.ndarray:
     """Probabilities `[time, class]`, or the estimate `[time, 1]`, for units `[time, unit]`."""
     out = x.astype(np.float64) @ decoder.weights.T + decoder.intercept
-    if not decoder.classes:
-        return out
-    odds = np.exp(out - out.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    return np.asarray(softmax(out, axis=1)) if decoder.classes else out
 
 
 def _truth(view: EpisodeView, name: str, decoder: LinearDecoder) -> np.ndarray:

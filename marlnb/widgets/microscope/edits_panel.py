@@ -13,8 +13,9 @@ from marlnb.models.hooks.directions import Clamp, Direction, Steer
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import Ablate, Scale
 from marlnb.recording.file.reader import Recording
-from marlnb.widgets.core.controls import Button, Dropdown, FloatSlider, Text
-from marlnb.widgets.core.style import code_html, note_html, problem_html
+from marlnb.widgets.core.controls import Dropdown, FloatSlider, Text, button_for
+from marlnb.widgets.core.style import Message, code_html
+from marlnb.widgets.microscope.panels import WIDE, ComputingPanel
 
 KINDS = {
     "ablate to zero": "zero",
@@ -27,7 +28,7 @@ ALL = "all agents"
 UNITS = "these units"
 
 
-class EditsPanel:
+class EditsPanel(ComputingPanel):
     """A form for one edit.
 
     Attributes:
@@ -35,35 +36,26 @@ class EditsPanel:
         directions: by name, to steer along.
     """
 
-    def __init__(self, recording: Recording, play: Callable[[Sequence[Edit]], None]) -> None:
+    def __init__(self, recording: Recording, play: Callable[[Sequence[Edit]], None], back: Callable[[], None]) -> None:
         self.recording = recording
         self.directions: dict[str, Direction] = {}
         self._play = play
-        style = {"description_width": "6em"}
         actors = [site for site in recording.sites if "/actor/" in site] or recording.sites
-        self.site = Dropdown(options=actors, description="site", layout=_wide(), style=style)
-        self.units = Text(description="units", placeholder="3, 17, 20-25; empty: all", layout=_wide(), style=style)
-        self.agent = Dropdown(options=[ALL], description="agent", layout=_wide(), style=style)
-        self.kind = Dropdown(options=list(KINDS), description="edit", layout=_wide(), style=style)
-        self.along = Dropdown(options=[UNITS], description="along", layout=_wide(), style=style)
-        self.strength = FloatSlider(
-            0.0, min=-5.0, max=5.0, step=0.1, description="strength", layout=_wide(), style=style
-        )
-        self.button = Button(
-            description="Play again", icon="play", tooltip="play the same seed without and with the edit"
-        )
-        self.button.add_class("marlnb-play-again")
-        self.back = Button(
-            description="Back to the recording", icon="undo", disabled=True, layout=w.Layout(width="auto")
-        )
-        self._status, self._code = w.HTML(), w.HTML()
-        self.button.on_click(lambda _: self._clicked())
-        for field in (self.site, self.units, self.agent, self.kind, self.along, self.strength):
-            field.observe(lambda _: self._changed(), "value")
+        self.site = Dropdown(options=actors, description="site", **WIDE)
+        self.units = Text(description="units", placeholder="3, 17, 20-25; empty: all", **WIDE)
+        self.agent = Dropdown(options=[ALL], description="agent", **WIDE)
+        self.kind = Dropdown(options=list(KINDS), description="edit", **WIDE)
+        self.along = Dropdown(options=[UNITS], description="along", **WIDE)
+        self.strength = FloatSlider(0.0, min=-5.0, max=5.0, step=0.1, description="strength", **WIDE)
         fields = [self.site, self.units, self.agent, self.kind, self.along, self.strength]
+        for field in fields:
+            field.observe(lambda _: self._changed(), "value")
+        tooltip = "play the same seed without and with the edit"
+        self.button = button_for(self._clicked, "Play again", "play", tooltip, _dom_classes=["marlnb-play-again"])
+        self.back = button_for(back, "Back to the recording", "undo", disabled=True, width="auto")
+        self._status, self._code = Message(), w.HTML()
         buttons = w.HBox([self.button, self.back])
-        self.widget = w.VBox([*fields, buttons, self._status, self._code])
-        self.widget.add_class("marlnb-edits")
+        self.widget = w.VBox([*fields, buttons, self._status, self._code], _dom_classes=["marlnb-edits"])
         self._changed()
 
     def choose(self, site: str, agent: str, unit: int) -> None:
@@ -99,14 +91,6 @@ class EditsPanel:
             return Steer(site, agents=agents, direction=direction, strength=strength)
         return Steer(site, units=units, agents=agents, direction=self._common_direction(site, units), strength=strength)
 
-    def show_status(self, text: str) -> None:
-        self._status.value = note_html(text)
-        self.button.disabled = False
-
-    def show_problem(self, text: str) -> None:
-        self._status.value = problem_html(text)
-        self.button.disabled = False
-
     def _common_direction(self, site: str, units: tuple[int, ...] | None) -> Direction:
         """All of the units at once; a strength of 1 is a standard deviation of their common part in the recording."""
         agents = list(self.recording[site].labels["agent"])
@@ -134,18 +118,13 @@ class EditsPanel:
             self.button.disabled = False
         except Exception as error:  # any problem is shown below the form
             self._code.value = ""
-            self._status.value = problem_html(str(error))
+            self._status.show_problem(error)
             self.button.disabled = True
 
     def _clicked(self) -> None:
         self.button.disabled = True
-        self._status.value = note_html("playing without and with the edit")
+        self._status.show_note("playing without and with the edit")
         self._play([self.edit()])
-
-
-def _wide() -> w.Layout:
-    """A new layout for each field, since some fields are hidden separately."""
-    return w.Layout(width="26em")
 
 
 def parse_units(text: str) -> tuple[int, ...] | None:
@@ -171,10 +150,10 @@ def edit_code(edit: Edit) -> str:
     fields = {key: value for key, value in edit.to_json().items() if key != "edit" and value is not None}
     defaults = {"seed": 0, "value": "zero"} if edit.name == "ablate" else {}
     site = fields.pop("site")
-    arguments = [repr(site)]
-    for key, value in fields.items():
-        if defaults.get(key) == value:
-            continue
-        arguments.append(f"{key}=mnb.Direction(**{value!r})" if key == "direction" else f"{key}={value!r}")
-    call = f"mnb.{type(edit).__name__}({', '.join(arguments)})"
+    arguments = [
+        f"{key}=mnb.Direction(**{value!r})" if key == "direction" else f"{key}={value!r}"
+        for key, value in fields.items()
+        if defaults.get(key) != value
+    ]
+    call = f"mnb.{type(edit).__name__}({', '.join([repr(site), *arguments])})"
     return f"edit = {call}\nscope.play_again([edit])\nmnb.intervene(run, edit)  # over many episodes, with intervals"

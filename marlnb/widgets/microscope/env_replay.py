@@ -48,10 +48,7 @@ def replay_steps(
             _check_observation(view, index, step)
             yield index, built
             if index + 1 < len(view.t):
-                actions = {
-                    group.name: torch.as_tensor(group.action[index : index + 1]).to(built.device)
-                    for group in view.groups
-                }
+                actions = {group.name: torch.as_tensor(group.action[[index]]).to(built.device) for group in view.groups}
                 step = built.step(actions)
 
 

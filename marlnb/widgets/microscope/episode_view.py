@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import log_softmax
 
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.errors import RecordingError
@@ -49,10 +49,6 @@ class GroupView:
     value: np.ndarray | None
     acting: np.ndarray
 
-    @property
-    def choice_names(self) -> tuple[str, ...]:
-        return choice_names(self.spec.action)
-
 
 @dataclass(frozen=True, eq=False)
 class LabelView:
@@ -94,6 +90,11 @@ class EpisodeView:
     @property
     def agents(self) -> tuple[str, ...]:
         return tuple(agent for group in self.groups for agent in group.agents)
+
+    @property
+    def checkpoint_of_several(self) -> int | None:
+        """`checkpoint` if the recording holds several, whose units differ; else None, as analyses take it."""
+        return self.checkpoint if self.recording.checkpoints["iteration"].nunique() > 1 else None
 
     @property
     def sites(self) -> list[str]:
@@ -176,10 +177,8 @@ def _group(recording: Recording, name: str, episode: int) -> GroupView:
     observation = read("observation")
     observation = observation.reshape(*observation.shape[:2], -1).astype(np.float32)
     action = read("action")
-    logits = read("logits") if "logits" in fields else None
-    log_prob = read("log_prob") if "log_prob" in fields else None
-    mask = read("action_mask") if "action_mask" in fields else None
-    choices, kind = _choices(spec.action, action, logits, log_prob, mask)
+    optional = {field: read(field) for field in ("logits", "log_prob", "action_mask") if field in fields}
+    choices, kind = _choices(spec.action, action, **optional)
     return GroupView(
         name=name,
         agents=tuple(recording.group_agents(name)),
@@ -196,36 +195,24 @@ def _group(recording: Recording, name: str, episode: int) -> GroupView:
 
 
 def _choices(
-    spec: ActionSpec,
-    action: np.ndarray,
-    logits: np.ndarray | None,
-    log_prob: np.ndarray | None,
-    mask: np.ndarray | None,
-) -> tuple[np.ndarray, ChoiceKind]:
+    spec: ActionSpec, action: np.ndarray, *, logits: np.ndarray | None = None, log_prob: np.ndarray | None = None,
+    action_mask: np.ndarray | None = None,
+) -> tuple[np.ndarray, ChoiceKind]:  # fmt: skip
     """What is drawn of an action. Logits are probabilities only if the recorded log-probabilities agree with them."""
     if spec.kind == "continuous":
         return action.astype(np.float32), "value"
     if logits is None or logits.shape[-1] != spec.n_logits:
         return np.zeros((*action.shape[:2], 0), np.float32), "none"
-    allowed = np.ones(logits.shape, bool) if mask is None else mask.reshape(logits.shape).astype(bool)
-    logs = _log_softmax(np.where(allowed, logits.astype(np.float64), -np.inf), spec.n)
+    allowed = np.ones(logits.shape, bool) if action_mask is None else action_mask.reshape(logits.shape).astype(bool)
+    allowed_logits = np.where(allowed, logits.astype(np.float64), -np.inf)
+    components = np.split(allowed_logits, np.cumsum(spec.n)[:-1], axis=-1)
+    logs = np.concatenate([log_softmax(component, axis=-1) for component in components], axis=-1)
     taken = action[..., None] if spec.kind == "discrete" else action
     indices = taken + np.concatenate([[0], np.cumsum(spec.n)[:-1]])
     expected = np.take_along_axis(logs, indices, axis=-1).sum(-1)
     if log_prob is not None and np.allclose(expected, log_prob.reshape(expected.shape), atol=TOLERANCE, equal_nan=True):
         return np.exp(logs).astype(np.float32), "probability"
     return logits.astype(np.float32), "score"
-
-
-def _log_softmax(logits: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """The log-softmax along the last axis, separately for each component of an action."""
-    parts = []
-    for part in np.split(logits, np.cumsum(sizes)[:-1], axis=-1):
-        top = part.max(axis=-1, keepdims=True)
-        shifted = part - np.where(np.isfinite(top), top, 0.0)
-        with np.errstate(divide="ignore"):
-            parts.append(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
-    return np.concatenate(parts, axis=-1)
 
 
 def _label(recording: Recording, name: str, episode: int) -> LabelView:

@@ -97,7 +97,6 @@ class _Camera:
             return self._draw_mpe(env) if isinstance(env, MPE) else env.render(0)
 
     def _draw_mpe(self, env: MPE) -> np.ndarray:
-
         if self._mpe2 is None:
             self._mpe2 = env.to_mpe2(0)
         world = self._mpe2.world

@@ -9,70 +9,43 @@ from functools import partial
 from marlnb.errors import MarlnbError
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.ui_lock import with_ui_lock
-from marlnb.widgets.microscope.attribution import AttributionLoader, To
+from marlnb.widgets.microscope.attribution import AttributionLoader
 from marlnb.widgets.microscope.background import START_DELAY_S, BackgroundAnswers, Side, Sides
 from marlnb.widgets.microscope.frames import recorded_frames, replayed_frames
-from marlnb.widgets.microscope.objects import NOT_SUPPLIED, FeatureObjects
+from marlnb.widgets.microscope.objects import NOT_SUPPLIED
 from marlnb.widgets.microscope.scope import Scope
 
 SEND_EVERY_S = 0.3  # frames are sent in batches
 
 
 class Loader:
-    """Loads frames and attributions of the sides that are shown; results about earlier sides are dropped."""
+    """Loads frames and attributions of the sides that are shown; results about earlier sides are dropped.
+
+    Attributes:
+        attributions: loads the attributions.
+    """
 
     def __init__(self, scope: Scope, on_attributed: Callable[[], None]) -> None:
         self._answers = BackgroundAnswers(scope)
-        self._attributions = AttributionLoader(self._answers, on_attributed)
-        self._frames = FrameLoader(self._answers, self._attributions.set_feature_objects)
-
-    @property
-    def is_too_large(self) -> bool:
-        """Whether something was not attributed only because it is too large."""
-        return self._attributions.is_too_large
+        self.attributions = AttributionLoader(self._answers, on_attributed)
+        self._frame_worker = LatestOnly(wait_s=START_DELAY_S)
 
     @with_ui_lock
     def begin(self, sides: Sequence[Side]) -> None:
-        """Loads everything for other sides."""
-        self._answers.sides = tuple(sides)
-        self._attributions.begin()
-        self._frames.begin()
+        """Drops everything about earlier sides and loads the frames of these."""
+        self._answers.sides = shown = tuple(sides)
+        self.attributions.begin()
 
-    @with_ui_lock
-    def attribute(self, to: To, method: str, max_numbers: int | None = None) -> None:
-        """Attributes every side's actions or values, of groups with at most `max_numbers` numbers."""
-        self._attributions.request(to, method, max_numbers)
+        def load() -> None:
+            for number in range(len(shown)):
+                self._load(number, shown)
+            self._answers.apply(shown, self._answers.scope.settle)
 
-    @with_ui_lock
-    def attribute_step(self) -> None:
-        """Attributes the step that is shown, if its whole episode is not attributed."""
-        self._attributions.request_step()
+        self._answers.request(self._frame_worker, load)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until everything is loaded; returns False if that takes longer than `timeout_s`."""
         return self._answers.wait(timeout_s)
-
-
-class FrameLoader:
-    """Loads frames and positions of objects in a thread.
-
-    Args:
-        on_feature_objects: called under UI_LOCK with a side's number, and the objects that its features describe.
-    """
-
-    def __init__(self, answers: BackgroundAnswers, on_feature_objects: Callable[[int, FeatureObjects], None]) -> None:
-        self._answers, self._on_feature_objects = answers, on_feature_objects
-        self._worker = LatestOnly(wait_s=START_DELAY_S)
-
-    def begin(self) -> None:
-        """Loads the frames of all sides that are shown."""
-        sides = self._answers.sides
-        self._answers.request(self._worker, lambda: self._load_all(sides))
-
-    def _load_all(self, sides: Sides) -> None:
-        for number in range(len(sides)):
-            self._load(number, sides)
-        self._answers.apply(sides, self._answers.scope.settle)
 
     def _load(self, number: int, sides: Sides) -> None:
         """Sends recorded frames and replayed positions of objects; or replayed frames with both."""
@@ -96,10 +69,11 @@ class FrameLoader:
         """Sends replayed frames in batches. Returns a note for the user."""
         side, batch, sent_at, problem = sides[number], [], time.monotonic(), ""
         assert side.source is not None
+        set_objects = self.attributions.set_feature_objects
         for frame in replayed_frames(side.view, side.source, side.env, images=images):
             problem = frame.problem
             if frame.feature_objects is not None:
-                self._answers.apply(sides, partial(self._on_feature_objects, number, frame.feature_objects))
+                self._answers.apply(sides, partial(set_objects, number, frame.feature_objects))
             if problem and not images:
                 break
             batch.append(frame)

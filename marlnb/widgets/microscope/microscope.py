@@ -18,12 +18,7 @@ from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.microscope.attribution import To
 from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
-from marlnb.widgets.microscope.comparison import (
-    Comparison,
-    OptionalSource,
-    return_changes,
-    source_or_reason,
-)
+from marlnb.widgets.microscope.comparison import Comparison, OptionalSource, return_changes, source_or_reason
 from marlnb.widgets.microscope.controls import Controls
 from marlnb.widgets.microscope.decoded_concepts import decoded_concepts
 from marlnb.widgets.microscope.episode_view import read_episode
@@ -67,7 +62,7 @@ class Microscope:
         self.view = read_episode(recording, episode)
         self.sides = self.comparison.alone(self.view)
         self.scope = open_scope(self.view, self.sides[0].title, t, layer, order, agents)
-        self.loader = Loader(self.scope, lambda: self.controls.offer_more(self.loader.is_too_large))
+        self.loader = Loader(self.scope, lambda: self.controls.offer_more(self.loader.attributions.is_too_large))
         self.controls = Controls(self)
         self.widget = self.controls.widget
         self._display = Display(self.widget, self.scope, lambda: self.sides, lambda: repr(self))
@@ -75,7 +70,7 @@ class Microscope:
         self._show_bookmarks()
         self.scope.observe(lambda change: self._picked(change["new"]), "picked")
         self.scope.observe(lambda change: self._send_layer(change["new"]), "layer")
-        self.scope.observe(lambda _: self.loader.attribute_step(), "t")
+        self.scope.observe(lambda _: self.loader.attributions.request_step(), "t")
         self._begin()
 
     @property
@@ -136,7 +131,7 @@ class Microscope:
             max_numbers: a group whose attribution has more numbers (steps × agents × features) is not attributed;
                 None: 4 million.
         """
-        self.loader.attribute(to, method, max_numbers)
+        self.loader.attributions.request(to, method, max_numbers)
 
     def decode(self, label: str, site: str, **options: Any) -> Decoding:
         """Decodes a label from a site over the whole recording (see `mnb.decode`); shows the result at each step."""
@@ -146,8 +141,7 @@ class Microscope:
 
     def find_decoding(self, label: str, site: str, **options: Any) -> Decoding:
         """As `decode`, without showing it."""
-        has_several = len(self.recording.checkpoints["iteration"].unique()) > 1
-        defaults = {"progress": False, **({"checkpoint": self.view.checkpoint} if has_several else {})}
+        defaults = {"progress": False, "checkpoint": self.view.checkpoint_of_several}
         return decode(self.recording, site=site, label=label, **{**defaults, **options})
 
     @with_ui_lock
@@ -223,15 +217,13 @@ class Microscope:
         options = {"episode": self.view.episode, "t": self.t, "layer": scope.layer, "order": scope.order}
         arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
         agents = f", agents={scope.agents!r}" if scope.agents else ""
-        return "\n".join(
-            [
-                "import marlnb as mnb",
-                f"recording = mnb.Recording.open({str(self.recording.path)!r})",
-                f"scope = mnb.microscope(recording, {arguments}{agents})",
-                *(f"scope.decode({decoding.label!r}, site={decoding.site!r})" for decoding in self.decodings),
-                "scope",
-            ]
-        )
+        lines = [
+            "import marlnb as mnb",
+            f"recording = mnb.Recording.open({str(self.recording.path)!r})",
+            f"scope = mnb.microscope(recording, {arguments}{agents})",
+            *(f"scope.decode({decoding.label!r}, site={decoding.site!r})" for decoding in self.decodings),
+        ]
+        return "\n".join([*lines, "scope"])
 
     def _ipython_display_(self, **options: Any) -> None:
         self._display.show()
@@ -264,28 +256,24 @@ class Microscope:
     def _begin(self) -> None:
         self._show_concepts()
         self.loader.begin(self.sides)
-        self.loader.attribute(self.controls.to.value, self.controls.method.value)
+        self.loader.attributions.request(self.controls.to.value, self.controls.method.value)
 
     def _send_layer(self, layer: str) -> None:
         """Sends the units of a layer that was too large to be sent at first."""
-        if all(
-            layer in data["units"] or layer not in side.view.layers for data, side in zip(self.scope.sides, self.sides)
-        ):
-            return
-        self.scope.sides = [
-            {**data, "units": {**data["units"], layer: layer_payload(side.view, layer)}}
-            for data, side in zip(self.scope.sides, self.sides)
-        ]
+        pairs = list(zip(self.scope.sides, self.sides))
+        if any(layer in side.view.layers and layer not in data["units"] for data, side in pairs):
+            self.scope.sides = [
+                {**data, "units": {**data["units"], layer: layer_payload(side.view, layer)}} for data, side in pairs
+            ]
 
     def _picked(self, picked: dict[str, Any]) -> None:
         if not picked:
             return
         view = self.sides[min(int(picked["side"]), len(self.sides) - 1)].view
         site = view.site_of(picked["agent"], picked["layer"])
-        if site is None:
-            return
-        step = int(view.t[min(int(picked["t"]), len(view.t) - 1)])
-        self.controls.show_unit(view, Unit(site, picked["agent"], int(picked["unit"]), step))
+        if site is not None:
+            step = int(view.t[min(int(picked["t"]), len(view.t) - 1)])
+            self.controls.show_unit(view, Unit(site, picked["agent"], int(picked["unit"]), step))
 
     def _show_concepts(self) -> None:
         self.scope.concepts = [

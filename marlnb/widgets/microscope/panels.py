@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import ipywidgets as w
 
-from marlnb.widgets.core.controls import Button, Dropdown, SelectMultiple, Text
-from marlnb.widgets.core.style import code_html, note_html, problem_html
+from marlnb.widgets.core.controls import Button, Dropdown, SelectMultiple, Text, button_for
+from marlnb.widgets.core.style import Message, code_html, note_html, problem_html
 from marlnb.widgets.microscope.bookmarks import Bookmark
 
-STYLE = {"description_width": "6em"}
+WIDE: dict[str, Any] = {"layout": {"width": "28em"}, "style": {"description_width": "6em"}}
+"""Traits of a field. Each widget makes its own layout of them, so that fields can be hidden separately."""
 
 
-class ConceptsPanel:
+class ComputingPanel:
+    """Abstract: a button starts a computation; a line shows its result or why it failed, and the button works again."""
+
+    button: Button
+    _status: Message
+
+    def show_status(self, text: str) -> None:
+        self._status.show_note(text)
+        self.button.disabled = False
+
+    def show_problem(self, text: str) -> None:
+        self._status.show_problem(text)
+        self.button.disabled = False
+
+
+class ConceptsPanel(ComputingPanel):
     """Decodes a label from a site; what the decoder says is drawn at every step."""
 
     def __init__(self, sites: Sequence[str], labels: Sequence[str], decode: Callable[[str, str], None]) -> None:
         self._decode = decode
-        self.site = Dropdown(options=list(sites), description="from", layout=_wide(), style=STYLE)
-        self.label = Dropdown(options=list(labels), description="decode", layout=_wide(), style=STYLE)
-        self.button = Button(description="Decode", icon="search", tooltip="fit a decoder to all episodes")
-        self.button.on_click(lambda _: self._clicked())
+        self.site = Dropdown(options=list(sites), description="from", **WIDE)
+        self.label = Dropdown(options=list(labels), description="decode", **WIDE)
+        self.button = button_for(self._clicked, "Decode", "search", "fit a decoder to all episodes")
         self.button.disabled = not (sites and labels)
-        self._status = w.HTML() if labels else w.HTML(note_html("this recording has no labels to decode"))
+        self._status = Message("" if labels else note_html("this recording has no labels to decode"))
         self._code = w.HTML()
-        self.widget = w.VBox([self.label, self.site, self.button, self._status, self._code])
-        self.widget.add_class("marlnb-concepts")
-
-    def show_status(self, text: str) -> None:
-        self._status.value = note_html(text)
-        self.button.disabled = False
-
-    def show_problem(self, text: str) -> None:
-        self._status.value = problem_html(text)
-        self.button.disabled = False
+        parts = [self.label, self.site, self.button, self._status, self._code]
+        self.widget = w.VBox(parts, _dom_classes=["marlnb-concepts"])
 
     def _clicked(self) -> None:
         self.button.disabled = True
-        self._status.value = note_html("decoding, with controls")
+        self._status.show_note("decoding, with controls")
         self._code.value = code_html(f"scope.decode({self.label.value!r}, site={self.site.value!r})")
         self._decode(self.label.value, self.site.value)
 
 
 class ComparePanel:
-    """Compares agents, another checkpoint of the run, or another recording, side by side."""
+    """Compares agents, another checkpoint of the run, or another recording, side by side.
+
+    Attributes:
+        status: shows how a comparison went.
+    """
 
     def __init__(
         self,
@@ -56,36 +69,20 @@ class ComparePanel:
         by_recording: Callable[[str], None],
         back: Callable[[], None],
     ) -> None:
-        self.agents = SelectMultiple(
-            options=list(agents), description="agents", rows=min(6, len(agents)), layout=_wide(), style=STYLE
-        )
+        self.agents = SelectMultiple(options=list(agents), description="agents", rows=min(6, len(agents)), **WIDE)
         self.agents.observe(lambda change: show_agents(list(change["new"])), "value")
-        self.checkpoint = Dropdown(options=list(checkpoints), description="checkpoint", layout=_wide(), style=STYLE)
-        self.play = Button(description="Play and compare", tooltip="the same seed, played by this checkpoint")
+        self.checkpoint = Dropdown(options=list(checkpoints), description="checkpoint", **WIDE)
+        tooltip = "the same seed, played by this checkpoint"
+        self.play = button_for(lambda: by_checkpoint(self.checkpoint.value), "Play and compare", tooltip=tooltip)
         self.play.disabled = not checkpoints
-        self.play.on_click(lambda _: by_checkpoint(self.checkpoint.value))
-        self.path = Text(
-            description="recording",
-            placeholder="path of an .h5 file",
-            layout=_wide(),
-            style=STYLE,
-            continuous_update=False,
-        )
-        self.open = Button(description="Open and compare", tooltip="the same episode of another recording")
-        self.open.on_click(lambda _: by_recording(self.path.value))
-        self.back = Button(description="Show one alone", icon="undo")
-        self.back.on_click(lambda _: back())
-        self._status = w.HTML(note_html("hold Ctrl to choose several agents; if none is chosen, all are shown"))
-        self.widget = w.VBox(
-            [self.agents, w.HBox([self.checkpoint, self.play]), w.HBox([self.path, self.open]), self.back, self._status]
-        )
-        self.widget.add_class("marlnb-compare")
-
-    def show_status(self, text: str) -> None:
-        self._status.value = note_html(text)
-
-    def show_problem(self, text: str) -> None:
-        self._status.value = problem_html(text)
+        example = "path of an .h5 file"
+        self.path = Text(description="recording", placeholder=example, continuous_update=False, **WIDE)
+        tooltip = "the same episode of another recording"
+        self.open = button_for(lambda: by_recording(self.path.value), "Open and compare", tooltip=tooltip)
+        self.back = button_for(back, "Show one alone", "undo")
+        self.status = Message(note_html("hold Ctrl to choose several agents; if none is chosen, all are shown"))
+        lines = [w.HBox([self.checkpoint, self.play]), w.HBox([self.path, self.open])]
+        self.widget = w.VBox([self.agents, *lines, self.back, self.status], _dom_classes=["marlnb-compare"])
 
 
 class BookmarksPanel:
@@ -96,24 +93,18 @@ class BookmarksPanel:
     ) -> None:
         self._go, self._remove = go, remove
         self.note = Text(placeholder="what this step shows", layout=w.Layout(width="24em"))
-        self.add = Button(description="Bookmark", icon="bookmark", tooltip="bookmark this step")
+        self.add = button_for(lambda: add(self.note.value), "Bookmark", "bookmark", "bookmark this step")
         self.add.add_class("marlnb-bookmark")
-        self.add.on_click(lambda _: add(self.note.value))
         self._list, self._status = w.VBox(), w.HTML()
-        self.widget = w.VBox([w.HBox([self.note, self.add]), self._status, self._list])
-        self.widget.add_class("marlnb-bookmarks")
+        parts = [w.HBox([self.note, self.add]), self._status, self._list]
+        self.widget = w.VBox(parts, _dom_classes=["marlnb-bookmarks"])
 
     def show(self, bookmarks: Sequence[Bookmark], status: str = "", problem: str = "") -> None:
         self._list.children = [self._row(mark) for mark in bookmarks]
         self._status.value = problem_html(problem) if problem else note_html(status) if status else ""
 
     def _row(self, mark: Bookmark) -> w.HBox:
-        go = Button(description=f"episode {mark.episode}, step {mark.t}", layout=w.Layout(width="auto"))
-        go.on_click(lambda _: self._go(mark.episode, mark.t))
-        remove = Button(icon="trash", tooltip="remove this bookmark", layout=w.Layout(width="2.5em"))
-        remove.on_click(lambda _: self._remove(mark))
+        title = f"episode {mark.episode}, step {mark.t}"
+        go = button_for(partial(self._go, mark.episode, mark.t), title, width="auto")
+        remove = button_for(partial(self._remove, mark), "", "trash", "remove this bookmark", width="2.5em")
         return w.HBox([go, w.Label(mark.note), remove])
-
-
-def _wide() -> w.Layout:
-    return w.Layout(width="28em")

@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 
 from marlnb.plots.canvas import agent_colour
 from marlnb.widgets.microscope.decoded_concepts import Concept
-from marlnb.widgets.microscope.episode_view import EpisodeView, GroupView
+from marlnb.widgets.microscope.episode_view import EpisodeView, GroupView, choice_names
 
 MAX_UNIT_BYTES = 6_000_000  # of layers that are sent before the user chooses them
 ORDERS = {
@@ -33,13 +33,7 @@ def side_payload(view: EpisodeView, title: str, layers: Sequence[str]) -> Data:
         "agents": [agent for group in view.groups for agent in _agents(view, group)],
         "units": {layer: layer_payload(view, layer) for layer in layers},
         "labels": [
-            {
-                "name": label.name,
-                "agents": list(label.agents),
-                "classes": list(label.classes),
-                "values": float_bytes(label.values.reshape(len(label.values), -1)),
-            }
-            for label in view.labels
+            {**vars(label), "values": float_bytes(label.values.reshape(len(label.values), -1))} for label in view.labels
         ],
     }
 
@@ -64,13 +58,8 @@ def layer_payload(view: EpisodeView, layer: str) -> Data:
             x = view.units_of(agent, site)
             quantised, low, high = quantise(x)
             orders = {name: order.tobytes() for name, order in unit_orders(x).items()}
-            data[agent] = {
-                "n": x.shape[1],
-                "quantised": quantised.T.tobytes(),
-                "low": float_bytes(low),
-                "high": float_bytes(high),
-                "orders": orders,
-            }
+            limits = {"low": float_bytes(low), "high": float_bytes(high)}
+            data[agent] = {"n": x.shape[1], "quantised": quantised.T.tobytes(), **limits, "orders": orders}
     return data
 
 
@@ -112,14 +101,7 @@ def unit_orders(x: np.ndarray) -> dict[str, np.ndarray]:
 
 def concepts_payload(concepts: Sequence[Concept]) -> list[Data]:
     return [
-        {
-            "name": concept.name,
-            "agent": concept.agent,
-            "classes": list(concept.classes),
-            "decoded": float_bytes(concept.decoded),
-            "truth": float_bytes(concept.truth),
-            "note": concept.note,
-        }
+        {**vars(concept), "decoded": float_bytes(concept.decoded), "truth": float_bytes(concept.truth)}
         for concept in concepts
     ]
 
@@ -131,7 +113,7 @@ def _agents(view: EpisodeView, group: GroupView) -> list[Data]:
             "group": group.name,
             "colour": agent_colour(agent, view.recording.spec.agents),
             "return": view.returns[agent],
-            "choice_names": list(group.choice_names) if group.kind != "none" else [],
+            "choice_names": choice_names(group.spec.action) if group.kind != "none" else [],
             "kind": group.kind,
             "choices": float_bytes(group.choices[:, index]),
             "taken": _taken(group, index),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from copy import copy
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -60,29 +61,18 @@ class Scope(JavaScriptWidget):
     picked = traitlets.Dict().tag(sync=True)
     bookmarks: traitlets.List[Data] = traitlets.List().tag(sync=True)
 
-    def __init__(self, **state: Any) -> None:
+    def __init__(self, sides: Sequence[Data], **state: Any) -> None:
         self._films_lock = threading.Lock()
         self._page_saves_frames = False
         self._film_numbers = count()
-        self._films: list[Data] = self._empty_films(len(state["sides"]))
-        super().__init__(
-            films=self._copy_of_films(),
-            attributions=[None for _ in state["sides"]],
-            concepts=[[] for _ in state["sides"]],
-            notes=["" for _ in state["sides"]],
-            **state,
-        )
+        super().__init__(**self._new_sides(sides), **state)
         self.on_msg(self._receive)
 
     @with_ui_lock
     def show(self, sides: Sequence[Data], **state: Any) -> None:
         """Shows other episodes; everything about the previous ones is dropped."""
-        n = len(sides)
-        with self._films_lock:
-            self._films = self._empty_films(n)
-        empty = {"attributions": [None] * n, "concepts": [[]] * n, "notes": [""] * n, "films": self._copy_of_films()}
         with self.hold_sync():
-            for name, value in {**empty, "sides": list(sides), **state}.items():
+            for name, value in {**self._new_sides(sides), **state}.items():
                 setattr(self, name, value)
 
     def add_frames(self, side: int, frames: Sequence[Frame]) -> None:
@@ -122,16 +112,20 @@ class Scope(JavaScriptWidget):
     def _receive(self, _: Any, content: Data, buffers: Any) -> None:
         self._page_saves_frames |= bool(content.get("saves_frames"))
 
-    def _empty_films(self, n: int) -> list[Data]:
-        """Numbered, so that new empty films differ from the previous empty ones, and pages drop their frames."""
-        number = next(self._film_numbers)
-        return [{"images": {}, "positions": {}, "number": number} for _ in range(n)]
+    def _new_sides(self, sides: Sequence[Data]) -> Data:
+        """The state of sides of which nothing else is known yet.
+
+        Films are numbered, so that new empty films differ from the previous empty ones, and pages drop their frames.
+        """
+        n, number = len(sides), next(self._film_numbers)
+        with self._films_lock:
+            self._films: list[Data] = [{"images": {}, "positions": {}, "number": number} for _ in range(n)]
+        empty = {"attributions": [None] * n, "concepts": [[]] * n, "notes": [""] * n}
+        return {**empty, "films": self._copy_of_films(), "sides": list(sides)}
 
     def _copy_of_films(self) -> list[Data]:
         with self._films_lock:
-            return [
-                {**film, "images": dict(film["images"]), "positions": dict(film["positions"])} for film in self._films
-            ]
+            return [{name: copy(value) for name, value in film.items()} for film in self._films]
 
 
 def open_scope(view: EpisodeView, title: str, t: int, layer: str | None, order: str, agents: Sequence[str]) -> Scope:
@@ -151,12 +145,5 @@ def open_scope(view: EpisodeView, title: str, t: int, layer: str | None, order: 
         raise RecordingError(unknown("order of units", order, ORDERS))
     for agent in agents:
         view.group_of(agent)
-    return Scope(
-        sides=[side_payload(view, title, initial_layers(view, chosen))],
-        layers=layers,
-        orders=ORDERS,
-        layer=chosen,
-        order=order,
-        agents=list(agents),
-        t=view.index(t),
-    )
+    sides = [side_payload(view, title, initial_layers(view, chosen))]
+    return Scope(sides, layers=layers, orders=ORDERS, layer=chosen, order=order, agents=list(agents), t=view.index(t))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import ipywidgets as w
@@ -60,8 +61,7 @@ class Display:
             t, layer, order, agents = scope.t, scope.layer, scope.order, list(scope.agents)
             sent = [scope.images(number) for number in range(len(sides))]
         images = [image_at(side, t, of_side) for side, of_side in zip(sides, sent)]
-        views, titles = [side.view for side in sides], [side.title for side in sides]
-        return still_figure(views, titles, t, layer, order, agents, images)
+        return still_figure(sides, t, layer, order, agents, images)
 
     def _changed(self) -> None:
         self._snapshot.outdate()
@@ -80,32 +80,23 @@ def image_at(side: Side, index: int, images: Mapping[int, bytes]) -> bytes | Non
 
 
 def _replayed(side: Side, index: int) -> dict[int, bytes]:
-    if side.source is None or index > MAX_REPLAYED_STEPS:
-        return {}
-    try:
-        for frame in replayed_frames(side.view, side.source, side.env):
-            if frame.index == index:
-                return {index: frame.image}
-    except Exception:  # an environment may raise anything when it is drawn; the scope's note shows the error
-        return {}
+    if side.source is not None and index <= MAX_REPLAYED_STEPS:
+        with suppress(Exception):  # an environment may raise anything when it is drawn; the scope's note shows it
+            frames = replayed_frames(side.view, side.source, side.env)
+            return {index: next(frame.image for frame in frames if frame.index == index)}
     return {}
 
 
 def still_figure(
-    views: Sequence[EpisodeView],
-    titles: Sequence[str],
-    index: int,
-    layer: str,
-    order: str,
-    agents: Sequence[str],
-    images: Sequence[bytes | None],
+    sides: Sequence[Side], index: int, layer: str, order: str, agents: Sequence[str], images: Sequence[bytes | None]
 ) -> Figure:
     """For each side its image, its rewards, and the units of its agents over time, with a line at the step `index`."""
-    n_agents = max(len(_shown_agents(view, layer, agents)) for view in views)
-    figure = Figure(figsize=(6.4 * len(views), 3.4 + 1.15 * n_agents), dpi=90, layout="constrained")
-    for view, title, image, part in zip(views, titles, images, figure.subfigures(1, len(views), squeeze=False)[0]):
+    n_agents = max(len(_shown_agents(side.view, layer, agents)) for side in sides)
+    figure = Figure(figsize=(6.4 * len(sides), 3.4 + 1.15 * n_agents), dpi=90, layout="constrained")
+    for side, image, part in zip(sides, images, figure.subfigures(1, len(sides), squeeze=False)[0]):
+        view = side.view
         k = min(index, len(view.t) - 1)
-        part.suptitle(literal(f"{title}, step {view.t[k]}"), fontsize=11, fontweight="bold", color=INK)
+        part.suptitle(literal(f"{side.title}, step {view.t[k]}"), fontsize=11, fontweight="bold", color=INK)
         shown = _shown_agents(view, layer, agents)
         grid = part.add_gridspec(1 + len(shown), 2, height_ratios=[2.6, *[1.0] * len(shown)])
         _draw_image(part.add_subplot(grid[0, 0]), image)
@@ -121,10 +112,8 @@ def _shown_agents(view: EpisodeView, layer: str, agents: Sequence[str]) -> list[
 
 
 def _draw_image(ax: Axes, image: bytes | None) -> None:
-    ax.set_xticks([])
-    ax.set_yticks([])
-    for side in ax.spines.values():
-        side.set_color("#B0B0B0")
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_color("#B0B0B0")
     if not image:
         ax.text(0.5, 0.5, "no picture", ha="center", va="center", color=MUTED)
         return

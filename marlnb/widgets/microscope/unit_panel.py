@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import ipywidgets as w
 import numpy as np
@@ -15,9 +16,9 @@ from marlnb.errors import MarlnbError
 from marlnb.plots.tuning import tuning_curves
 from marlnb.recording.file.reader import Recording
 from marlnb.widgets.core.background import LatestOnly
-from marlnb.widgets.core.controls import Button, Dropdown
+from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.snapshot import png
-from marlnb.widgets.core.style import note_html, problem_html
+from marlnb.widgets.core.style import Message, note_html, row
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 N_TOP_EPISODES = 5
@@ -49,6 +50,9 @@ class TopEpisode(NamedTuple):
     value: float
 
 
+Result = tuple[list[TopEpisode], Tuning | MarlnbError, Unit]
+
+
 class UnitPanel:
     """Shows one unit.
 
@@ -68,25 +72,21 @@ class UnitPanel:
         self._cache: dict[tuple[str, str, str, int], Tuning] = {}
         self.label = Dropdown(options=["t"], description="tuned to", layout=w.Layout(width="22em"))
         self.label.observe(lambda _: self._request(), "value")
-        self._line = w.HTML(note_html("click a unit in a heat map"))
-        self._curve, self._top, self._problem = w.HTML(), w.HBox(layout=w.Layout(flex_flow="row wrap")), w.HTML()
-        self.widget = w.VBox([self._line, self.label, self._problem, self._curve, self._top])
-        self.widget.add_class("marlnb-unit")
+        self._line = Message(note_html("click a unit in a heat map"))
+        self._curve, self._top, self._problem = w.HTML(), row(), Message()
+        parts = [self._line, self.label, self._problem, self._curve, self._top]
+        self.widget = w.VBox(parts, _dom_classes=["marlnb-unit"])
 
     def show(self, view: EpisodeView, unit: Unit) -> None:
         """Shows the exact value at once; tuning curve and top episodes follow."""
         x = view.units_of(unit.agent, unit.site)[:, unit.unit]
         index = view.index(unit.t)
-        self._line.value = note_html(
+        self._line.show_note(
             f"{unit.agent} {unit.site}, unit {unit.unit}: {x[index]:.6g} at step {view.t[index]}; in this episode "
             f"{x.min():.3g} to {x.max():.3g}"
         )
-        is_same = (
-            self._view is not None
-            and self.unit is not None
-            and self._view.recording is view.recording
-            and replace(self.unit, t=unit.t) == unit
-        )
+        is_same_recording = self._view is not None and self._view.recording is view.recording
+        is_same = is_same_recording and self.unit is not None and replace(self.unit, t=unit.t) == unit
         self._view, self.unit = view, unit
         options = self._options(view, unit.agent)
         if tuple(self.label.options) != options:
@@ -107,41 +107,34 @@ class UnitPanel:
         self._problem.value = ""
         self._worker.request(lambda: self._compute(view, unit, label), self._show, self._fail)
 
-    def _compute(
-        self, view: EpisodeView, unit: Unit, label: str
-    ) -> tuple[list[TopEpisode], Tuning | MarlnbError, Unit]:
-        has_several = len(view.recording.checkpoints["iteration"].unique()) > 1
-        checkpoint = view.checkpoint if has_several else None
+    def _compute(self, view: EpisodeView, unit: Unit, label: str) -> Result:
+        checkpoint = view.checkpoint_of_several
         top = top_episodes(view.recording, unit.site, unit.agent, unit.unit, n=N_TOP_EPISODES, checkpoint=checkpoint)
         key = (str(view.recording.path), f"{unit.site} {unit.agent}", label, view.checkpoint)
         try:
             if key not in self._cache:
-                self._cache[key] = tuning(
-                    view.recording, site=unit.site, label=label, agent=unit.agent, checkpoint=checkpoint
-                )
+                which: dict[str, Any] = {"site": unit.site, "agent": unit.agent, "checkpoint": checkpoint}
+                self._cache[key] = tuning(view.recording, label=label, **which)
             return top, self._cache[key], unit
         except MarlnbError as error:
             return top, error, unit
 
-    def _show(self, result: tuple[list[TopEpisode], Tuning | MarlnbError, Unit]) -> None:
+    def _show(self, result: Result) -> None:
         self.top, unit_tuning, unit = result
         if isinstance(unit_tuning, MarlnbError):
             self.tuning, self._curve.value = None, ""
-            self._problem.value = problem_html(str(unit_tuning))
+            self._problem.show_problem(unit_tuning)
         else:
             self.tuning = unit_tuning
             self._curve.value = _curve_html(unit_tuning, unit.unit)
-        buttons = [self._button(episode) for episode in self.top]
+        buttons = []
+        for top in self.top:
+            title = f"episode {top.episode}, step {top.t}: {top.value:.3g}"
+            buttons.append(button_for(partial(self._go, top.episode, top.t), title, width="auto"))
         self._top.children = [w.HTML(note_html("highest in")), *buttons]
 
-    def _button(self, top: TopEpisode) -> Button:
-        title = f"episode {top.episode}, step {top.t}: {top.value:.3g}"
-        button = Button(description=title, layout=w.Layout(width="auto"))
-        button.on_click(lambda _: self._go(top.episode, top.t))
-        return button
-
     def _fail(self, error: Exception) -> None:
-        self._problem.value = problem_html(f"{type(error).__name__}: {error}")
+        self._problem.show_problem(f"{type(error).__name__}: {error}")
 
 
 def top_episodes(

@@ -18,16 +18,15 @@ def code_of(run: Run, choices: Mapping[str, Any], labels: Sequence[str] = ()) ->
     arguments = write_arguments(RecordingConfig, {name: x for name, x in choices.items() if name != "labels"})
     if labels:
         arguments += f", labels={{{', '.join(f'{name!r}: {_variable(name)}' for name in labels)}}}"
-    return "\n".join(
-        [
-            "import marlnb as mnb",
-            "",
-            f"run = mnb.Run.open({str(run.path)!r})",
-            f"print(mnb.plan_recording(run{arguments}))",
-            f"recording = mnb.record(run{arguments})",
-            "mnb.microscope(recording)",
-        ]
-    )
+    lines = [
+        "import marlnb as mnb",
+        "",
+        f"run = mnb.Run.open({str(run.path)!r})",
+        f"print(mnb.plan_recording(run{arguments}))",
+        f"recording = mnb.record(run{arguments})",
+        "mnb.microscope(recording)",
+    ]
+    return "\n".join(lines)
 
 
 def command_of(run: Run, choices: Mapping[str, Any], labels: Sequence[str] = ()) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -20,8 +21,9 @@ from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_folder import Which
 from marlnb.widgets.core.background import LatestOnly, TaskStopped
 from marlnb.widgets.core.controls import Accordion, Checkbox, SelectMultiple, button_for
+from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.site_tree import SiteTree
-from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html, styled, table_html
+from marlnb.widgets.core.style import LABEL, Message, code_html, note_html, problem_html, row, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.recordings.recording_options import FORM_OPTIONS, code_of, command_of
@@ -29,10 +31,9 @@ from marlnb.widgets.recordings.recording_task import RecordingTask
 from marlnb.widgets.recordings.recordings_list import RecordingsList
 
 CHECKPOINT_NAMES = ("last", "best", "all")
-BUTTON_WIDTH = "9em"
 
 
-class RecordingPanel:
+class RecordingPanel(Panel):
     """What to record of a run, and the recording of it.
 
     Attributes:
@@ -58,7 +59,6 @@ class RecordingPanel:
         self.recording: Recording | None = None
         self.task: RecordingTask | None = None
         self._is_busy = self._is_updating = self._are_sites_known = False
-        self._listeners: list[Callable[[], None]] = []
         self._planning, self._finding = LatestOnly(), LatestOnly(wait_s=0)
         self._make()
         self.refresh()
@@ -67,43 +67,26 @@ class RecordingPanel:
         self.tree, self.list = SiteTree(), RecordingsList(self.run)
         self.form = ConfigForm(RecordingConfig, only=FORM_OPTIONS, on_change=self._changed)
         self._label_boxes = {name: Checkbox(value=True, description=name, indent=False) for name in self.labels}
-        self.checkpoint = SelectMultiple(
-            options=CHECKPOINT_NAMES,
-            value=("last",),
-            rows=4,
-            description="checkpoint",
-            style=LABEL,
-            layout=w.Layout(width="34em"),
-        )
-        self._refresh = button_for(
-            self.refresh, "Refresh", "refresh", "find new checkpoints and recordings", width=BUTTON_WIDTH
-        )
-        self._record = button_for(
-            self._clicked,
-            "Record",
-            "circle",
-            "play the episodes and write the file",
-            width=BUTTON_WIDTH,
-            button_style="primary",
-        )
-        self._stop = button_for(
-            self.stop, "Stop", "stop", "stop; what was recorded stays", width=BUTTON_WIDTH, disabled=True
-        )
+        shape = {"rows": 4, "style": LABEL, "layout": {"width": "34em"}}
+        self.checkpoint = SelectMultiple(options=CHECKPOINT_NAMES, value=("last",), description="checkpoint", **shape)
+        button = partial(button_for, width="9em")
+        refresh = button(self.refresh, "Refresh", "refresh", "find new checkpoints and recordings")
+        self._record = button(self._clicked, "Record", "circle", "play the episodes and write the file")
+        self._record.button_style = "primary"
+        self._stop = button(self.stop, "Stop", "stop", "stop; what was recorded stays", disabled=True)
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="20em", visibility="hidden"))
-        self._line, self._sites, self._estimate = w.HTML(), w.HTML(), w.HTML()
+        self._line, self._sites, self._estimate = Message(), Message(), Message()
         self._fields, self._code, self._command = w.HTML(), w.HTML(), w.HTML()
         titles = ["what is written", "as code", "as a command"]
         texts = Accordion([self._fields, self._code, self._command], titles=titles, selected_index=None)
-        checkpoints = w.HBox([self.checkpoint, self._refresh], layout=w.Layout(flex_flow="row wrap"))
         heading = [w.HTML("<b>Custom labels</b>")] if self._label_boxes else []
         labels = w.VBox([*heading, *self._label_boxes.values()])
-        buttons = w.HBox([self._record, self._stop, self._bar], layout=w.Layout(flex_flow="row wrap"))
+        checkpoints = row(self.checkpoint, refresh)
         parts = [w.HTML("<b>Sites</b>"), self.tree, self._sites, checkpoints, self.form.box, labels]
-        below = [self._estimate, buttons, self._line, texts, self.list.box]
+        below = [self._estimate, row(self._record, self._stop, self._bar), self._line, texts, self.list.box]
         self.widget = styled(*parts, *below, name="marlnb-recording")
         self.tree.observe(lambda _: self._changed(), "chosen")
-        self.checkpoint.observe(lambda _: self._changed(), "value")
-        for box in self._label_boxes.values():
+        for box in (self.checkpoint, *self._label_boxes.values()):
             box.observe(lambda _: self._changed(), "value")
 
     @property
@@ -125,10 +108,6 @@ class RecordingPanel:
         checkpoint = checkpoints[0] if len(checkpoints) == 1 else checkpoints
         return {"sites": self.tree.patterns, "checkpoint": checkpoint, **self.form.values, "labels": labels}
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` after each change of the choices."""
-        self._listeners.append(listener)
-
     @with_ui_lock
     def refresh(self) -> None:
         """Finds new checkpoints, sites and recordings."""
@@ -147,8 +126,8 @@ class RecordingPanel:
             self.form.set({"name": self._unused_name()})
         if not self._are_sites_known:
             self._record.disabled = True
-            self._sites.value = note_html("finding the sites")
-            self._finding.request(self._find_sites, self._show_sites, self._finding_failed)
+            self._sites.show_note("finding the sites")
+            self._finding.request(lambda: all_sites(self.run.policies()), self._show_sites, self._finding_failed)
         else:
             self._changed()
 
@@ -170,7 +149,7 @@ class RecordingPanel:
         self._planning.cancel()
         self._record.disabled, self._stop.disabled = True, False
         self._bar.value, self._bar.layout.visibility = 0.0, "visible"
-        self._line.value = note_html("starting")
+        self._line.show_note("starting")
         self.task = RecordingTask(self.run, choices, show=self._show_progress, done=self._done, failed=self._failed)
         return self.task
 
@@ -188,21 +167,17 @@ class RecordingPanel:
         recording = [repr(self.recording)] if self.recording is not None else []
         return "\n".join([f"RecordingPanel({str(self.run.path)!r})", *plan, *recording])
 
-    def _find_sites(self) -> list[Site]:
-        return all_sites(self.run.policies())
-
     def _show_sites(self, sites: list[Site]) -> None:
         self._is_updating = True
         self.tree.show(sites, RecordingConfig().sites)
         self._is_updating, self._are_sites_known = False, True
         labels = [label.name for label in self.run.spec.labels]
         note = f"The environment's own labels are always recorded: {', '.join(labels)}." if labels else ""
-        self._sites.value = note_html(note)
+        self._sites.show_note(note)
         self._changed()
 
     def _finding_failed(self, error: Exception) -> None:
-        self._sites.value = problem_html(f"{error}\nRecording needs a checkpoint: train, save one, then click Refresh.")
-        self._record.disabled = True
+        self._sites.show_problem(f"{error}\nRecording needs a checkpoint: train, save one, then click Refresh.")
 
     def _changed(self) -> None:
         """Shows the choices as code and as a command, and their estimated cost; or why they are not valid."""
@@ -213,18 +188,16 @@ class RecordingPanel:
             choices = self.choices
         except MarlnbError as error:
             self._planning.cancel()
-            self._estimate.value = problem_html(str(error))
-            self._record.disabled = True
+            self._planning_failed(error)
             return
         labels = list(choices["labels"] or ())
         self._code.value = code_html(code_of(self.run, choices, labels))
         self._command.value = code_html(command_of(self.run, choices, labels))
         self._record.disabled = self._is_busy
         if not self._is_busy:
-            self._estimate.value = note_html("estimating")
+            self._estimate.show_note("estimating")
             self._planning.request(lambda: plan_recording(self.run, **choices), self._show_plan, self._planning_failed)
-        for listener in self._listeners:
-            listener()
+        self._notify()
 
     def _show_plan(self, plan: RecordingPlan) -> None:
         self.plan = plan
@@ -238,14 +211,14 @@ class RecordingPanel:
         self._estimate.value = note_html(plan.summary()) + (problem_html(problem) if problem else "")
 
     def _planning_failed(self, error: Exception) -> None:
-        self._estimate.value = problem_html(str(error))
+        self._estimate.show_problem(error)
         self._record.disabled = True
 
     def _clicked(self) -> None:
         try:
             self.record()
         except MarlnbError as error:
-            self._line.value = problem_html(str(error))
+            self._line.show_problem(error)
 
     def _show_progress(self, share: float, text: str) -> None:
         self._bar.value, self._line.value = share, note_html(text)

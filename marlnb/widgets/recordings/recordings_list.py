@@ -11,7 +11,7 @@ from marlnb.formatting import format_bytes
 from marlnb.recording.capture.plan import recording_path
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
-from marlnb.widgets.core.controls import Button
+from marlnb.widgets.core.controls import button_for
 from marlnb.widgets.core.style import log_html, note_html, problem_html
 from marlnb.widgets.core.table import ChoiceTable
 from marlnb.widgets.core.ui_lock import with_ui_lock
@@ -33,8 +33,7 @@ class RecordingsList:
         self._reading = LatestOnly(wait_s=0)
         self.table = ChoiceTable(["recording", "size", "made"], label="recordings")
         self._summary, self._microscope_box = w.HTML(), w.VBox()
-        self._open = Button(description="Open in the microscope", icon="search", layout=w.Layout(width="17em"))
-        self._open.on_click(lambda _: self.open())
+        self._open = button_for(self.open, "Open in the microscope", "search", width="17em")
         self._details = w.VBox([self._summary, self._open, self._microscope_box], layout=w.Layout(display="none"))
         self.box = w.VBox([self.table, self._details])
         self.table.observe(lambda _: self._show_chosen(), "chosen")
@@ -44,16 +43,11 @@ class RecordingsList:
     def refresh(self) -> None:
         """Reads the folder again."""
         recordings = self.run.recordings
-        self.table.show(
-            {
-                name: [
-                    name,
-                    format_bytes(file_bytes(path)),
-                    time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime)),
-                ]
-                for name, path in recordings.items()
-            }
-        )
+        rows = {}
+        for name, path in recordings.items():
+            made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
+            rows[name] = [name, format_bytes(file_bytes(path)), made]
+        self.table.show(rows)
         self.table.layout.display = "" if recordings else "none"
 
     @with_ui_lock

@@ -22,21 +22,20 @@ def code_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], note: 
     k = checkpoint.iteration
     arguments = write_arguments(EvaluationOptions, options)
     both = [k] if other is None else [k, other]
-    return "\n".join(
-        [
-            "import marlnb as mnb",
-            "from marlnb.training.runs.checkpoint_notes import CheckpointNotes",
-            "from marlnb.training.runs.checkpoint_removal import remove_checkpoint",
-            "",
-            f"run = mnb.Run.open({str(run.path)!r})",
-            f"policies = run.policies({k})",
-            *(f"evaluation_{n} = mnb.evaluate(run, checkpoint={n}{arguments})" for n in both),
-            "notes = CheckpointNotes(run)",
-            *(f"notes.keep(evaluation_{n})" for n in both),
-            *([f"notes.write({k}, {note!r})"] if note else []),
-            f"# remove_checkpoint(run, {k})",
-        ]
-    )
+    lines = [
+        "import marlnb as mnb",
+        "from marlnb.training.runs.checkpoint_notes import CheckpointNotes",
+        "from marlnb.training.runs.checkpoint_removal import remove_checkpoint",
+        "",
+        f"run = mnb.Run.open({str(run.path)!r})",
+        f"policies = run.policies({k})",
+        *(f"evaluation_{n} = mnb.evaluate(run, checkpoint={n}{arguments})" for n in both),
+        "notes = CheckpointNotes(run)",
+        *(f"notes.keep(evaluation_{n})" for n in both),
+        *([f"notes.write({k}, {note!r})"] if note else []),
+        f"# remove_checkpoint(run, {k})",
+    ]
+    return "\n".join(lines)
 
 
 def command_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], other: int | None) -> str:

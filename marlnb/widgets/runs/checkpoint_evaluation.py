@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -18,13 +19,12 @@ from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_comparable
 from marlnb.widgets.core.background import BackgroundTask, TaskStopped
 from marlnb.widgets.core.controls import Dropdown, button_for
-from marlnb.widgets.core.style import LABEL, note_html, problem_html, table_html
+from marlnb.widgets.core.style import LABEL, Message, note_html, row, table_html
 from marlnb.widgets.core.ui_lock import UI_LOCK, with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
 
 NOT_CHOSEN = "(choose)"
 UPDATE_EVERY_S = 0.2
-BUTTON_WIDTH = "11em"
 
 
 class CheckpointEvaluation:
@@ -48,23 +48,16 @@ class CheckpointEvaluation:
         self._checkpoint: Checkpoint | None = None
         self._others: dict[int, Checkpoint] = {}
         self.form = ConfigForm(EvaluationOptions, on_change=on_change)
-        self._button = button_for(
-            self._try, "Evaluate", "bar-chart", "play episodes with this checkpoint", width=BUTTON_WIDTH
-        )
-        self._both = button_for(
-            self._try_both, "Evaluate both", "balance-scale", "play the same episodes with both", width=BUTTON_WIDTH
-        )
-        self._stop = button_for(
-            self.stop, "Stop", "stop", "stop the evaluation; nothing is stored", width=BUTTON_WIDTH, disabled=True
-        )
+        button = partial(button_for, width="11em")
+        self._button = button(self._try, "Evaluate", "bar-chart", "play episodes with this checkpoint")
+        self._both = button(self._try_both, "Evaluate both", "balance-scale", "play the same episodes with both")
+        self._stop = button(self.stop, "Stop", "stop", "stop the evaluation; nothing is stored", disabled=True)
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="16em", visibility="hidden"))
-        self._line, self._stored, self._comparison = w.HTML(), w.HTML(), w.HTML()
-        self._other = Dropdown(
-            options=[NOT_CHOSEN], description="compare with", style=LABEL, layout=w.Layout(width="26em")
-        )
+        self._line, self._stored, self._comparison = Message(), w.HTML(), w.HTML()
+        wide = {"style": LABEL, "layout": {"width": "26em"}}
+        self._other = Dropdown(options=[NOT_CHOSEN], description="compare with", **wide)
         self._other.observe(self._other_chosen, "value")
-        buttons = w.HBox([self._button, self._stop, self._bar], layout=w.Layout(flex_flow="row wrap"))
-        other = w.HBox([self._other, self._both], layout=w.Layout(flex_flow="row wrap"))
+        buttons, other = row(self._button, self._stop, self._bar), row(self._other, self._both)
         self.box = w.VBox([self.form.box, buttons, self._line, self._stored, other, self._comparison])
 
     @property
@@ -100,7 +93,7 @@ class CheckpointEvaluation:
         options = self.form.values
         wanted = iterations or ((self._checkpoint.iteration,) if self._checkpoint is not None else ())
         self._bar.value, self._bar.layout.visibility = 0.0, "visible"
-        self._line.value = note_html("starting")
+        self._line.show_note("starting")
         self._set_busy(True)
         self.task = BackgroundTask(lambda task: self._play(task, wanted, options), done=self._done, failed=self._failed)
         return self.task
@@ -131,7 +124,7 @@ class CheckpointEvaluation:
         try:
             self.evaluate(*iterations)
         except MarlnbError as error:
-            self._line.value = problem_html(str(error))
+            self._line.show_problem(error)
 
     def _play(self, task: BackgroundTask, iterations: Sequence[int], options: Mapping[str, Any]) -> str:
         started, n_episodes = time.monotonic(), options["episodes"]
@@ -139,7 +132,7 @@ class CheckpointEvaluation:
 
             def show(n: int, index: int = index, iteration: int = iteration) -> None:
                 self._bar.value = (index + n / n_episodes) / len(iterations)
-                self._line.value = note_html(f"checkpoint {iteration}: {n} of {n_episodes} episodes")
+                self._line.show_note(f"checkpoint {iteration}: {n} of {n_episodes} episodes")
 
             counter = _EpisodeCounter(task, show)
             self.notes.keep(evaluate(self.notes.run, checkpoint=iteration, callback=counter, **options))
@@ -147,14 +140,16 @@ class CheckpointEvaluation:
         return f"checkpoint {names}: {n_episodes} episodes in {time.monotonic() - started:.1f} s, stored"
 
     def _done(self, message: str) -> None:
-        self._line.value = note_html(message)
+        self._line.show_note(message)
         self._set_busy(False)
         self.show()
         self._on_stored()
 
     def _failed(self, error: Exception) -> None:
-        is_stopped = isinstance(error, TaskStopped)
-        self._line.value = note_html("stopped: nothing was stored") if is_stopped else problem_html(str(error))
+        if isinstance(error, TaskStopped):
+            self._line.show_note("stopped: nothing was stored")
+        else:
+            self._line.show_problem(error)
         self._set_busy(False)
 
     def _set_busy(self, is_busy: bool) -> None:
@@ -221,14 +216,8 @@ def _comparison_html(
     rows = []
     for group in first["return_mean"]:
         difference = np.asarray(second["returns"][group], float) - np.asarray(first["returns"][group], float)
-        rows.append(
-            [
-                group,
-                _plus_minus(first["return_mean"][group], first["return_se"][group]),
-                _plus_minus(second["return_mean"][group], second["return_se"][group]),
-                _plus_minus(float(difference.mean()), _standard_error(difference)),
-            ]
-        )
+        returns = [_plus_minus(one["return_mean"][group], one["return_se"][group]) for one in (first, second)]
+        rows.append([group, *returns, _plus_minus(float(difference.mean()), _standard_error(difference))])
     note = f"The same {first['episodes']} episodes from seed {first['seed']}; ± is one standard error over episodes."
     header = ["return of", f"checkpoint {a}", f"checkpoint {b}", f"{b} minus {a}, episode by episode"]
     return table_html(header, rows) + note_html(note)

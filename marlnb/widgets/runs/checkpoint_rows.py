@@ -22,7 +22,17 @@ class CheckpointRows:
 
     def measured(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
         """The checkpoints whose size and time can be read: a training may have just removed one."""
-        return [checkpoint for checkpoint in checkpoints if self._is_measured(checkpoint)]
+        measured = []
+        for checkpoint in checkpoints:
+            try:
+                if checkpoint.sha256 not in self._times_and_sizes:
+                    saved = checkpoint.path.stat().st_mtime
+                    size = sum(path.stat().st_size for path in checkpoint.path.rglob("*") if path.is_file())
+                    self._times_and_sizes[checkpoint.sha256] = (saved, size)
+            except FileNotFoundError:
+                continue
+            measured.append(checkpoint)
+        return measured
 
     def of(self, checkpoints: Sequence[Checkpoint]) -> dict[str, list[str]]:
         """The cells of measured checkpoints, by iteration."""
@@ -41,13 +51,3 @@ class CheckpointRows:
             score_text(evaluations[-1]) if evaluations else "",
             self._notes.note(checkpoint),
         ]
-
-    def _is_measured(self, checkpoint: Checkpoint) -> bool:
-        if checkpoint.sha256 not in self._times_and_sizes:
-            try:
-                saved = checkpoint.path.stat().st_mtime
-                size = sum(path.stat().st_size for path in checkpoint.path.rglob("*") if path.is_file())
-            except FileNotFoundError:
-                return False
-            self._times_and_sizes[checkpoint.sha256] = (saved, size)
-        return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
@@ -18,9 +18,10 @@ from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Accordion, Text, button_for
 from marlnb.widgets.core.curves import LiveCurves
+from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import learning_curve_figure, with_snapshot
-from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html, styled
+from marlnb.widgets.core.style import LABEL, Message, code_html, row, styled
 from marlnb.widgets.core.table import ChoiceTable
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.recordings.checkpoint_usage import recordings_made_with
@@ -30,11 +31,10 @@ from marlnb.widgets.runs.checkpoint_rows import HEADER, CheckpointRows
 from marlnb.widgets.runs.metrics import return_curves
 
 LIVE_S, IDLE_S = 1.0, 5.0  # minimum time between two readings of the folder
-BUTTON_WIDTH = "8em"
 
 
-class CheckpointsPanel:
-    """The checkpoints of a run.
+class CheckpointsPanel(Panel):
+    """The checkpoints of a run. It changes when another one is chosen, and with the notes and evaluations.
 
     Attributes:
         widget: what a notebook displays.
@@ -55,37 +55,34 @@ class CheckpointsPanel:
         self.checkpoints: list[Checkpoint] = []
         self.policies: dict[str, Policy] | None = None
         self._rows = CheckpointRows(self.notes)
-        self._listeners: list[Callable[[], None]] = []
         self._folder_mtime: int | None = None
         self._loading = LatestOnly(wait_s=0)
         self._draws_curves = curves is None
         self.curves = curves or LiveCurves(title=f"{self.run.experiment.env.name}: returns")
         self._make()
         self.refresh()
-        self._poller = Poller(self._look, self._show_changes, self._polling_failed)
+        self._poller = Poller(self._look, self._show_changes, self._fail)
 
     def _make(self) -> None:
         self.table = ChoiceTable(HEADER, label="checkpoints")
         self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_stored=self._show)
-        self._heading, self._line, self._code, self._command = w.HTML(), w.HTML(), w.HTML(), w.HTML()
+        self._heading, self._line, self._code, self._command = w.HTML(), Message(), w.HTML(), w.HTML()
         placeholder, wide = "what this checkpoint is good for", w.Layout(width="34em")
         self._note = Text(description="note", placeholder=placeholder, style=LABEL, layout=wide)
-        keep = button_for(self.save_note, "Save note", "pencil", "stored in the run", width=BUTTON_WIDTH)
+        button = partial(button_for, width="8em")
+        keep = button(self.save_note, "Save note", "pencil", "stored in the run")
         self.buttons = {
-            "load": button_for(
-                self.load, "Load", "folder-open", "load its policies as panel.policies", width=BUTTON_WIDTH
-            ),
-            "delete": button_for(self.ask_to_delete, "Delete", "trash", "asks for confirmation", width=BUTTON_WIDTH),
+            "load": button(self.load, "Load", "folder-open", "load its policies as panel.policies"),
+            "delete": button(self.ask_to_delete, "Delete", "trash", "asks for confirmation"),
         }
-        self._question = w.HTML()
-        self._yes = button_for(
-            self.delete, "Delete permanently", "trash", "this cannot be undone", width="12em", button_style="danger"
-        )
-        self._no = button_for(self._hide_question, "Cancel", "undo", "delete nothing", width=BUTTON_WIDTH)
-        question, hidden = [self._question, w.HBox([self._yes, self._no])], w.Layout(display="none")
+        self._yes = button(self.delete, "Delete permanently", "trash", "this cannot be undone", width="12em")
+        self._yes.button_style = "danger"
+        self._no = button(self._hide_question, "Cancel", "undo", "delete nothing")
+        self._question, hidden = Message(), w.Layout(display="none")
+        question = [self._question, w.HBox([self._yes, self._no])]
         self._confirmation = w.VBox(question, layout=hidden, _dom_classes=["marlnb-question"])
         texts = Accordion([self._code, self._command], titles=["as code", "as a command"], selected_index=None)
-        note = w.HBox([self._note, keep, *self.buttons.values()], layout=w.Layout(flex_flow="row wrap"))
+        note = row(self._note, keep, *self.buttons.values())
         details = [self._heading, note, self._line, self._confirmation, self.evaluation.box, texts]
         self._details = w.VBox(details, layout=w.Layout(display="none"))
         curves = [self.curves] if self._draws_curves else []
@@ -95,8 +92,7 @@ class CheckpointsPanel:
     @property
     def chosen(self) -> Checkpoint | None:
         """The chosen checkpoint."""
-        matches = [checkpoint for checkpoint in self.checkpoints if str(checkpoint.iteration) == self.table.chosen]
-        return matches[0] if matches else None
+        return next((item for item in self.checkpoints if str(item.iteration) == self.table.chosen), None)
 
     @with_ui_lock
     def choose(self, iteration: int) -> None:
@@ -104,10 +100,6 @@ class CheckpointsPanel:
         self.run.checkpoint(iteration)
         self.refresh()
         self.table.chosen = str(iteration)
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` after another checkpoint was chosen, or its notes or evaluations have changed."""
-        self._listeners.append(listener)
 
     def close(self) -> None:
         """Stops reading the folder."""
@@ -132,9 +124,9 @@ class CheckpointsPanel:
         try:
             self.notes.write(self.chosen, self._note.value)
         except (MarlnbError, OSError) as error:
-            self._line.value = problem_html(str(error))
+            self._line.show_problem(error)
         else:
-            self._line.value = note_html("note saved")
+            self._line.show_note("note saved")
         self._show()
 
     @with_ui_lock
@@ -143,15 +135,13 @@ class CheckpointsPanel:
         if self.chosen is None:
             return
         iteration = self.chosen.iteration
-        self._line.value = note_html(f"loading checkpoint {iteration}")
+        self._line.show_note(f"loading checkpoint {iteration}")
 
         def loaded(policies: dict[str, Policy]) -> None:
             self.policies = policies
-            self._line.value = note_html(
-                f"loaded checkpoint {iteration}, as .policies of this panel: {', '.join(policies)}"
-            )
+            self._line.show_note(f"loaded checkpoint {iteration}, as .policies of this panel: {', '.join(policies)}")
 
-        self._loading.request(lambda: self.run.policies(iteration), loaded, self._loading_failed)
+        self._loading.request(lambda: self.run.policies(iteration), loaded, self._line.show_problem)
 
     @with_ui_lock
     def ask_to_delete(self) -> None:
@@ -159,12 +149,10 @@ class CheckpointsPanel:
         chosen = self.chosen
         if chosen is None:
             return
-        reason = why_not(self.run, chosen)
-        if reason:
-            self._line.value = problem_html(reason)
+        if reason := why_not(self.run, chosen):
+            self._line.show_problem(reason)
             return
-        question = f"Delete checkpoint {chosen.iteration} permanently? {self._consequences(chosen)}"
-        self._question.value = note_html(question)
+        self._question.show_note(f"Delete checkpoint {chosen.iteration} permanently? {self._consequences(chosen)}")
         self._confirmation.layout.display = ""
 
     @with_ui_lock
@@ -177,7 +165,7 @@ class CheckpointsPanel:
         try:
             remove_checkpoint(self.run, chosen.iteration)
         except MarlnbError as error:
-            self._line.value = problem_html(str(error))
+            self._line.show_problem(error)
             return
         self.refresh()
 
@@ -185,9 +173,8 @@ class CheckpointsPanel:
         return with_snapshot(self.widget, repr(self), lambda: learning_curve_figure(self.run))
 
     def __repr__(self) -> str:
-        return "\n".join(
-            [f"CheckpointsPanel({str(self.run.path)!r})", *map("  ".join, self._rows.of(self.checkpoints).values())]
-        )
+        rows = map("  ".join, self._rows.of(self.checkpoints).values())
+        return "\n".join([f"CheckpointsPanel({str(self.run.path)!r})", *rows])
 
     def _consequences(self, chosen: Checkpoint) -> str:
         consequences = []
@@ -219,11 +206,8 @@ class CheckpointsPanel:
             self.refresh()
         return LIVE_S if is_training else IDLE_S
 
-    def _polling_failed(self, error: Exception) -> None:
-        self._line.value = problem_html(f"the checkpoints cannot be read any more: {error}")
-
-    def _loading_failed(self, error: Exception) -> None:
-        self._line.value = problem_html(str(error))
+    def _fail(self, error: Exception) -> None:
+        self._line.show_problem(f"the checkpoints cannot be read any more: {error}")
 
     def _show(self) -> None:
         self.table.show(self._rows.of(self.checkpoints))
@@ -251,5 +235,4 @@ class CheckpointsPanel:
         strong = [] if chosen is None else [str(chosen.iteration), str(self.evaluation.other)]
         markers = {str(checkpoint.iteration): checkpoint.frames for checkpoint in self.checkpoints}
         self.curves.mark(markers, strong=strong)
-        for listener in self._listeners:
-            listener()
+        self._notify()

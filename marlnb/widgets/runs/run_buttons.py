@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ipywidgets as w
-
 from marlnb.training.control import RequestKind, cancel_request, is_requested, request
 from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Button, button_for
-from marlnb.widgets.core.style import note_html, problem_html
+from marlnb.widgets.core.style import Message
 
 REQUESTED: dict[RequestKind, str] = {
     "pause": "pausing after this iteration",
@@ -28,7 +26,7 @@ class RunButtons:
         request: what was requested and has not happened yet.
     """
 
-    def __init__(self, run: Run, line: w.HTML, problem: w.HTML, *, start: Callable[[], None]) -> None:
+    def __init__(self, run: Run, line: Message, problem: Message, *, start: Callable[[], None]) -> None:
         """
         Args:
             line: shows what was requested.
@@ -48,8 +46,11 @@ class RunButtons:
     def show(self, status: Mapping[str, Any]) -> None:
         """Enables what is possible in this state, and drops a request that was handled."""
         self._state = status["state"]
-        if self.request is not None and self._is_handled(self.request):
-            self.request = None
+        if self.request is not None:
+            # a request to pause stays in the folder for as long as the pause
+            is_handled = self.request == "pause" and self._state == "paused"
+            if is_handled or not is_requested(self._run.path, self.request):
+                self.request = None
         is_alive = self._state in RUNNING_STATES
         self.buttons["start"].disabled = is_alive or self._state == "complete"
         self.buttons["start"].description = "Start" if self._state == "created" else "Resume"
@@ -69,7 +70,7 @@ class RunButtons:
         if self._is_pausing:
             cancel_request(self._run.path, "pause")
             self.request = None
-            self._line.value = note_html("continuing")
+            self._line.show_note("continuing")
             self._state = "running"
         else:
             self._send("pause")
@@ -79,14 +80,10 @@ class RunButtons:
         try:
             request(self._run.path, kind)
         except OSError as error:
-            self._problem.value = problem_html(f"cannot write to {self._run.path}: {error.strerror or error}")
+            self._problem.show_problem(f"cannot write to {self._run.path}: {error.strerror or error}")
             return
         self.request = kind
-        self._line.value = note_html(REQUESTED[kind])
-
-    def _is_handled(self, kind: RequestKind) -> bool:
-        """Whether a request was handled. A request to pause stays in the folder for as long as the pause."""
-        return not is_requested(self._run.path, kind) or (kind == "pause" and self._state == "paused")
+        self._line.show_note(REQUESTED[kind])
 
 
 def _button(name: str, icon: str, tooltip: str, action: Callable[[], None]) -> Button:

@@ -24,7 +24,7 @@ from marlnb.widgets.core.controls import Accordion, Tab
 from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import Snapshot, learning_curve_figure, with_snapshot
-from marlnb.widgets.core.style import log_html, note_html, problem_html, styled
+from marlnb.widgets.core.style import Message, log_html, row, styled
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.metrics import MetricCurves, return_curves
 from marlnb.widgets.runs.run_buttons import RunButtons
@@ -102,14 +102,14 @@ class RunPanel:
         self.returns = LiveCurves(title=f"{self.run.experiment.env.name}: returns", references=references)
         self.numbers = MetricCurves(self.run)
         self._bar = w.FloatProgress(min=0.0, max=1.0, description="progress", layout=w.Layout(width="22em"))
-        self._line, self._error, self._log = w.HTML(), w.HTML(), w.HTML()
+        self._line, self._error, self._log = Message(), Message(), w.HTML()
         self._controls = RunButtons(self.run, self._line, self._error, start=self._start)
         self.buttons = self._controls.buttons
         for button in self.buttons.values():
             button.on_click(lambda _: self._poller.now())
         titles = ["losses and other numbers", "log"]
         details = Accordion([self.numbers.box, self._log], titles=titles, selected_index=None)
-        controls = w.HBox([*self.buttons.values(), self._bar], layout=w.Layout(flex_flow="row wrap"))
+        controls = row(*self.buttons.values(), self._bar)
         self._pages = {"Numbers and log": details, **{title: w.VBox() for title in TABS}}
         self.tabs = Tab(list(self._pages.values()), titles=list(self._pages), selected_index=0)
         self.tabs.observe(self._open_tab, "selected_index")
@@ -170,16 +170,16 @@ class RunPanel:
         return f"RunPanel({self.run!r})"
 
     def _follow(self) -> Poller[RunChanges]:
-        return Poller(self._look, self._show, self._fail)
+        return Poller(self._follower.read, self._show, self._fail)
 
     def _start(self) -> None:
         try:
             self.start()
         except MarlnbError as error:
-            self._error.value = problem_html(str(error))
+            self._error.show_problem(error)
         else:
             self._error.value = ""
-            self._line.value = note_html("starting")
+            self._line.show_note("starting")
 
     def _open_tab(self, change: Any) -> None:
         title = list(self._pages)[change["new"] or 0]
@@ -188,9 +188,6 @@ class RunPanel:
         elif title in TABS:
             self.opened[title] = TABS[title](self)
             self._pages[title].children = (self.opened[title].widget,)
-
-    def _look(self) -> RunChanges:
-        return self._follower.read()
 
     def _show(self, changes: RunChanges) -> float:
         """Shows what is new in the run's files. Returns the time until the next reading."""
@@ -208,18 +205,16 @@ class RunPanel:
         is_running = self._status["state"] == "running"
         for snapshot in self.snapshots:
             snapshot.renew_soon(now=was_running and not is_running)
-        if self._status["state"] in RUNNING_STATES or (self.training is not None and self.training.is_alive):
-            self._check_time_limit()
+        is_alive = self._status["state"] in RUNNING_STATES
+        if is_alive or (self.training is not None and self.training.is_alive):
+            if self._stop_at is not None and time.monotonic() >= self._stop_at and is_alive:
+                self._stop_at = None
+                request(self.run.path, "stop", "the time limit was reached")
             return LIVE_S
         if not self._is_settled:
             self.returns.settle()
             self._is_settled = True
         return IDLE_S
-
-    def _check_time_limit(self) -> None:
-        if self._stop_at is not None and time.monotonic() >= self._stop_at and self._status["state"] in RUNNING_STATES:
-            self._stop_at = None
-            request(self.run.path, "stop", "the time limit was reached")
 
     def _hide_agents(self, changes: RunChanges) -> None:
         """Hides the lines of single agents at first: the legend switches them on. Those of groups are visible."""
@@ -230,17 +225,17 @@ class RunPanel:
             self.returns.hidden = [*self.returns.hidden, *new]
 
     def _fail(self, error: Exception) -> None:
-        self._error.value = problem_html(f"the run cannot be read any more: {error}. Display the panel again to retry.")
+        self._error.show_problem(f"the run cannot be read any more: {error}. Display the panel again to retry.")
 
     def _show_status(self) -> None:
         status = self._status
         self._controls.show(status)
         if self._controls.request is None:
-            self._line.value = note_html(describe_status(status))
+            self._line.show_note(describe_status(status))
         total = status.get("frames_total") or self.run.experiment.frames
         self._bar.value = min(1.0, int(PROGRESS_STEPS * status.get("frames", 0) / total) / PROGRESS_STEPS)
         if status["state"] == "failed":
-            self._error.value = problem_html(describe_failure(status, self.run))
+            self._error.show_problem(describe_failure(status, self.run))
         elif status["state"] == "running":
             self._error.value = ""
 

@@ -74,14 +74,9 @@ class TrainingPanel:
         self._minutes = _text_field("time limit (min)", "none", width="26em", tooltip=LIMIT_TEXT)
         self._source = _text_field("load from", "a run's folder, a YAML file, or overrides")
         load = button_for(self._load, "Load", "", "show that experiment in the form", width="6em")
-        self._start_button = button_for(
-            self._start,
-            "Train",
-            "play",
-            "start, or resume the run in this folder",
-            button_style="primary",
-            _dom_classes=["marlnb-train"],
-        )
+        self._start_button = button_for(self._start, "Train", "play", "start, or resume the run in this folder")
+        self._start_button.button_style = "primary"
+        self._start_button.add_class("marlnb-train")
         self._problem = w.HTML()
         shared = {"layout": self._problem.layout, "style": self._problem.style}  # fewer widgets to send to a page
         self._loaded, self._limit, self._as_code, self._as_command = (w.HTML(**shared) for _ in range(4))
@@ -265,5 +260,5 @@ class TrainingPanel:
 
 
 def _text_field(name: str, placeholder: str, value: str = "", *, width: str = "34em", **options: Any) -> Text:
-    layout = w.Layout(width=width)
-    return Text(value=value, description=name, placeholder=placeholder, style=LABEL, layout=layout, **options)
+    shape = {"style": LABEL, "layout": {"width": width}}
+    return Text(value=value, description=name, placeholder=placeholder, **shape, **options)

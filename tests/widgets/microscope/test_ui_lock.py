@@ -75,6 +75,6 @@ def test_results_about_another_episode_are_not_shown(listener: mnb.Recording) ->
     compare.checkpoint.value = 10
     compare.play.click()
     scope.go(5)
-    until(lambda: "opening" not in compare._status.value)
-    assert [side.view.episode for side in scope.sides] == [5] and "meanwhile" in compare._status.value
+    until(lambda: "opening" not in compare.status.value)
+    assert [side.view.episode for side in scope.sides] == [5] and "meanwhile" in compare.status.value
     assert scope.wait(120)

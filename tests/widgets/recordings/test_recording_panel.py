@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from marlnb.experiment import Experiment
+from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import match_sites
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import FILE_OVERHEAD_BYTES
@@ -52,7 +53,7 @@ def test_the_tree_shows_the_sites_of_the_policies(panel: RecordingPanel) -> None
 
 
 def test_globs_mean_what_is_ticked(panel: RecordingPanel) -> None:
-    sites, names = panel._find_sites(), panel.tree.names
+    sites, names = all_sites(panel.run.policies()), panel.tree.names
     for several in (1, 2, 3, 6, 11):
         for chosen in list(combinations(names, several))[::7]:
             assert [site.name for site in match_sites(sites, globs_for(chosen, names))] == list(chosen)
