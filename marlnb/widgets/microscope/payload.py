@@ -101,7 +101,12 @@ def unit_orders(x: np.ndarray) -> dict[str, np.ndarray]:
 
 def concepts_payload(concepts: Sequence[Concept]) -> list[Data]:
     return [
-        {**vars(concept), "decoded": float_bytes(concept.decoded), "truth": float_bytes(concept.truth)}
+        {
+            **vars(concept),
+            "classes": list(concept.classes),
+            "decoded": float_bytes(concept.decoded),
+            "truth": float_bytes(concept.truth),
+        }
         for concept in concepts
     ]
 
@@ -113,7 +118,7 @@ def _agents(view: EpisodeView, group: GroupView) -> list[Data]:
             "group": group.name,
             "colour": agent_colour(agent, view.recording.spec.agents),
             "return": view.returns[agent],
-            "choice_names": choice_names(group.spec.action) if group.kind != "none" else [],
+            "choice_names": list(choice_names(group.spec.action)) if group.kind != "none" else [],
             "kind": group.kind,
             "choices": float_bytes(group.choices[:, index]),
             "taken": _taken(group, index),
