@@ -113,7 +113,7 @@ def run_python_block(example: Example, error: str) -> None:
 
 
 def open_workspace(namespace: dict[str, Any]) -> None:
-    """A folder as a user has it after the README's first five minutes, for the page's blocks."""
+    """A user's folder after the README's first five minutes, for the page's blocks."""
     folder = TemporaryDirectory(prefix="marlnb-page-")
     workspace = Path(folder.name)
     for name in ("data", "notebooks", "benchmarks"):

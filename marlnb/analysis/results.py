@@ -23,11 +23,16 @@ Should Know About the Bootstrap, section 3.2)."""
 MIN_EPISODES_FOR_T_TESTS = 30
 """Fewer episodes draw a warning that t intervals are rough: for skewed differences their coverage is close to nominal
 from about 30 on (Boos and Hughes-Oliver 2000, How Large Does n Have to be for Z and t Intervals?)."""
+MAX_TEXT_ROWS = 6
+WARNING_COLOR = "var(--jp-error-color1, #d32f2f)"
+"""JupyterLab's own red, which is readable on its light and dark themes; elsewhere a red that is readable on both."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result(ABC):
-    """What an analysis returns. Subclasses are frozen dataclasses that state `warnings` as a field or compute them.
+    """What an analysis returns: a verdict first, then the numbers behind it.
+
+    Subclasses are frozen dataclasses with `repr=False` that state `warnings` as a field or compute them.
 
     Attributes:
         NOT_IN_JSON: fields that `to_json` leaves out, since they are large or are no data.
@@ -36,6 +41,11 @@ class Result(ABC):
 
     NOT_IN_JSON: ClassVar[tuple[str, ...]] = ()
     MAX_HTML_ROWS: ClassVar[int | None] = None
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: what the result says against all its controls, with effect, interval, n and corrected p."""
+        return ""
 
     @property
     @abstractmethod
@@ -62,33 +72,50 @@ class Result(ABC):
 
     @property
     def remarks(self) -> str:
-        """Notes and warnings as they follow the result in its `repr`; empty if there are none."""
-        return "".join(f"; {note}" for note in self.notes) + "".join(
-            f"; {label}: {warning}" for label, warning in self._labelled_warnings()
-        )
+        """Notes and warnings as they follow the result in its `repr`, a line each; empty if there are none."""
+        labelled = [("note", note) for note in self.notes] + list(self._labelled_warnings())
+        return "".join(f"\n{label}: {text}" for label, text in labelled)
 
     def _labelled_warnings(self) -> Iterator[tuple[str, str]]:
         """(label, warning) of each warning; subclasses with other kinds of warnings add theirs."""
         for warning in self.warnings:
             yield "NOT TO BE TRUSTED", warning
 
+    def _repr_table(self) -> pd.DataFrame | None:
+        """The few columns that `repr` prints below the verdict, their first rows; None: no table."""
+        return None
+
     def _html_table(self) -> pd.DataFrame | None:
         """The table that a notebook shows; None: no table."""
         return self.table()
 
+    def __repr__(self) -> str:
+        """The verdict, a small table, then a line for each note and each warning."""
+        table = self._repr_table()
+        lines = [self.verdict, *([] if table is None else [_text_table(table, MAX_TEXT_ROWS)])]
+        return "\n".join(lines) + self.remarks
+
     def _repr_html_(self) -> str:
-        """The result in words, each warning in red, and the first lines of the table."""
-        warnings = "".join(
-            f"<p style='color:#b00020'><b>{label}:</b> {escape(warning, quote=False)}</p>"
-            for label, warning in self._labelled_warnings()
-        )
+        """The verdict, the notes, each warning in red, and the first lines of the table."""
         table, rows, table_html = self._html_table(), self.MAX_HTML_ROWS, ""
         if table is not None:
             has_row_names = not isinstance(table.index, pd.RangeIndex)
             table_html = table.head(rows or len(table)).to_html(index=has_row_names, float_format="%.3g")
             if rows is not None and rows < len(table):
                 table_html += f"<p>the first {rows} of {len(table)} rows: table()</p>"
-        return f"<p>{escape(repr(self), quote=False)}</p>{warnings}{table_html}"
+        notes = "".join(f"<p>{escape(note, quote=False)}</p>" for note in self.notes)
+        warnings = "".join(
+            f"<p style='color:{WARNING_COLOR}'><b>{label}:</b> {escape(warning, quote=False)}</p>"
+            for label, warning in self._labelled_warnings()
+        )
+        return f"<p><b>{escape(self.verdict, quote=False)}</b></p>{notes}{warnings}{table_html}"
+
+
+def _text_table(table: pd.DataFrame, max_rows: int) -> str:
+    has_row_names = not isinstance(table.index, pd.RangeIndex)
+    text = table.head(max_rows).to_string(index=has_row_names, float_format=lambda value: f"{value:.3g}", na_rep="")
+    n_more = len(table) - max_rows
+    return text if n_more <= 0 else f"{text}\n... and {n_more} more rows: table()"
 
 
 def few_episodes_warning(n_episodes: int, minimum: int = MIN_EPISODES_FOR_INTERVALS) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ class Score:
     value: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Example(Result):
     values: np.ndarray
     score: Score = Score(1.0)
@@ -34,15 +34,26 @@ class Example(Result):
     def table(self) -> pd.DataFrame:
         return pd.DataFrame({"unit": self.values})
 
-    def __repr__(self) -> str:
-        return f"Example(<b>unit</b>{self.remarks})"
+    @property
+    def verdict(self) -> str:
+        return "The <b>unit</b> is above chance."
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table()
 
 
 def test_a_notebook_shows_the_words_the_warnings_and_the_table() -> None:
     html = Example(np.array([0.12345]), warnings=("few: 3 < 20",))._repr_html_()
-    assert html.startswith("<p>Example(&lt;b&gt;unit&lt;/b&gt;; NOT TO BE TRUSTED: few: 3 &lt; 20)</p>")
+    assert html.startswith("<p><b>The &lt;b&gt;unit&lt;/b&gt; is above chance.</b></p>")
     assert "NOT TO BE TRUSTED:</b> few: 3 &lt; 20</p>" in html and "0.123<" in html
     assert "NOT TO" not in Example(np.zeros(1))._repr_html_()
+
+
+def test_text_starts_with_the_verdict_and_shows_a_small_table() -> None:
+    lines = repr(Example(np.arange(9), warnings=("few",))).splitlines()
+    assert lines[0] == "The <b>unit</b> is above chance." and lines[1].strip() == "unit"
+    assert len(lines) == 1 + 1 + 6 + 1 + 1 and lines[-2] == "... and 3 more rows: table()"
+    assert lines[-1] == "NOT TO BE TRUSTED: few"
 
 
 def test_a_long_table_states_how_many_of_its_rows_are_shown() -> None:

@@ -19,7 +19,7 @@ from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_
 from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
 from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import mean_over_time
-from marlnb.analysis.interventions.usage_result import Usage, UsageTest, Verdict
+from marlnb.analysis.interventions.usage_result import Usage, UsageTest, Conclusion
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
@@ -122,7 +122,7 @@ def usage(
         units=sensitivity.units,
         negligible=negligible,
         decodable=decodable,
-        verdict=_verdict(tests, decodable, negligible),
+        conclusion=_conclusion(tests, decodable, negligible),
         tests=tests,
         settings={"seed": seed, "checkpoint": origin.iteration, "sha256": origin.sha256, "n_envs": n_envs},
         warnings=(
@@ -302,7 +302,7 @@ def _resolve_directions(
     return directions, decodable
 
 
-def _verdict(tests: Sequence[UsageTest], decodable: bool | None, negligible: float) -> Verdict:
+def _conclusion(tests: Sequence[UsageTest], decodable: bool | None, negligible: float) -> Conclusion:
     corrected = holm(np.array([test.p_value for test in tests]))
     if any(p <= ALPHA and test.low > negligible for p, test in zip(corrected, tests)):
         return "used"

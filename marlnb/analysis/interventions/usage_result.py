@@ -10,7 +10,7 @@ import pandas as pd
 from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError, unknown
 
-Verdict = Literal["used", "decodable but not used", "not shown to be used"]
+Conclusion = Literal["used", "decodable but not used", "not shown to be used"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Usage(Result):
         negligible: an effect that does not count as use.
         decodable: whether the decoding that the direction came from read the label better than chance; None for a
             direction without a decoding.
-        verdict: used: an edit moves the actions more than random directions do (Holm over the two edits), and the lower
+        conclusion: used: an edit moves the actions more than random directions do (Holm over the two edits), and the lower
             end of its interval is above `negligible`. decodable but not used: the label is decodable, and the upper
             ends of both intervals are at most `negligible`. not shown to be used: otherwise; this is no proof that the
             direction is not used.
@@ -87,7 +87,7 @@ class Usage(Result):
     units: str
     negligible: float
     decodable: bool | None
-    verdict: Verdict
+    conclusion: Conclusion
     tests: tuple[UsageTest, ...]
     settings: dict[str, Any]
     warnings: tuple[str, ...] = ()
@@ -113,5 +113,5 @@ class Usage(Result):
             for t in self.tests
         )
         return (
-            f"Usage({self.concept} at {self.site}, {self.agent}: {self.verdict}; {self.units}: {effects}{self.remarks})"
+            f"Usage({self.concept} at {self.site}, {self.agent}: {self.conclusion}; {self.units}: {effects}{self.remarks})"
         )

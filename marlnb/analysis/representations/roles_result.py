@@ -119,6 +119,7 @@ class Roles(Result):
         clusterings = {"agents": self.agents_clustering, "states": self.states_clustering}.items()
         return pd.DataFrame([{"of": of, **asdict(c), "has_clusters": c.has_clusters} for of, c in clusterings])
 
+    @property
     def verdict(self) -> str:
         """The result in words."""
         agents, states = self.agents_clustering, self.states_clustering
@@ -133,4 +134,4 @@ class Roles(Result):
         return f"{text}, {division}" if self.has_roles else text
 
     def __repr__(self) -> str:
-        return f"Roles({self.of}: {self.verdict()}{self.remarks})"
+        return f"Roles({self.of}: {self.verdict}{self.remarks})"

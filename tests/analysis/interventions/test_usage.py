@@ -61,15 +61,15 @@ class PerfectDecoding:
 
 def test_a_unit_that_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> None:
     used = usage(planted, PerfectDecoding(unit(0)), episodes=30, n_envs=30)
-    assert used.verdict == "used" and used.decodable and "used" in repr(used) and not used.warnings
+    assert used.conclusion == "used" and used.decodable and "used" in repr(used) and not used.warnings
     assert used.of("erase").p_value == used.of("steer").p_value == 1 / 40
     assert used.of("erase").low > 0.1 > used.of("erase").random_mean
     decoy = usage(planted, PerfectDecoding(unit(1)), episodes=30, n_envs=30)
-    assert decoy.verdict == "decodable but not used" and decoy.of("erase").effect < 1e-6 > decoy.of("steer").effect
+    assert decoy.conclusion == "decodable but not used" and decoy.of("erase").effect < 1e-6 > decoy.of("steer").effect
     assert any("no edit changed" in note for note in decoy.warnings) == (decoy.of("steer").effect == 0)
-    assert usage(planted, unit(1), episodes=4, n_random_directions=2).verdict == "not shown to be used"
+    assert usage(planted, unit(1), episodes=4, n_random_directions=2).conclusion == "not shown to be used"
     few = usage(planted, unit(0), episodes=4, n_random_directions=5)
-    assert len(few.warnings) == 2 and "0.17" in few.warnings[1] and few.verdict == "not shown to be used"
+    assert len(few.warnings) == 2 and "0.17" in few.warnings[1] and few.conclusion == "not shown to be used"
 
 
 def test_the_effect_is_that_of_the_edit_computed_by_hand(planted: Agents) -> None:
