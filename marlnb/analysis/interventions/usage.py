@@ -19,7 +19,7 @@ from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_
 from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
 from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.outcomes import mean_over_time
-from marlnb.analysis.interventions.usage_result import Usage, UsageTest, Conclusion
+from marlnb.analysis.interventions.usage_result import Conclusion, Usage, UsageTest
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation

@@ -68,10 +68,10 @@ class Usage(Result):
         negligible: an effect that does not count as use.
         decodable: whether the decoding that the direction came from read the label better than chance; None for a
             direction without a decoding.
-        conclusion: used: an edit moves the actions more than random directions do (Holm over the two edits), and the lower
-            end of its interval is above `negligible`. decodable but not used: the label is decodable, and the upper
-            ends of both intervals are at most `negligible`. not shown to be used: otherwise; this is no proof that the
-            direction is not used.
+        conclusion: used: an edit moves the actions more than random directions do (Holm over the two edits), and the
+            lower end of its interval is above `negligible`. decodable but not used: the label is decodable, and the
+            upper ends of both intervals are at most `negligible`. not shown to be used: otherwise; this is no proof
+            that the direction is not used.
         tests: one for each edit.
         settings: the options, enough to repeat the test.
         warnings: reasons not to trust the result.
@@ -112,6 +112,5 @@ class Usage(Result):
             f"{t.edit} {t.effect:.3f} [{t.low:.3f}, {t.high:.3f}], random {t.random_mean:.3f}, p={t.p_value:.3g}"
             for t in self.tests
         )
-        return (
-            f"Usage({self.concept} at {self.site}, {self.agent}: {self.conclusion}; {self.units}: {effects}{self.remarks})"
-        )
+        what = f"{self.concept} at {self.site}, {self.agent}"
+        return f"Usage({what}: {self.conclusion}; {self.units}: {effects}{self.remarks})"
