@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from marlnb import plots
 from marlnb.analysis.concepts.result import ConceptScore, Tcav
-from marlnb.analysis.decoding.result import Decoding, DecodingScore
+from marlnb.analysis.decoding.result import Control, Decoding, DecodingScore, Gain
 from marlnb.errors import AnalysisError
 from marlnb.plots.canvas import OKABE_ITO
 
@@ -22,9 +22,15 @@ AGENTS = ("a_0", "b_0")
 def score(
     site: str = "b/h1", offset: int = 0, t: int | None = None, value: float = 0.8, p: float = 0.05
 ) -> DecodingScore:
+    gains = (gain("observation", 0.6, value), gain("untrained network", 0.5, value))
     return DecodingScore(
-        "b_0", t, 500, 60, value, value - 0.1, value + 0.1, 0.25, 0.3, 0.4, p, 0.6, 0.5, 0.35, site, offset, 1.0, p, p
+        "b_0", t, 500, 60, value, value - 0.1, value + 0.1, 0.25, 0.3, 0.4, p, 0.35, site, offset, 1.0, p, p, gains
     )  # fmt: skip
+
+
+def gain(control: Control, of_control: float, of_site: float) -> Gain:
+    difference = of_site - of_control
+    return Gain(control, of_control, difference, difference - 0.01, difference + 0.01, 0.01, 0.01)
 
 
 def decoding(*scores: DecodingScore, **changes: object) -> Decoding:

@@ -130,6 +130,11 @@ def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tup
     return policy, []
 
 
+def is_function_of_observation(policy: Policy, site: str) -> bool:
+    """Whether the site's units depend on nothing but the agent's own observation at the same step."""
+    return not (in_critic(site) or policy.recurrent_shape is not None or policy.cross_agent)
+
+
 @torch.no_grad()
 def shuffle_weights(policy: Policy, seed: int) -> Policy:
     """A copy of the policy whose weights are permuted within each tensor: the same sizes, and nothing learnt."""

@@ -6,7 +6,7 @@ steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -89,17 +89,19 @@ def roll_out(
     explore: bool = False,
     sites: Sequence[str] = (),
     labels: bool = True,
+    label_functions: Mapping[str, Callable[[TimeStep], Tensor]] | None = None,
     episodes: int | None = None,
     override_action: OverrideAction | None = None,
 ) -> Trajectories:
     """Plays one episode in each environment, or in the first `episodes` of them.
 
     The noise of sampled actions depends on (seed, episode, step) alone: it is the same in every call with as many
-    environments. `override_action` replaces chosen actions, as in `play`.
+    environments. `override_action` replaces chosen actions, as in `play`. `label_functions` are more labels by name, as
+    `record` takes them.
     """
     device = device_of(*policies.values(), default=env.device)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions", first))
-    recorder = _TrajectoryRecorder(labels)
+    recorder = _TrajectoryRecorder(labels, label_functions or {})
     with edited(policies, edits), ExitStack() as stack:
         if sites:
             recorder.activations = stack.enter_context(capture(policies, sites))
@@ -182,10 +184,12 @@ class _TrajectoryRecorder:
 
     Attributes:
         with_labels: also keep the environment's labels.
+        label_functions: more labels, by name.
         activations: the dict that `capture` fills.
     """
 
     with_labels: bool
+    label_functions: Mapping[str, Callable[[TimeStep], Tensor]] = field(default_factory=dict)
     activations: Mapping[str, Tensor] = field(default_factory=dict)
     _steps: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
 
@@ -206,6 +210,8 @@ class _TrajectoryRecorder:
         if self.with_labels:
             for name, label in time_step.labels.items():
                 self._append("labels", name, label.cpu())
+        for name, function in self.label_functions.items():
+            self._append("labels", name, function(time_step).cpu())
         for site, values in self.activations.items():
             self._append("activations", site, values)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class View:
     """One agent's units at one site of a recording.
 
@@ -39,6 +39,13 @@ class View:
     policy_source: PolicySourceLike | None = None
     checkpoint: Which | None = None
     episodes: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        agent = self.agent or "the only agent"
+        episodes = "" if self.episodes is None else f", {len(self.episodes)} episodes"
+        checkpoint = "" if self.checkpoint is None else f", checkpoint {self.checkpoint}"
+        of = "" if self.policy_source is None else f", with the policies of {as_policy_source(self.policy_source).path}"
+        return f"<View of {self.site}, {agent}, in {self.recording.path}{checkpoint}{episodes}{of}>"
 
     def open(self) -> Units:
         """The units, to be read when needed; policies of a `policy_source` are evaluated here.

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
+from marlnb.analysis.data.given import Given, GivenColumns, given_columns
 from marlnb.analysis.data.labels import Classes, Label, Labels, resolve_label, rows_later
-from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
+from marlnb.analysis.data.policy_activations import (
+    is_function_of_observation,
+    policy_activations,
+    untrained_policy,
+)
+from marlnb.analysis.data.row_condition import Condition, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.views import match_recorded_sites
 from marlnb.analysis.decoding.problem import (
@@ -50,6 +56,8 @@ def decode(
     folds: int = 5,
     n_shuffles: int = 20,
     episodes: Sequence[int] | None = None,
+    rows: Condition | None = None,
+    given: Given | None = None,
     seed: int = 0,
     memory_bytes: int = MEMORY_BYTES,
     policies: Mapping[str, Policy] | None = None,
@@ -78,6 +86,11 @@ def decode(
         folds: cross-validation folds, 2 or more.
         n_shuffles: permutations of the labels over episodes; the smallest possible p-value is 1 / (1 + n_shuffles).
         episodes: numbers of the episodes to use; None for all.
+        rows: which rows to use: a condition on labels, fields, observed features and time, such as
+            "goal == 'red' and t >= 5", or a bool array `[row]` or `[row, agent]`; None for all.
+        given: what is taken as known already: labels, "action", observed features, or a list of these. The units then
+            have to add to it: the score from what is given and the units together is compared with the score from what
+            is given alone (conditional probing, Hewitt et al. 2021, arXiv:2109.09234).
         seed: of folds, permutations, control labels and the untrained network.
         memory_bytes: a site that needs more memory is streamed from the file in batches: ridge exactly, in one pass;
             logistic regression by averaged stochastic gradients.
@@ -86,7 +99,8 @@ def decode(
     Raises:
         AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a
             constant site; a recording of several checkpoints with none chosen. With several sites, agents or offsets,
-            problems that fail are skipped and listed in the result's warnings.
+            problems that fail are skipped and listed in the result's warnings. Unknown names in `rows` or `given`, no
+            rows that meet the condition, or `given` for a site that is streamed.
     """
     if folds < 2 or n_shuffles < 1:
         raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
@@ -94,22 +108,27 @@ def decode(
     groups = list(dict.fromkeys(name.split("/")[0] for name in sites))
     sources = {group: RowSource(recording, group, policies) for group in groups}
     iteration = sources[groups[0]].resolve_checkpoint(checkpoint)
-    rows = sources[groups[0]].rows(episodes, iteration)
-    labels = {group: resolve_label(source, rows, label) for group, source in sources.items()}
+    all_rows = sources[groups[0]].rows(episodes, iteration)
+    labels = {group: resolve_label(source, all_rows, label) for group, source in sources.items()}
+    known = {group: given_columns(source, all_rows, given) for group, source in sources.items()}
+    selected = {group: rows_where(source, all_rows, rows) for group, source in sources.items()}
     classes = Classes.from_labels(list(labels.values()), kind)
     offsets = tuple(offset) if isinstance(offset, Sequence) else (offset,)
     agents = _match_agents(recording, sources, sites, agent)
     label_name = labels[groups[0]].name
     settings = DecodingSettings(at, label_name, classes, folds, n_shuffles, seed)
     diagnostics = Diagnostics(single_problem=len(sites) * len(agents) * len(offsets) == 1)
-    diagnostics.messages.extend(duplicate_episode_warnings(recording, rows.episode))
+    diagnostics.messages.extend(duplicate_episode_warnings(recording, all_rows.episode))
     diagnostics.missing.notes.extend([classes.note] if classes.note else [])
     outcomes: list[DecodingOutcome] = []
     with threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
         for name in sites:
             source = sources[name.split("/")[0]]
             site_agents = [bearer for bearer in recording[name].labels["agent"] if bearer in agents]
-            task = SiteDecoding(source, rows, name, labels[source.group], settings, diagnostics)
+            group = source.group
+            task = SiteDecoding(
+                source, all_rows, name, labels[group], settings, diagnostics, known[group], selected[group]
+            )
             if task.needed_bytes > memory_bytes:
                 outcomes += task.run_streaming(site_agents, offsets, progress)
             else:
@@ -129,13 +148,25 @@ def decode(
         shuffles=np.array([outcome.shuffled for outcome in outcomes]),
         checkpoint=iteration,
         notes=diagnostics.notes,
+        given=str(known[groups[0]] or ""),
     )
     return corrected_together([result])[0]
 
 
 @dataclass(frozen=True)
 class SiteDecoding:
-    """Decoding of one site: a problem for each agent and offset."""
+    """Decoding of one site: a problem for each agent and offset.
+
+    Attributes:
+        source: the recording, as the site's group sees it.
+        rows: all rows of the chosen episodes.
+        site: the site's name.
+        labels: of the group's agents at these rows.
+        settings: what all problems share.
+        diagnostics: collects warnings and notes.
+        given: what is taken as known; None where nothing is.
+        selected: `[row, agent of the group]` bool, the rows that meet the condition.
+    """
 
     source: RowSource
     rows: Rows
@@ -143,6 +174,8 @@ class SiteDecoding:
     labels: Labels
     settings: DecodingSettings
     diagnostics: Diagnostics
+    given: GivenColumns | None
+    selected: np.ndarray
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -164,16 +197,26 @@ class SiteDecoding:
         untrained = None if policy is None else policy_activations(source, policy, self.site, self.rows)
         self.diagnostics.messages.extend(messages)
         observation = source.observations(source.group, self.rows)
+        is_feed_forward = policy is not None and is_function_of_observation(policy, self.site)
         for rows, target in self._targets(agents, offsets):
             k = self.members.index(target.agent)
-            untrained_rows = None if untrained is None else untrained[rows, k]
-            observed = observation[rows, k].reshape(len(rows), -1)
-            problem = DecodingProblem(target, activations[rows, k], observed, untrained_rows)
+            problem = DecodingProblem(
+                replace(target, is_feed_forward=is_feed_forward),
+                activations[rows, k],
+                observation[rows, k].reshape(len(rows), -1),
+                None if untrained is None else untrained[rows, k],
+                None if self.given is None else self.given.values[rows, k],
+            )
             with self.diagnostics.skipping(self.site, target.agent, target.offset):
                 check_activations(problem)
                 yield from solve(problem, self.settings, self.diagnostics)
 
     def run_streaming(self, agents: Sequence[str], offsets: Sequence[int], progress: bool) -> Iterator[DecodingOutcome]:
+        if self.given is not None:
+            raise AnalysisError(
+                f"{self.site} needs more than memory_bytes and is streamed, which given= does not support: use fewer "
+                "episodes=, rows=, or a larger memory_bytes"
+            )
         for rows, target in self._targets(agents, offsets):
             problem = self.source, self.rows, rows, target, self.settings, self.diagnostics
             with self.diagnostics.skipping(self.site, target.agent, target.offset):
@@ -181,17 +224,18 @@ class SiteDecoding:
 
     def _targets(self, agents: Sequence[str], offsets: Sequence[int]) -> Iterator[tuple[np.ndarray, DecodingTarget]]:
         """Row indices and target of each problem whose label can be decoded."""
-        classes, settings, acting = self.settings.classes, self.settings, self.source.acting(self.rows)
+        classes, settings = self.settings.classes, self.settings
+        chosen = self.source.acting(self.rows) & self.selected
         for agent in agents:
             k = self.members.index(agent)
             for offset in offsets:
                 labels = self.labels.later(self.rows, offset)
                 encoded = classes.encode(labels.values[:, k])
-                usable = acting[:, k] & labels.known[:, k]
-                considered = acting[:, k] & (rows_later(self.rows, offset) >= 0)
+                usable = chosen[:, k] & labels.known[:, k]
+                considered = chosen[:, k] & (rows_later(self.rows, offset) >= 0)
                 name = f"{agent} at offset {offset}" if offset else agent
                 self.diagnostics.missing.add(name, labels.name, considered, usable, labels.not_numbers[:, k])
-                rows = np.flatnonzero(usable)
+                rows = np.flatnonzero(usable if self.given is None else usable & self.given.known[:, k])
                 y, episode, t = encoded[rows], self.rows.episode[rows], self.rows.t[rows]
                 with self.diagnostics.skipping(self.site, agent, offset):
                     check_label(agent, y, episode, settings, self.diagnostics)

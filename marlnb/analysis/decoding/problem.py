@@ -12,7 +12,7 @@ import numpy as np
 from marlnb.analysis.data.labels import Classes
 from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder, LinearFit, fit_linear
-from marlnb.analysis.decoding.result import DecodingScore
+from marlnb.analysis.decoding.result import Control, DecodingScore, Gain
 from marlnb.analysis.stats.linear_models import (
     MAX_CONSTANT_VARIANCE,
     FoldScores,
@@ -26,6 +26,7 @@ from marlnb.errors import AnalysisError
 
 At = Literal["all", "each"] | int
 MIN_EPISODES = 50  # intervals over folds are rough below
+NOT_CONVERGED = "a logistic regression did not converge"
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class DecodingTarget:
         episode: `[row]`.
         t: `[row]`.
         fold: `[row]`, the same for all rows of an episode.
+        is_feed_forward: the site's units are a function of the agent's own observation at the same step.
     """
 
     site: str
@@ -112,6 +114,7 @@ class DecodingTarget:
     episode: np.ndarray
     t: np.ndarray
     fold: np.ndarray
+    is_feed_forward: bool = False
 
     def select(self, rows: np.ndarray) -> DecodingTarget:
         """Some of the rows, `[row]` bool."""
@@ -127,17 +130,19 @@ class DecodingProblem:
         x: `[row, unit]`, activations.
         observation: `[row, feature]`, the agent's raw observation.
         untrained: `[row, unit]`, activations of an untrained network; None where there is none.
+        given: `[row, column]`, what is taken as known already; None where nothing is.
     """
 
     target: DecodingTarget
     x: np.ndarray
     observation: np.ndarray
     untrained: np.ndarray | None
+    given: np.ndarray | None = None
 
     def select(self, rows: np.ndarray) -> DecodingProblem:
         """The same problem at some of its rows, `[row]` bool."""
-        untrained = None if self.untrained is None else self.untrained[rows]
-        return DecodingProblem(self.target.select(rows), self.x[rows], self.observation[rows], untrained)
+        untrained, given = (None if array is None else array[rows] for array in (self.untrained, self.given))
+        return DecodingProblem(self.target.select(rows), self.x[rows], self.observation[rows], untrained, given)
 
 
 def check_label(
@@ -238,15 +243,25 @@ def _score(
     y, episode, fold, rng = target.y, target.episode, target.fold, np.random.default_rng(settings.seed)
     permuted = [permute_by_episode(y, episode, rng) for _ in range(settings.n_shuffles)]
     main, *of_permuted = score_labels(x, np.stack([y, *permuted], axis=1), fold, kind)
-    observation = score_folds(problem.observation, y, fold, kind)
-    untrained = None if problem.untrained is None else score_folds(problem.untrained, y, fold, kind)
-    if not all(scores.converged for scores in (main, *of_permuted, observation, *([untrained] if untrained else []))):
-        diagnostics.messages.append("a logistic regression did not converge")
+    gains: list[Gain] = []
+
+    def compare(control: Control, features: np.ndarray, of_site: FoldScores = main) -> None:
+        of_control = score_folds(features, y, fold, kind)
+        gains.append(Gain.over(control, of_control, of_site))
+        if not (of_control.converged and of_site.converged):
+            diagnostics.messages.append(NOT_CONVERGED)
+
+    compare("observation", problem.observation)
+    if problem.untrained is not None:
+        compare("untrained network", problem.untrained)
+    if problem.given is not None:
+        compare("given", problem.given, score_folds(np.concatenate([x, problem.given], axis=1), y, fold, kind))
+    if not all(scores.converged for scores in of_permuted):
+        diagnostics.messages.append(NOT_CONVERGED)
     control = control_task_score(x, y, episode, kind, rng)
     shuffled = np.array([scores.mean for scores in of_permuted])
-    controls = observation.mean, None if untrained is None else untrained.mean, control
     fit = fit_linear(x, y, kind, len(settings.classes.names))
-    return assemble_outcome(target, t, settings, fit, main, shuffled, controls)
+    return assemble_outcome(target, t, settings, fit, main, shuffled, tuple(gains), control)
 
 
 def assemble_outcome(
@@ -256,18 +271,19 @@ def assemble_outcome(
     fit: LinearFit,
     main: FoldScores,
     shuffled: np.ndarray,
-    controls: tuple[float, float | None, float | None],
+    gains: tuple[Gain, ...],
+    control: float | None,
 ) -> DecodingOutcome:
     """A decoder and its score, with its interval, its chance level and its permutation p-value.
 
     `p = (1 + #{k: shuffled_k >= score}) / (1 + n_shuffles)` (Phipson and Smyth 2010, equation 2).
 
     Args:
-        controls: scores of the observation, of the untrained network and of the memorised random labels.
+        gains: over the observation, the untrained network and what is given.
+        control: score of the memorised random labels.
     """
     kind, names = settings.classes.kind, settings.classes.names
     low, high = np.clip(main.interval(), 0.0 if kind == "classification" else -np.inf, 1.0)  # the scores' own range
-    observation, untrained, control = controls
     score = DecodingScore(
         agent=target.agent,
         t=t,
@@ -280,11 +296,11 @@ def assemble_outcome(
         shuffled=float(shuffled.mean()),
         shuffled_high=float(shuffled.max()),
         p_value=(1 + int((shuffled >= main.mean).sum())) / (1 + len(shuffled)),
-        observation=observation,
-        untrained=untrained,
         control=control,
         site=target.site,
         offset=target.offset,
+        gains=gains,
+        is_feed_forward=target.is_feed_forward,
     )
     decoder = fit.decoder(
         site=target.site, agent=target.agent, t=t, offset=target.offset, label=settings.label, classes=names

@@ -3,22 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from marlnb.analysis.decoding.linear_decoder import DirectionKind, LinearDecoder
-from marlnb.analysis.results import ALPHA, Result
+from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_INTERVALS, Result
 from marlnb.analysis.stats.corrections import benjamini_hochberg, holm, max_statistic
-from marlnb.analysis.stats.linear_models import Kind
+from marlnb.analysis.stats.linear_models import FoldScores, Kind
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.directions import Direction
 
 Correction = Literal["holm", "fdr", "max"]
+Control = Literal["observation", "untrained network", "given"]
+Conclusion = Literal[
+    "beyond controls", "no more than controls", "not separable from controls", "not above chance", "too few episodes"
+]
+NEGLIGIBLE_GAIN = 0.05
+"""A site whose score exceeds a control's by at most this much (the upper end of the interval) holds no more than it."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better a label is decoded from a site than from a control, on the same folds.
+
+    Attributes:
+        control: observation: the agent's raw observation; untrained network: the same architecture with random weights;
+            given: what was passed as `given=`, compared with the site's units and what is given together.
+        score: of the control alone, mean over folds.
+        gain: the site's score minus the control's, mean over folds.
+        low: lower end of its 95% interval.
+        high: upper end of its 95% interval.
+        p_value: two-sided, of the corrected t test over folds (Nadeau and Bengio 2003).
+        p_holm: corrected by Holm's method for all gains of the result.
+    """
+
+    control: Control
+    score: float
+    gain: float
+    low: float
+    high: float
+    p_value: float
+    p_holm: float = 1.0
+
+    @staticmethod
+    def over(control: Control, of_control: FoldScores, of_site: FoldScores) -> Gain:
+        difference = of_site - of_control
+        return Gain(control, of_control.mean, difference.mean, *difference.interval(), difference.p_value)
+
+    @property
+    def is_positive(self) -> bool:
+        return self.low > 0 and self.p_holm <= ALPHA
+
+    def __str__(self) -> str:
+        interval = f"[{self.low:+.2f}, {self.high:+.2f}]"
+        return f"{self.control} {self.score:.2f} (difference {self.gain:+.2f} {interval}, p = {self.p_holm:.2g})"
 
 
 @dataclass(frozen=True)
@@ -39,14 +82,14 @@ class DecodingScore:
         shuffled: mean score with the labels of other episodes.
         shuffled_high: the largest of these scores.
         p_value: (1 + shuffles that score at least as well) / (1 + shuffles).
-        observation: score from the agent's raw observation.
-        untrained: score from a network of the same architecture with random weights.
         control: score of random labels, one per episode, with only time steps held out: what can be memorised.
         site: the decoded site.
         offset: steps from the activations to the label; negative for earlier labels.
         p_holm: the p-value corrected for all scores of the result by Holm's method.
         p_fdr: the same by Benjamini and Hochberg's method.
         p_max: the same against the best of all scores under each shuffle (Westfall and Young 1993).
+        gains: over the observation, over an untrained network if there is one, and over what is given.
+        is_feed_forward: the units are a function of the agent's observation at the same step, so they cannot hold more.
     """
 
     agent: str
@@ -60,14 +103,46 @@ class DecodingScore:
     shuffled: float
     shuffled_high: float
     p_value: float
-    observation: float
-    untrained: float | None
     control: float | None
     site: str = ""
     offset: int = 0
     p_holm: float = 1.0
     p_fdr: float = 1.0
     p_max: float = 1.0
+    gains: tuple[Gain, ...] = ()
+    is_feed_forward: bool = False
+
+    @property
+    def observation(self) -> float:
+        """Score from the agent's raw observation."""
+        return next(gain.score for gain in self.gains if gain.control == "observation")
+
+    @property
+    def untrained(self) -> float | None:
+        """Score from a network of the same architecture with random weights; None where it cannot be evaluated."""
+        return next((gain.score for gain in self.gains if gain.control == "untrained network"), None)
+
+    @property
+    def limits(self) -> tuple[Gain, ...]:
+        """The controls that the site is not shown to exceed."""
+        return tuple(gain for gain in self.gains if not gain.is_positive)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What the score says against its controls.
+
+        beyond controls: above shuffled labels, and above every control after Holm's correction. no more than controls:
+        the site exceeds some control by at most `NEGLIGIBLE_GAIN`. not separable from controls: neither is shown.
+        """
+        if self.n_episodes < MIN_EPISODES_FOR_INTERVALS:
+            return "too few episodes"
+        if not self.survives():
+            return "not above chance"
+        if not self.limits:
+            return "beyond controls"
+        if any(gain.high <= NEGLIGIBLE_GAIN for gain in self.limits):
+            return "no more than controls"
+        return "not separable from controls"
 
     @property
     def selectivity(self) -> float | None:
@@ -93,7 +168,7 @@ class DecodingScore:
 _Decoded = DecodingScore | LinearDecoder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Decoding(Result):
     """What a linear decoder reads from one or several sites.
 
@@ -110,6 +185,7 @@ class Decoding(Result):
         shuffles: `[score, shuffle]`, scores of shuffled labels. Not in `table` and `to_json`.
         checkpoint: iteration whose rows were read.
         notes: facts that are no reason for distrust, such as rows without a label.
+        given: names of what was passed as `given=`; empty where nothing was.
     """
 
     NOT_IN_JSON: ClassVar[tuple[str, ...]] = ("decoders", "shuffles")
@@ -126,6 +202,7 @@ class Decoding(Result):
     shuffles: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)), repr=False, compare=False)
     checkpoint: int | None = None
     notes: tuple[str, ...] = ()
+    given: str = ""
 
     @property
     def metric(self) -> str:
@@ -204,10 +281,14 @@ class Decoding(Result):
     def _index(
         self, candidates: Sequence[_Decoded], agent: str | None, t: int | None, site: str | None, offset: int | None
     ) -> int:
+        one_time = t is None and len({c.t for c in candidates}) == 1
         matches = [
             k
             for k, c in enumerate(candidates)
-            if agent in (None, c.agent) and c.t == t and site in (None, c.site) and offset in (None, c.offset)
+            if agent in (None, c.agent)
+            and (one_time or c.t == t)
+            and site in (None, c.site)
+            and offset in (None, c.offset)
         ]
         if len(matches) != 1:
             description = "agent={!r}, t={}, site={!r}, offset={}".format
@@ -217,29 +298,74 @@ class Decoding(Result):
         return matches[0]
 
     def table(self) -> pd.DataFrame:
-        """One row for each site, agent, offset and time step, with the score and its controls."""
-        rows = [{**asdict(s), "selectivity": s.selectivity, "survives": s.survives()} for s in self.scores]
-        frame = pd.DataFrame(rows)
+        """One row for each site, agent, offset and time step, with the score, its controls and the gains over them."""
+        frame = pd.DataFrame([_table_row(score) for score in self.scores])
         first = ["site", "agent", "offset", "t"]
         return frame[first + [name for name in frame.columns if name not in first]]
 
     def to_json(self) -> dict[str, Any]:
         return {**super().to_json(), "metric": self.metric}
 
-    def __repr__(self) -> str:
-        best = max(self.scores, key=lambda s: s.score)
-        at_t = "" if best.t is None else f" at t={best.t}"
-        offset = f" ({best.offset:+d} steps)" if best.offset else ""
-        n, n_surviving = len(self.scores), sum(score.survives() for score in self.scores)
-        surviving = f"; {n_surviving} of {n} scores survive correction" if n > 1 else ""
-        return (
-            f"Decoding({self.label}{offset} from {best.site or self.site}: {self.metric} {best.score:.2f} "
-            f"[{best.low:.2f}, {best.high:.2f}] in {best.agent}{at_t}, chance {best.chance:.2f}{surviving}"
-            f"{self.remarks})"
+    @property
+    def verdict(self) -> str:
+        """What the best score says against its controls, and how many scores say the same."""
+        ranked = sorted(self.scores, key=lambda score: (-get_args(Conclusion).index(score.conclusion), score.score))
+        best, n = ranked[-1], len(self.scores)
+        n_same = sum(score.conclusion == best.conclusion for score in self.scores)
+        share = "" if n == 1 else f"{n_same} of {n} scores: {best.conclusion}; the best: "
+        return f"{share}{self._describe(best)}."
+
+    def _describe(self, score: DecodingScore) -> str:
+        at_t = "" if score.t is None else f" at t={score.t}"
+        offset = f" {abs(score.offset)} steps {'later' if score.offset > 0 else 'earlier'}" if score.offset else ""
+        label, source = f"{self.label}{offset}", f"{score.site or self.site} of {score.agent}{at_t}"
+        negligible = [gain for gain in score.limits if gain.high <= NEGLIGIBLE_GAIN]
+        is_observed = score.is_feed_forward and any(gain.control == "observation" for gain in negligible)
+        limit = " (a feed-forward unit cannot hold more than its observation)" if is_observed else ""
+        few = f"{score.n_episodes} episodes are too few for a conclusion, which needs {MIN_EPISODES_FOR_INTERVALS}"
+        text = {
+            "beyond controls": f"is decoded from {source} better than from {self._names(score.gains)}",
+            "no more than controls": f"is decoded from {source} no better than from {self._names(negligible)}{limit}",
+            "not separable from controls": f"is decoded from {source}, not separable from {self._names(score.limits)}",
+            "not above chance": f"is not decoded above chance from {source}",
+            "too few episodes": f"from {source}: {few}",
+        }[score.conclusion]
+        corrected = "corrected p" if len(self.scores) > 1 else "p"
+        numbers = (
+            f"{self.metric} {score.score:.2f} [{score.low:.2f}, {score.high:.2f}] (n = {score.n_episodes} episodes, "
+            f"chance {score.chance:.2f}, {corrected} = {score.p_max:.2g})"
         )
+        against = [str(gain).replace("given", f"{self.given} alone", 1) for gain in score.gains]
+        return "; ".join([f"{label} {text}: {numbers}", *against])
+
+    def _names(self, gains: Sequence[Gain]) -> str:
+        if not gains:
+            return ""
+        names = {"observation": "the observation", "untrained network": "an untrained network", "given": self.given}
+        *first, last = [names[gain.control] for gain in gains]
+        return f"{', '.join(first)} and {last}" if first else last
+
+    def _repr_table(self) -> pd.DataFrame | None:
+        if len(self.scores) == 1:
+            return None
+        frame = self.table()[["site", "agent", "offset", "t", "score", "observation", "untrained", "conclusion"]]
+        constant = [name for name in ("site", "agent", "offset", "t") if frame[name].nunique(dropna=False) == 1]
+        return frame.drop(columns=constant).sort_values("score", ascending=False)
 
     def _repr_html_(self) -> str:
         return f"{super()._repr_html_()}<p>{self.resolution}</p>"
+
+
+def _table_row(score: DecodingScore) -> dict[str, Any]:
+    """The score's own fields, its controls, and for each control the gain over it with interval and p-value."""
+    own = {field.name: getattr(score, field.name) for field in fields(score) if field.name != "gains"}
+    derived = {name: getattr(score, name) for name in ("observation", "untrained", "selectivity", "conclusion")}
+    gains = {
+        f"{name}_over_{gain.control.split()[0]}": getattr(gain, name)
+        for gain in score.gains
+        for name in ("gain", "low", "high", "p_holm")
+    }
+    return {**own, **derived, **gains, "survives": score.survives()}
 
 
 def corrected_together(decodings: Sequence[Decoding]) -> list[Decoding]:
@@ -256,10 +382,17 @@ def corrected_together(decodings: Sequence[Decoding]) -> list[Decoding]:
         raise AnalysisError(f"results with {sorted(n_shuffles)} shuffles cannot be corrected together")
     scores = [score for decoding in decodings for score in decoding.scores]
     p = np.array([score.p_value for score in scores])
+    gains = iter(holm(np.array([gain.p_value for score in scores for gain in score.gains])))
     shuffles = np.concatenate([decoding.shuffles for decoding in decodings])
     p_max = max_statistic(np.array([score.score for score in scores]), shuffles)
     corrected = [
-        replace(score, p_holm=float(a), p_fdr=float(b), p_max=float(c))
+        replace(
+            score,
+            p_holm=float(a),
+            p_fdr=float(b),
+            p_max=float(c),
+            gains=tuple(replace(gain, p_holm=float(next(gains))) for gain in score.gains),
+        )
         for score, a, b, c in zip(scores, holm(p), benjamini_hochberg(p), p_max)
     ]
     remaining = iter(corrected)

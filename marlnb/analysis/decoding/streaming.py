@@ -14,7 +14,7 @@ from math import ceil
 
 import numpy as np
 
-from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
+from marlnb.analysis.data.policy_activations import is_function_of_observation, policy_activations, untrained_policy
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.decoding.linear_decoder import LinearFit
 from marlnb.analysis.decoding.problem import (
@@ -25,6 +25,7 @@ from marlnb.analysis.decoding.problem import (
     assemble_outcome,
     check_label,
 )
+from marlnb.analysis.decoding.result import Gain
 from marlnb.analysis.stats.linear_models import FoldScores
 from marlnb.analysis.stats.streaming_logistic import STEP_ROWS, STEPS, StreamingLogistic, balanced_accuracy_from_counts
 from marlnb.analysis.stats.streaming_problems import StreamedTargets
@@ -123,6 +124,7 @@ def solve_streaming(
     diagnostics.messages.extend(messages)
     if policy is not None:
         views["untrained"] = functools.partial(batches.untrained, policy)
+        target = replace(target, is_feed_forward=is_function_of_observation(policy, site))
     if len(batches.bounds) <= MAX_CACHED_BATCHES:
         views = {name: functools.cache(view) for name, view in views.items()}
     fit_class = _RidgeFit if kind == "regression" else _LogisticFit
@@ -130,12 +132,12 @@ def solve_streaming(
     n = targets.n_folds
     by_target = scores["site"][: (targets.n - 1) * n].reshape(-1, n)
     shuffled = by_target[1:].mean(axis=1)
-    controls = (
-        float(scores["observation"].mean()),
-        float(scores["untrained"].mean()) if "untrained" in views else None,
-        float(scores["site"][-2]) if targets.has_control else None,
-    )
-    return assemble_outcome(target, t, settings, fit, FoldScores(by_target[0]), shuffled, controls)
+    main = FoldScores(by_target[0])
+    gains = [Gain.over("observation", FoldScores(scores["observation"]), main)]
+    if "untrained" in views:
+        gains.append(Gain.over("untrained network", FoldScores(scores["untrained"]), main))
+    control = float(scores["site"][-2]) if targets.has_control else None
+    return assemble_outcome(target, t, settings, fit, main, shuffled, tuple(gains), control)
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,25 @@ class FoldScores:
 
         Source: Nadeau and Bengio 2003, Inference for the Generalization Error, section 3.
         """
-        k = len(self.scores)
-        error = np.sqrt((1 / k + 1 / (k - 1)) * np.var(self.scores, ddof=1))
-        half_width = float(student.ppf(0.5 + confidence / 2, k - 1) * error)
+        half_width = float(student.ppf(0.5 + confidence / 2, len(self.scores) - 1) * self._standard_error)
         return self.mean - half_width, self.mean + half_width
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of the corrected t test that the mean is 0; 1 where every score is 0."""
+        if not self.mean:
+            return 1.0
+        with np.errstate(divide="ignore"):
+            return float(2 * student.sf(np.abs(self.mean) / self._standard_error, len(self.scores) - 1))
+
+    def __sub__(self, other: FoldScores) -> FoldScores:
+        """The differences of two models' scores on the same folds."""
+        return FoldScores(self.scores - other.scores, self.converged and other.converged)
+
+    @property
+    def _standard_error(self) -> np.floating:
+        k = len(self.scores)
+        return np.sqrt((1 / k + 1 / (k - 1)) * np.var(self.scores, ddof=1))
 
 
 def episode_folds(y: np.ndarray, episode: np.ndarray, kind: Kind, folds: int, seed: int) -> np.ndarray:

@@ -7,19 +7,26 @@ import numpy as np
 MAX_VARIANCE_MISMATCH = 0.1  # relative difference of variances that counts as matched
 
 
-def random_directions(target: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+def random_directions(
+    target: np.ndarray, n: int, rng: np.random.Generator, excluded: np.ndarray | None = None
+) -> np.ndarray:
     """Sets of random unit vectors `[set, direction, unit]`, uniform in the orthogonal complement of `target`
-    `[direction, unit]`."""
-    basis = _span(target)
+    `[direction, unit]` and of the `excluded` ones `[direction, unit]`."""
+    basis = _span(target, excluded)
     drawn = rng.standard_normal((n, *target.shape))
     drawn -= drawn @ basis @ basis.T
     return np.asarray(drawn / np.linalg.norm(drawn, axis=-1, keepdims=True))
 
 
 def matched_directions(
-    target: np.ndarray, covariance: np.ndarray, n: int, rng: np.random.Generator
+    target: np.ndarray,
+    covariance: np.ndarray,
+    n: int,
+    rng: np.random.Generator,
+    excluded: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Sets of random unit vectors `[set, direction, unit]`, orthogonal to `target` `[direction, unit]`.
+    """Sets of random unit vectors `[set, direction, unit]`, orthogonal to `target` `[direction, unit]` and to the
+    `excluded` ones.
 
     The k-th of a set has the variance of the k-th of `target`, as closely as the space allows: a direction along which
     nothing varies would be no control, since erasing it changes nothing. With g Gaussian noise and C the covariance in
@@ -31,7 +38,7 @@ def matched_directions(
         the sets, and the largest relative difference of variances.
     """
     n_units = target.shape[1]
-    basis = _span(target)
+    basis = _span(target, excluded)
     rest = np.eye(n_units) - basis @ basis.T
     values, vectors = np.linalg.eigh(rest @ covariance @ rest)
     complement = np.argsort(values)[basis.shape[1] :]  # the span of the target has variance 0 in this matrix
@@ -46,9 +53,10 @@ def matched_directions(
     return sets, mismatch
 
 
-def _span(target: np.ndarray) -> np.ndarray:
+def _span(target: np.ndarray, excluded: np.ndarray | None) -> np.ndarray:
     """An orthonormal basis `[unit, k]` of the directions."""
-    left, sizes, _ = np.linalg.svd(target.T, full_matrices=False)
+    directions = target if excluded is None else np.concatenate([target, excluded])
+    left, sizes, _ = np.linalg.svd(directions.T, full_matrices=False)
     return np.asarray(left[:, sizes > 1e-9 * sizes[0]])
 
 
