@@ -77,7 +77,7 @@ class Usage:
     site: str = "listener/actor/hidden_1"
     agent: str = "listener_0"
     units: str = "total variation"
-    verdict: str = "used"
+    conclusion: str = "used"
     warnings: tuple[str, ...] = ("few episodes",)
 
 
