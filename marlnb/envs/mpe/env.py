@@ -131,8 +131,10 @@ class MPE(VectorEnv):
         return int(self._clock[index]) if self.scenario.may_finish else self._lockstep_clock
 
     def render(self, index: int = 0) -> np.ndarray:
-        """Env `index` as mpe2 draws it, `[height 700, width 700, 3]` uint8."""
-        return np.ascontiguousarray(self.to_mpe2(index).render())
+        """Env `index` as mpe2 draws it, `[height 700, width 700, 3]` uint8; messages have the names of actions."""
+        from marlnb.envs.mpe.picture import draw
+
+        return draw(self.to_mpe2(index), self.scenario, self.world, index)
 
     def to_mpe2(self, index: int) -> Any:
         """mpe2's raw environment (`AECEnv`) in the state of env `index`, ready for its next step."""

@@ -1,4 +1,7 @@
-"""Copies the state of one env into mpe2's own environment, which draws it, or steps on from it as a reference."""
+"""Copies the state of one env into mpe2's own environment, which draws it, or steps on from it as a reference.
+
+Messages below a picture have the names of actions (`say_2`), as everywhere else; mpe2 itself writes "sends C".
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import numpy as np
 
 from marlnb.envs.mpe.scenario import MPEOptions, Scenario
 from marlnb.envs.mpe.world import World
+
+TEXT_SIZE = 32  # points; mpe2's 24 cannot be read in small pictures
 
 
 class _FixedDraws:
@@ -49,3 +54,41 @@ def to_mpe2(config: MPEOptions, scenario: Scenario, world: World, index: int, cl
     raw.original_cam_range = float(world.start_range[index])
     raw.steps = clock
     return raw
+
+
+def draw(raw: Any, scenario: Scenario, world: World, index: int) -> np.ndarray:
+    """mpe2's picture of `raw`, `[height 700, width 700, 3]` uint8, with the messages of env `index` below.
+
+    Args:
+        raw: mpe2's raw environment in the state of env `index` (`to_mpe2`).
+    """
+    import pygame
+
+    speakers = [agent for agent in raw.world.agents if not agent.silent]
+    for agent in speakers:
+        agent.silent = True
+    try:
+        raw.draw()
+    finally:
+        for agent in speakers:
+            agent.silent = False
+    for line, text in enumerate(messages(scenario, world, index, raw.continuous_actions)):
+        left, top = raw.width * 0.05, raw.height * (0.94 - 0.06 * line)
+        raw.game_font.render_to(raw.screen, (left, top), text, (0, 0, 0), size=TEXT_SIZE)
+    pixels = pygame.surfarray.array3d(raw.screen)  # [width, height, 3]
+    return np.ascontiguousarray(pixels.transpose(1, 0, 2))
+
+
+def messages(scenario: Scenario, world: World, index: int, continuous: bool) -> list[str]:
+    """What each speaker said at the last step, which others observe now: `speaker_0: say_2`."""
+    texts = []
+    for number, speaker in enumerate(scenario.speakers):
+        words = world.message[number, :, index].cpu().numpy()
+        name = scenario.agents[speaker].name
+        if not words.any():
+            texts.append(f"{name}: silent")
+        elif continuous:
+            texts.append(f"{name}: " + ", ".join(f"say_{k} {word:.2f}" for k, word in enumerate(words)))
+        else:
+            texts.append(f"{name}: say_{int(words.argmax())}")
+    return texts

@@ -12,6 +12,7 @@ from PIL import Image
 
 from marlnb.config import EnvConfig
 from marlnb.envs.mpe.env import MPE
+from marlnb.envs.mpe.picture import draw
 from marlnb.envs.vector import VectorEnv
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.ui_lock import RENDER_LOCK
@@ -103,6 +104,4 @@ class _Camera:
         positions = env.world.position[:, :, 0].t().double().cpu().numpy()
         for entity, position in zip(world.entities, positions):
             entity.state.p_pos = position.copy()
-        for number, speaker in enumerate(env.scenario.speakers):
-            world.agents[speaker].state.c = env.world.message[number, :, 0].double().cpu().numpy().copy()
-        return np.ascontiguousarray(self._mpe2.render())
+        return draw(self._mpe2, env.scenario, env.world, 0)

@@ -1,4 +1,4 @@
-"""Pictures are mpe2's own: the same pixels for the same state, reached by mpe2 itself."""
+"""Pictures are mpe2's own, but for the messages: the same pixels for the same state, reached by mpe2 itself."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.mpe.picture import messages
 
 MOVES = [1, 4, 4, 2, 0, 3]
 
@@ -49,7 +50,9 @@ def test_the_same_pixels_as_mpe2(scenario: str) -> None:
     env.world.place(positions, chosen, torch.tensor([1]))
     env.scenario.begin(env.world)
     env.world.measure()
-    np.testing.assert_array_equal(env.render(1), raw.render())
+    n_speakers = len(env.scenario.speakers)
+    above = slice(0, 650 - 45 * n_speakers if n_speakers else None)  # the messages, whose words differ
+    np.testing.assert_array_equal(env.render(1)[above], raw.render()[above])
     for move in MOVES:
         actions = {g.name: torch.full((2, g.n_agents), move % g.action.n[0]) for g in env.spec.groups}
         env.step(actions)
@@ -58,5 +61,17 @@ def test_the_same_pixels_as_mpe2(scenario: str) -> None:
                 raw.step(int(action))
         picture = env.render(1)
         assert picture.shape == (700, 700, 3) and picture.dtype == np.uint8
-        np.testing.assert_array_equal(picture, raw.render())
+        np.testing.assert_array_equal(picture[above], raw.render()[above])
     assert (picture != 255).any()
+
+
+def test_a_message_has_the_name_of_its_action() -> None:
+    env = ENVIRONMENTS.get("mpe/simple_speaker_listener")().build(2)
+    env.reset(seed=0)
+    before = env.render(1)
+    assert messages(env.scenario, env.world, 1, False) == ["speaker_0: silent"]
+    env.step({"speaker": torch.tensor([[0], [2]]), "listener": torch.zeros(2, 1, dtype=torch.long)})
+    name = env.spec.group("speaker").action.names[2]
+    assert messages(env.scenario, env.world, 1, False) == [f"speaker_0: {name}"] == ["speaker_0: say_2"]
+    written = (before != env.render(1)).any(-1)
+    assert written[650:].any()
