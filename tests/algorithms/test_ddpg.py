@@ -283,7 +283,7 @@ def _train(experiment: Experiment, path: Path, iterations: int) -> dict[str, Ten
     with Trainer(experiment, Run.create(path, experiment)) as trainer:
         for _ in range(iterations):
             next(trainer)
-        trainer._saved_at = trainer.iteration  # as a kill would: nothing is saved at the end
+        trainer._saver.iteration = trainer.iteration  # as a kill would: nothing is saved at the end
         return _weights(trainer)
 
 

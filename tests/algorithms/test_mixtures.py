@@ -72,7 +72,7 @@ def run_pair(experiment: Experiment, path: Path, iterations: int) -> tuple[list[
     with Trainer(experiment, Run.create(path, experiment)) as trainer:
         reports = [next(trainer) for _ in range(iterations)]
         trained = weights(trainer)
-        trainer._saved_at = trainer.iteration  # as a kill would: nothing is saved at the end
+        trainer._saver.iteration = trainer.iteration  # as a kill would: nothing is saved at the end
     return reports, trained
 
 
@@ -182,9 +182,7 @@ CENTRAL_OVER_GRU = (*TAG, "rollout_steps=16", "algorithm=ippo", "models.agent=gr
         ),
     ],
 )
-def test_mismatches_are_errors_before_anything_runs(
-    tmp_path: Path, overrides: tuple[str, ...], message: str
-) -> None:
+def test_mismatches_are_errors_before_anything_runs(tmp_path: Path, overrides: tuple[str, ...], message: str) -> None:
     experiment = Experiment.compose(*overrides)
     with pytest.raises(ConfigError, match=message):
         Trainer(experiment, Run.create(tmp_path / "r", experiment))

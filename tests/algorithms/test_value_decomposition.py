@@ -412,7 +412,7 @@ def test_a_resumed_training_gives_the_same_bits(tmp_path: Path, overrides: tuple
     with Trainer(experiment, Run.create(tmp_path / "halves", experiment)) as trainer:
         for _ in range(6):
             next(trainer)
-        trainer._saved_at = trainer.iteration  # as a kill would: two iterations are lost
+        trainer._saver.iteration = trainer.iteration  # as a kill would: two iterations are lost
     torch.manual_seed(5)
     with Trainer.resume(Run.open(tmp_path / "halves")) as trainer:
         assert trainer.iteration == 4

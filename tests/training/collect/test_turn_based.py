@@ -74,11 +74,11 @@ class Instructed(Scripted):
 
 
 def test_dictionaries_are_flattened(tmp_path: Path) -> None:
-    if "test/scripted" not in ENVIRONMENTS.names():
-        marlnb.environment("test/scripted")(Instructed)
+    if "test/instructed" not in ENVIRONMENTS.names():
+        marlnb.environment("test/instructed")(Instructed)
     experiment = Experiment.compose(
         *(
-            "env=test/scripted",
+            "env=test/instructed",
             "env.workers=0",
             "algorithm=mappo",
             "model.hidden=[8]",
