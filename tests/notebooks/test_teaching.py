@@ -1,6 +1,7 @@
-"""Exercises: the instructor's versions are right to the end, the students' say what is to do; checks explain mistakes.
+"""Exercises: the solutions are right to the end, the students' versions say what is to do; checks explain mistakes.
 
-About a minute on an idle core (not measured alone): four kernels execute two versions of a notebook each.
+Every cell can be run again, in any order, once the notebook has run to its end. About a minute and a half on an idle
+core (not measured alone): four kernels execute a student's version, then its solutions twice.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from marlnb.teaching.student import student_version, without_solutions
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks" / "teaching"
-INSTRUCTOR = sorted((FOLDER / "instructor").glob("*.ipynb"))
+SOLUTIONS = sorted((ROOT / "teaching-solutions").glob("*.ipynb"))
 SMALL: dict[str, dict[str, Any]] = {"2": {"seeds": [0]}, "3": {"episodes": 60}, "4": {"n_random_sets": 6}}
 DATA = ROOT / "data" / "speaker_listener"
 THERE = {  # by chapter: mistakes that are judged with what the notebook has found, and what is said of them
@@ -65,12 +66,12 @@ def verdicts(cells: list[NotebookNode]) -> list[str]:
 
 
 def test_there_is_a_students_version_of_each_and_nothing_else() -> None:
-    assert [path.name for path in INSTRUCTOR] == sorted(path.name for path in FOLDER.glob("*.ipynb"))
-    assert len(INSTRUCTOR) == 4
+    assert [path.name for path in SOLUTIONS] == sorted(path.name for path in FOLDER.glob("*.ipynb"))
+    assert len(SOLUTIONS) == 4
 
 
-@pytest.mark.parametrize("path", INSTRUCTOR, ids=lambda path: path.stem)
-def test_the_students_version_is_made_from_the_instructors(path: Path) -> None:
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_the_students_version_is_made_from_the_solutions(path: Path) -> None:
     instructor, student = nbformat.read(path, 4), nbformat.read(FOLDER / path.name, 4)
     assert student == student_version(instructor), "python -m marlnb.teaching students ... was not run again"
     text = nbformat.writes(student)
@@ -83,27 +84,42 @@ def test_the_students_version_is_made_from_the_instructors(path: Path) -> None:
         assert all("  # " in line for line in parameters.splitlines())
 
 
-@pytest.mark.parametrize("path", INSTRUCTOR, ids=lambda path: path.stem)
-def test_every_blank_states_its_task_and_every_solution_is_right(path: Path, tmp_path: Path) -> None:
-    """First the student's version, then the instructor's, in one kernel, where what was trained is used again."""
-    student, instructor = nbformat.read(FOLDER / path.name, 4), nbformat.read(path, 4)
-    again = [cell for cell in instructor.cells if "parameters" not in cell.metadata.get("tags", [])]
-    for place, cell in enumerate(again):
-        cell["id"] = f"again-{place}"
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_blanks_say_what_to_do_solutions_are_right_and_every_cell_runs_again(path: Path, tmp_path: Path) -> None:
+    """In one kernel: the student's version, the solutions, the solutions from the last cell to the first."""
+    student, solved = nbformat.read(FOLDER / path.name, 4), nbformat.read(path, 4)
+    cells = [cell for cell in solved.cells if cell.cell_type == "code"]
+    cells = [cell for cell in cells if "parameters" not in cell.metadata.get("tags", [])]
     source, mistakes = THERE.get(path.name[0], ("[]", ()))
+    parts = [student.cells, _named("down", cells), _named("up", cells[::-1])]
     tried = nbformat.v4.new_code_cell(source, id="tried")
-    both = nbformat.from_dict({**student, "cells": [*student.cells, *again, tried]})
-    nbformat.write(both, tmp_path / "both.ipynb")
-    executed = execute(tmp_path / "both.ipynb", tmp_path / "run", SMALL.get(path.name[0], {}), progress=False)
-    cells = nbformat.read(executed, 4).cells
-    (first,) = (place for place, cell in enumerate(cells) if cell.id == "again-0")
-    blank, solved = verdicts(cells[:first]), verdicts(cells[first:-1])
-    (message_text,) = (output["data"]["text/plain"] for output in cells[-1].outputs)
+    together = nbformat.from_dict({**student, "cells": [cell for part in parts for cell in part] + [tried]})
+    nbformat.write(together, tmp_path / "together.ipynb")
+    executed = execute(tmp_path / "together.ipynb", tmp_path / "run", SMALL.get(path.name[0], {}), progress=False)
+    run = nbformat.read(executed, 4).cells
+    down, up = ([cell for cell in run if cell.id.startswith(f"{way}-")] for way in ("down", "up"))
+    blank, right = verdicts(run[: run.index(down[0])]), verdicts(down)
+    (message_text,) = (output["data"]["text/plain"] for output in run[-1].outputs)
     assert message_text.count(": not yet. ") == len(mistakes)
     assert [words for words in mistakes if words not in message_text] == []
-    assert len(solved) >= 4 and all(": right. " in text for text in solved), solved
-    assert len(blank) == len(solved)
+    assert len(right) >= 4 and all(": right. " in text for text in right), right
+    assert len(blank) == len(right)
     assert all(": to do. What is asked: " in text for text in blank), blank
+    assert _texts(up[::-1]) == _texts(down)  # nothing that a cell shows depends on the order
+
+
+def _named(way: str, cells: list[NotebookNode]) -> list[NotebookNode]:
+    """Copies with ids of their own."""
+    return [nbformat.from_dict({**cell, "id": f"{way}-{place}"}) for place, cell in enumerate(cells)]
+
+
+def _texts(cells: list[NotebookNode]) -> list[str]:
+    """What cells printed and returned, without the numbers of objects in memory and of figures."""
+    texts = []
+    for cell in cells:
+        shown = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs]
+        texts.append("\n".join(text for text in shown if not text.startswith("<Figure")))
+    return texts
 
 
 def run() -> mnb.Run:
