@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test meltingpot-test browser-setup browser-test cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
+.PHONY: help setup demo test meltingpot-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +59,17 @@ browser-setup: $(READY)
 	  if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[browser]'; \
 	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[browser]'; fi; }
 
-lab: $(READY) ## open JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir notebooks
+docs: docs-setup ## build the documentation with an API reference and search: site/
+	DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --quiet --strict
+	@echo 'open it with: $(BIN)/python -m http.server --directory site'
+
+docs-setup: $(READY)
+	@$(BIN)/python -c 'import material, mkdocs, mkdocstrings_handlers.python' 2>/dev/null || { \
+	  if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[docs]'; \
+	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[docs]'; fi; }
+
+lab: $(READY) ## open JupyterLab on the start page; in a container ARGS="--ip 0.0.0.0"
+	$(BIN)/python -m marlnb lab $(ARGS)
 
 check: $(READY) ## lint, format, types, layers, vocabulary and the architecture picture
 	$(BIN)/ruff check
@@ -97,4 +106,4 @@ wheel: $(READY) ## build dist/marlnb-*.whl
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean: ## remove what was built, not the runs
-	rm -rf $(VENV) .peers dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .peers dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

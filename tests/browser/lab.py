@@ -143,27 +143,39 @@ def until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:
 @contextmanager
 def lab_on(folder: Path, *, options: Sequence[str] = ()) -> Iterator[Lab]:
     """A JupyterLab with nothing of this user's settings, ended with its kernels afterwards."""
+    words = ["jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}"]
+    words += ["--ServerApp.port_retries=0", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", *options]
     home = folder / ".home"
-    home.mkdir(parents=True)
-    port, token = _free_port(), secrets.token_hex(16)
     settings = home / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false"}))
+    with _served(words, folder, home, "--ServerApp.port={}") as lab:
+        yield lab
+
+
+@contextmanager
+def start_page_on(folder: Path) -> Iterator[Lab]:
+    """`marlnb lab` on a folder, as lab_on; what it does to JupyterLab's settings is its own."""
+    home = folder.parent / "home"
+    with _served(["marlnb", "lab", str(folder), "--no-browser"], folder, home, "--port={}") as lab:
+        yield lab
+
+
+@contextmanager
+def _served(module_and_options: Sequence[str], folder: Path, home: Path, port_option: str) -> Iterator[Lab]:
+    home.mkdir(parents=True, exist_ok=True)
+    port, token = _free_port(), secrets.token_hex(16)
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")},
         "JUPYTER_CONFIG_DIR": str(home),
         "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_TOKEN": token,
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_PLATFORM_DIRS": "1",
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
     }
-    words = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0"),
-        *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"),
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        *options,
-    ]
+    words = [sys.executable, "-m", *module_and_options, port_option.format(port)]
     with open(home / "server.log", "wb") as log:
         server = subprocess.Popen(words, env=environment, cwd=folder, stdout=log, stderr=log)
     try:
