@@ -52,6 +52,7 @@ def command(arguments: argparse.Namespace) -> list[str]:
     start = _start_page(folder, arguments.start)
     url = f"/lab/tree/{quote(start.as_posix())}" if start else "/lab"
     words = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}", f"--LabApp.default_url={url}"]
+    words.append("--LanguageServerManager.autodetect=False")  # its list of what is missing would hide the address
     if arguments.port is not None:
         words.append(f"--ServerApp.port={arguments.port}")
     if arguments.ip is not None:

@@ -140,7 +140,7 @@ class Controls:
     def _decode(self, label: str, site: str) -> None:
         def show(decoding: Decoding) -> None:
             self.microscope.show_decoding(decoding)
-            self.concepts.show_status(repr(decoding))
+            self.concepts.show_status(decoding.verdict)
 
         self._run(lambda: self.microscope.find_decoding(label, site), show, self.concepts.show_problem)
 

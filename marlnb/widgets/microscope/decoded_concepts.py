@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder
-from marlnb.analysis.decoding.result import Decoding
+from marlnb.analysis.decoding.result import Decoding, DecodingScore
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 
@@ -22,7 +22,7 @@ class Concept:
         classes: names; empty for a quantity.
         decoded: `[time, class]` probabilities, or `[time, 1]` the estimate of a quantity.
         truth: `[time]`, an index of `classes` or the quantity; NaN if it is not known.
-        note: how well the decoder does in episodes that it was not fitted to.
+        note: how well the decoder does in episodes that it was not fitted to, next to its controls.
     """
 
     name: str
@@ -45,7 +45,7 @@ def decoded_concepts(view: EpisodeView, decoding: Decoding) -> list[Concept]:
             continue
         offset = f", {decoder.offset:+d} steps" if decoder.offset else ""
         layer = decoder.site.split("/", 1)[1]
-        note = f"{decoding.metric} {score.score:.2f}, chance {score.chance:.2f}, shuffled {score.shuffled:.2f}"
+        note = f"{score.conclusion}: {decoding.metric} {score.score:.2f}, {_controls(score)}"
         if decoding.warnings:
             note += f"; NOT TO BE TRUSTED: {'; '.join(decoding.warnings)}"
         name, truth = f"{decoding.label}{offset}, decoded from {layer}", _truth(view, decoding.label, decoder)
@@ -58,6 +58,11 @@ def decode_units(decoder: LinearDecoder, x: np.ndarray) -> np.ndarray:
     """Probabilities `[time, class]`, or the estimate `[time, 1]`, for units `[time, unit]`."""
     out = x.astype(np.float64) @ decoder.weights.T + decoder.intercept
     return np.asarray(softmax(out, axis=1)) if decoder.classes else out
+
+
+def _controls(score: DecodingScore) -> str:
+    gains = [f"{gain.control} {gain.score:.2f}" for gain in score.gains]
+    return ", ".join([f"chance {score.chance:.2f}", f"shuffled {score.shuffled:.2f}", *gains])
 
 
 def _truth(view: EpisodeView, name: str, decoder: LinearDecoder) -> np.ndarray:

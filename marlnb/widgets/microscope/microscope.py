@@ -153,7 +153,8 @@ class Microscope:
         """
         if not decoded_concepts(self.view, decoding):
             raise AnalysisError(
-                f"{decoding!r} has no decoder for this episode; it needs one for all steps (at='all') of its sites"
+                f"the decoding of {decoding.label!r} from {decoding.site} has no decoder for this episode; it "
+                "needs one for all steps (at='all') of its sites"
             )
         self.decodings.append(decoding)
         self._show_concepts()

@@ -40,7 +40,7 @@ function makeSide({ model, number, goTo, pick }) {
         const v = label.values[t * width + k];
         values.push(label.classes.length ? label.classes[v] ?? brief(v) : brief(v));
       }
-      return `${label.name.replaceAll("_", " ")} ${values.join(" / ")}`;
+      return `${label.name}: ${values.join(" / ")}`;
     }).join(" · ");
     if (factsText.data === text) return;
     const lines = Math.min(6, Math.ceil(text.length / 40)); // more lines scroll
