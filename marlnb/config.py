@@ -191,6 +191,7 @@ class AlgorithmConfig(ABC):
         recurrent: whether it supports networks with a state.
         simultaneous_only: whether every living agent of the group must act at every step.
         team_reward: whether the group's agents share one reward, the mean over the living agents.
+        recurrent_options: options that have an effect with networks that have a state only.
     """
 
     registry: ClassVar[Registry[type[AlgorithmConfig]]] = ALGORITHMS
@@ -201,6 +202,7 @@ class AlgorithmConfig(ABC):
     recurrent: ClassVar[bool] = True
     simultaneous_only: ClassVar[bool] = False
     team_reward: ClassVar[bool] = False
+    recurrent_options: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         validate(self)
@@ -223,14 +225,28 @@ class AlgorithmConfig(ABC):
             raise ConfigError(f"{where}: actions need finite bounds; got {action.low} to {action.high}")
         if group.has_action_mask and action.kind == "continuous":
             raise ConfigError(f"{where}: an action mask needs discrete actions; got continuous ones")
-        recurrent = sorted({model.name for model in (context.actor, context.critic) if model.recurrent})
-        if recurrent and not self.recurrent:
-            got, others = ", ".join(recurrent), self._others(lambda kind: kind.recurrent)
-            raise ConfigError(f"{where}: it learns feed-forward networks; got {got}. Recurrent ones learn {others}")
+        self.check_networks(where, context.actor, context.critic, context.n_envs, context.rollout_steps)
         if self.simultaneous_only and not env.simultaneous:
             others = self._others(lambda kind: not kind.simultaneous_only)
             needs = "it needs every agent to act at every step; here they wait for their turns"
             raise ConfigError(f"{where}: {needs}, as they may with {others}")
+
+    def check_networks(
+        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
+    ) -> None:
+        """Raises ConfigError unless it can learn these networks from such rollouts, whatever the environment is.
+
+        Args:
+            where: beginning of the message.
+            actor: the actor's network.
+            critic: the critic's network.
+            n_envs: environments stepped at once.
+            rollout_steps: steps of each environment between two updates.
+        """
+        recurrent = sorted({model.name for model in (actor, critic) if model.recurrent})
+        if recurrent and not self.recurrent:
+            got, others = ", ".join(recurrent), self._others(lambda kind: kind.recurrent)
+            raise ConfigError(f"{where}: it learns feed-forward networks; got {got}. Recurrent ones learn {others}")
 
     def _others(self, fits: Callable[[type[AlgorithmConfig]], bool]) -> str:
         """Names of the algorithms that learn and of which it holds, for messages."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from marlnb.codec import from_json, to_json
 from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig, option
+from marlnb.errors import ConfigError
 from marlnb.values import validate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Experiment:
     """Everything that a training needs; the same experiment gives the same run.
 
-    The length of a training is counted in frames: one frame is one step of one environment.
+    The length of a training is counted in frames: one frame is one step of one environment. Iterations, minutes and
+    agent steps may be limited too; the limit that is reached first ends the training.
     """
 
     env: EnvConfig = option(help="the agents' environment")
@@ -28,7 +30,14 @@ class Experiment:
     groups: Mapping[str, tuple[str, ...]] = option(
         {}, help="agents by group, each agent in exactly one; none: the environment's own groups"
     )
-    frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
+    frames: int = option(1_000_000, help="maximum length of the training", unit="frames", ge=1)
+    max_iterations: int | None = option(None, help="end after so many iterations", unit="iterations", ge=1)
+    max_minutes: float | None = option(
+        None, help="end after so much training time, all sessions together", unit="minutes", gt=0
+    )
+    max_agent_steps: int | None = option(
+        None, help="end after so many steps of single agents, counted where they act", unit="agent steps", ge=1
+    )
     seed: int = option(0, help="seed of weights, environments and exploration", ge=0)
     device: str = option("cpu", help="device of networks, learning and native environments: cpu, cuda, cuda:1")
     n_envs: int = option(32, help="environments stepped at once", ge=1)
@@ -37,7 +46,10 @@ class Experiment:
         1, help="torch's threads; more pay off from about 256 units per layer; 0: all usable cores", ge=0
     )
     target_return: float | None = option(
-        None, help="stop once the mean return per agent, averaged over the groups, reaches this", unit="reward"
+        None, help="stop once the mean return of one agent reaches this", unit="reward"
+    )
+    target_group: str | None = option(
+        None, help="group of agents whose return target_return means; needed where groups are rewarded differently"
     )
     evaluate_every: int = option(
         0, help="iterations between two evaluations; one more after the last; 0: none", unit="iterations", ge=0
@@ -46,9 +58,21 @@ class Experiment:
     checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)
     keep_checkpoints: int = option(3, help="how many of the newest checkpoints to keep; 0: all", ge=0)
     loggers: tuple[str, ...] = option((), choices=("tensorboard", "wandb"), help="additional loggers")
+    wandb_project: str | None = option(None, help="Weights & Biases project; none: $WANDB_PROJECT, else marlnb")
+    wandb_entity: str | None = option(None, help="Weights & Biases user or team; none: $WANDB_ENTITY, else your own")
+    profile: bool = option(False, help="measure where the time goes, and trace a few iterations: <run>/profile")
 
     def __post_init__(self) -> None:
         validate(self)
+        n_iterations = -(-self.frames // self.iteration_frames)
+        if self.max_iterations is not None and self.max_iterations > n_iterations:
+            n_frames = self.max_iterations * self.iteration_frames
+            raise ConfigError(
+                f"max_iterations={self.max_iterations} takes {n_frames:,} frames, but frames={self.frames} ends the "
+                f"training after {n_iterations:,} iterations; give frames={n_frames} or more, or at most "
+                f"max_iterations={n_iterations}",
+                at="max_iterations",
+            )
 
     @property
     def iteration_frames(self) -> int:
@@ -56,8 +80,8 @@ class Experiment:
 
     @property
     def iterations(self) -> int:
-        """Iterations of the whole training; the last one ends at `frames` or later."""
-        return -(-self.frames // self.iteration_frames)
+        """Maximum number of iterations; the last one ends at `frames` or later, or is number `max_iterations`."""
+        return self.max_iterations or -(-self.frames // self.iteration_frames)
 
     def algorithm_of(self, group: str) -> AlgorithmConfig:
         return self.algorithms.get(group, self.algorithm)
@@ -67,6 +91,49 @@ class Experiment:
 
     def critic_of(self, group: str) -> ModelConfig:
         return self.critics.get(group, self.critic or self.actor_of(group))
+
+    def check_without_env(self) -> None:
+        """Checks algorithms, networks, rollouts and length together, as far as that is possible without environment.
+
+        Raises:
+            ConfigError: they do not fit, as recurrent networks that an algorithm cannot learn.
+        """
+        for name in self.algorithms or ("",):
+            algorithm, where = self.algorithm_of(name), f" for group {name!r}" if name else ""
+            networks = self.actor_of(name), self.critic_of(name)
+            algorithm.check_networks(f"{algorithm.name}{where}", *networks, self.n_envs, self.rollout_steps)
+            self.check_warmup(name)
+
+    def check_warmup(self, group: str) -> None:
+        """Raises ConfigError if the training ends before a group, or `""` for every group, would start to learn."""
+        algorithm, frames = self.algorithm_of(group), self.iterations * self.iteration_frames
+        if algorithm.warmup_frames <= frames:
+            return
+        part = f"algorithms.{group}" if group in self.algorithms else "algorithm"
+        raise ConfigError(
+            f"{algorithm.name} for {f'group {group!r}' if group else 'every group'} would learn nothing: for the first "
+            f"{algorithm.warmup_frames:,} frames ({part}.learning_starts) it acts at random and only fills its replay "
+            f"buffer; this training has {frames:,} (frames={self.frames}). Use more frames, or "
+            f"{part}.learning_starts=0 to {frames // 2}; a group that is meant to act at random: "
+            f"algorithms.{group or 'GROUP'}=random"
+        )
+
+    def unused_overrides(self, overrides: Sequence[str]) -> list[str]:
+        """Those of the overrides that have no effect in this experiment, each with the reason.
+
+        An option of sequences has none if no network has a state.
+        """
+        networks = (self.model, self.critic, *self.models.values(), *self.critics.values())
+        if any(network is not None and network.recurrent for network in networks):
+            return []
+        unused = []
+        for text in overrides:
+            part, _, option_name = text.partition("=")[0].lstrip("+").rpartition(".")
+            algorithm = self.algorithm if part == "algorithm" else self.algorithms.get(part.removeprefix("algorithms."))
+            if algorithm is not None and option_name in algorithm.recurrent_options:
+                network = self.model.name
+                unused.append(f"{text} has no effect: {network} has no state; choose a recurrent network, as model=gru")
+        return unused
 
     @staticmethod
     def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
@@ -81,6 +148,16 @@ class Experiment:
         from marlnb.compose import compose
 
         return compose(Experiment, *overrides, config_dir=config_dir)
+
+    def __repr__(self) -> str:
+        from marlnb.experiment_text import experiment_text
+
+        return experiment_text(self)
+
+    def _repr_html_(self) -> str:
+        from marlnb.experiment_text import experiment_html
+
+        return experiment_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON from which `from_json` makes an equal Experiment."""

@@ -88,8 +88,8 @@ def _parse(text: str) -> Override:
         raise ConfigError(f"{text!r}: write algorithms.<group>=, models.<group>= or critics.<group>= instead of '@'")
     if isinstance(override._value, Sweep):
         raise ConfigError(
-            f"{text!r} describes several experiments; this composes one. Quote a string with commas, "
-            "write a list as [1,2], or run one command per value"
+            f"{text!r} describes several experiments; this composes one. `marlnb train {text} ...` trains each of them, "
+            "`marlnb benchmark` also compares them. Quote a string with commas, write a list as [1,2]"
         )
     return override
 

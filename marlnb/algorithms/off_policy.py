@@ -19,7 +19,7 @@ from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.replay import ReplayBuffer, Sample
 from marlnb.algorithms.turns import own_turns
-from marlnb.config import AlgorithmConfig, LearnerContext, option
+from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
@@ -31,6 +31,7 @@ class OffPolicyConfig(AlgorithmConfig):
     """Options of every algorithm that learns from a replay buffer."""
 
     on_policy: ClassVar[bool] = False
+    recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
 
     lr: float = option(5e-4, help="Adam's learning rate", gt=0)
     adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
@@ -53,15 +54,16 @@ class OffPolicyConfig(AlgorithmConfig):
     def warmup_frames(self) -> int:
         return self.learning_starts
 
-    def check_fit(self, context: LearnerContext) -> None:
-        super().check_fit(context)
-        where = f"{self.name} for group {context.group.name!r}"
-        steps_of_sample = self.sequence_length if context.recurrent else 1
-        steps = max(context.rollout_steps, steps_of_sample)
-        if self.buffer_frames < context.n_envs * steps:
+    def check_networks(
+        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
+    ) -> None:
+        super().check_networks(where, actor, critic, n_envs, rollout_steps)
+        steps_of_sample = self.sequence_length if actor.recurrent or critic.recurrent else 1
+        steps = max(rollout_steps, steps_of_sample)
+        if self.buffer_frames < n_envs * steps:
             raise ConfigError(
                 f"{where}: buffer_frames={self.buffer_frames} is smaller than one rollout; at least "
-                f"{context.n_envs * steps} (n_envs={context.n_envs} times {steps} steps)"
+                f"{n_envs * steps} (n_envs={n_envs} times {steps} steps)"
             )
         if self.batch_size > self.buffer_frames:
             raise ConfigError(

@@ -20,7 +20,7 @@ from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
 from marlnb.algorithms.turns import ends_of, with_turns
-from marlnb.config import AlgorithmConfig, LearnerContext, option
+from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import fast_training
@@ -36,6 +36,7 @@ class OnPolicyConfig(AlgorithmConfig):
     """Options of the algorithms that learn an actor and a critic from whole rollouts."""
 
     centralised: ClassVar[bool] = False
+    recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
 
     lr: float = option(3e-4, help="Adam's learning rate", gt=0)
     lr_critic: float | None = option(None, help="the critic's learning rate; none: the actor's", gt=0)
@@ -70,16 +71,17 @@ class OnPolicyConfig(AlgorithmConfig):
         options = {"squash": self.squash, "std_of": self.std_of, "initial_log_std": self.initial_log_std}
         return ActorCritic(*networks, centralised=self.centralised, **options).to(context.device)  # type: ignore[arg-type]
 
-    def check_fit(self, context: LearnerContext) -> None:
-        super().check_fit(context)
-        where = f"{self.name} for group {context.group.name!r}"
-        steps = context.rollout_steps
-        if context.recurrent and steps % self.sequence_length:
+    def check_networks(
+        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
+    ) -> None:
+        super().check_networks(where, actor, critic, n_envs, rollout_steps)
+        steps, recurrent = rollout_steps, actor.recurrent or critic.recurrent
+        if recurrent and steps % self.sequence_length:
             divisors = ", ".join(str(n) for n in range(1, steps + 1) if steps % n == 0)
             raise ConfigError(
                 f"{where}: sequence_length={self.sequence_length} must divide rollout_steps={steps}; valid: {divisors}"
             )
-        n_samples = context.n_envs * steps // (self.sequence_length if context.recurrent else 1)
+        n_samples = n_envs * steps // (self.sequence_length if recurrent else 1)
         if self.n_minibatches > n_samples:
             raise ConfigError(f"{where}: {self.n_minibatches} minibatches of {n_samples} samples; at most {n_samples}")
         if self.anneal_frames and self.lr_final is None:

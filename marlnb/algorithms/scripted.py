@@ -70,7 +70,7 @@ class FrozenConfig(FixedPolicyConfig):
 
     run: str = option("", help="the other run's folder")
     group: str | None = option(None, help="its group; none: the one of the same name")
-    checkpoint: int | str = option("last", help="last, best or an iteration")
+    checkpoint: int | str = option("last", help="last, best (or best:<group>) or an iteration")
 
     def build(self, context: LearnerContext) -> FixedPolicyLearner:
         """Raises ConfigError: `marlnb.training.learners` reads the other run's folder; it is above this layer."""

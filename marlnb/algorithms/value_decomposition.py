@@ -17,7 +17,7 @@ from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import RegressionLoss, masked_mean, regression_loss
 from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
-from marlnb.config import ALGORITHMS, LearnerContext, option
+from marlnb.config import ALGORITHMS, LearnerContext, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
@@ -34,6 +34,7 @@ class IQLConfig(OffPolicyConfig):
     """Independent Q-learning: each agent learns the values of its own actions, from its own rewards."""
 
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+    recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length", "burn_in")
 
     epsilon_start: float = option(1.0, help="share of random actions at the start", ge=0, le=1)
     epsilon_end: float = option(0.05, help="share of random actions after epsilon_frames", ge=0, le=1)
@@ -59,11 +60,13 @@ class IQLConfig(OffPolicyConfig):
         length = self.sequence_length if context.recurrent else 1
         return QLearner(self, policy.to(context.device), context.env, sequence_length=length)
 
-    def check_fit(self, context: LearnerContext) -> None:
-        super().check_fit(context)
-        if context.actor.recurrent and self.burn_in >= self.sequence_length:
+    def check_networks(
+        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
+    ) -> None:
+        super().check_networks(where, actor, actor, n_envs, rollout_steps)
+        if actor.recurrent and self.burn_in >= self.sequence_length:
             raise ConfigError(
-                f"{self.name} for group {context.group.name!r}: burn_in={self.burn_in} leaves no steps to learn from; "
+                f"{where}: burn_in={self.burn_in} leaves no steps to learn from; "
                 f"at most {self.sequence_length - 1} of sequence_length={self.sequence_length}"
             )
 

@@ -6,12 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from marlnb.errors import BatchError
 from marlnb.registry import Registry
 
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch
     from marlnb.batch.job.job import Job, JobInfo
     from marlnb.batch.profile import Profile
+
+
+class NoSchedulerError(BatchError):
+    """This machine has no scheduler that could take the jobs; a dry run can still show what would be submitted."""
 
 
 class Executor(ABC):
@@ -41,7 +46,8 @@ class Executor(ABC):
         """Checks that this machine can run jobs of this profile.
 
         Raises:
-            BatchError: it cannot (no sbatch, more cores than the machine has).
+            NoSchedulerError: it has no scheduler of this kind.
+            BatchError: it cannot, since it has not as many cores, for instance.
         """
 
     @abstractmethod

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.batch.batch import BATCH, SOURCE, SUBMIT_LOCK, THEN, Batch
-from marlnb.batch.executor import executor_of
+from marlnb.batch.executor import NoSchedulerError, executor_of
+from marlnb.batch.experiment_check.check import check_experiments
 from marlnb.batch.monitor import watch
 from marlnb.batch.profile import Profile, find_profile, with_changes
 from marlnb.batch.submission_plan import PlannedJob, SubmissionPlan, make_plan
@@ -96,9 +97,12 @@ def plan_submission(
     only: Sequence[str] = (),
     retry_failed: bool = True,
     update_notebook: bool = False,
+    dry_run: bool = False,
 ) -> SubmissionPlan:
-    """The plan of `submit`; nothing is written or started. The executor has checked that it can run the jobs.
+    """The plan of `submit`; nothing is written or started. The experiments and the executor have been checked.
 
+    Args:
+        dry_run: accept a machine without the scheduler; the plan notes it.
     Raises:
         ConfigError, BatchError: as `submit`.
     """
@@ -123,8 +127,15 @@ def plan_submission(
         _check_report(report)
         profile = _find_profile(folder, on, profile_overrides)
         batch = Batch.create(folder, source, sweep, profile, then=report, update_notebook=update_notebook, write=False)
-    executor_of(batch).check()
-    return make_plan(batch, source, report, only=only, retry_failed=retry_failed)
+    notes = check_experiments(source, batch.sweep)
+    try:
+        executor_of(batch).check()
+    except NoSchedulerError as error:
+        if not dry_run:
+            raise
+        notes.append(f"this machine has no {batch.profile.executor}: {str(error).partition(';')[0]}")
+    plan = make_plan(batch, source, report, only=only, retry_failed=retry_failed)
+    return replace(plan, notes=(*plan.notes, *notes))
 
 
 def submit_plan(plan: SubmissionPlan, *, force: bool = False) -> Batch:

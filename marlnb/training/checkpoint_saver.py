@@ -36,13 +36,17 @@ class CheckpointSaver:
         if trainer.loop.env.state_dict() is None:
             trainer.loop.begin(trainer.iteration)
         start, folder = time.perf_counter(), trainer.run.path / "checkpoints"
-        progress = {"seconds": trainer.seconds, "evaluation_score": trainer.evaluation_score}
+        progress = {
+            "seconds": trainer.seconds,
+            "agent_steps": trainer.agent_steps,
+            "evaluation_returns": trainer.evaluation_returns,
+        }
         saved = save_checkpoint(
             folder,
             {**trainer.loop.state_dict(), **progress},
             iteration=trainer.iteration,
             frames=trainer.frames,
-            score=trainer.score,
+            returns=trainer.returns,
             at_stop=self._in_job and trainer.state == "stopped" and not self._is_scheduled,
         )
         if self._is_scheduled or not self._in_job:  # in a batch job, checkpoints made at stops stay until the next one

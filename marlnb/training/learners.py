@@ -118,16 +118,14 @@ def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> 
 def check_length(experiment: Experiment, spec: EnvSpec) -> None:
     """Raises ConfigError if the training ends before a group that learns would start to."""
     frames = experiment.iterations * experiment.iteration_frames
+    if experiment.max_agent_steps is not None and experiment.max_agent_steps > frames * len(spec.agents):
+        raise ConfigError(
+            f"max_agent_steps={experiment.max_agent_steps} cannot be reached: {frames:,} frames of {spec.name} are at "
+            f"most {frames * len(spec.agents):,} steps of its {len(spec.agents)} agents; give more frames",
+            at="max_agent_steps",
+        )
     for group in spec.group_names:
-        algorithm = experiment.algorithm_of(group)
-        if algorithm.warmup_frames > frames:
-            part = f"algorithms.{group}" if group in experiment.algorithms else "algorithm"
-            raise ConfigError(
-                f"{algorithm.name} for group {group!r} would learn nothing: for the first {algorithm.warmup_frames:,} "
-                f"frames ({part}.learning_starts) it acts at random and only fills its replay buffer; this training "
-                f"has {frames:,} (frames={experiment.frames}). Use more frames, or {part}.learning_starts=0 to "
-                f"{frames // 2}; a group that is meant to act at random: algorithms.{group}=random"
-            )
+        experiment.check_warmup(group)
 
 
 def check_device(device: str) -> torch.device:

@@ -76,7 +76,8 @@ def _wandb(run: Run) -> Any:
 
     return WandbLogger(
         exp_name=run.path.name,
-        project="marlnb",
+        project=run.experiment.wandb_project or os.environ.get("WANDB_PROJECT") or "marlnb",
+        entity=run.experiment.wandb_entity or os.environ.get("WANDB_ENTITY"),
         offline=os.environ.get("WANDB_MODE") in ("offline", "dryrun"),  # torchrl turns the first into the second
         save_dir=str(run.path),
         config=run.experiment.to_json(),

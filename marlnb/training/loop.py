@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
+from torch.profiler import record_function
 
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
@@ -35,6 +36,7 @@ class Advance:
     Attributes:
         episodes: those that ended.
         learning: by group, the learner's metrics.
+        agent_steps: steps of single agents, counted where they acted.
         stepping_s: seconds in the environment.
         acting_s: seconds of choosing actions and storing them.
         learning_s: seconds of learning.
@@ -43,6 +45,7 @@ class Advance:
 
     episodes: EpisodeStatistics
     learning: dict[str, dict[str, float]]
+    agent_steps: int
     stepping_s: float
     acting_s: float
     learning_s: float
@@ -81,15 +84,18 @@ class Loop:
         start = time.perf_counter()
         self._collector.timing = timing = Timing()
         with self._streams.active():  # the notebook's random numbers neither affect the training nor change
-            rollout = self._collector.collect()
-            self._check_rollout(rollout)
-            episodes = self.episodes.add(rollout)
+            with record_function("collect"):
+                rollout = self._collector.collect()
+                self._check_rollout(rollout)
+                episodes = self.episodes.add(rollout)
+            agent_steps = sum(int(rollout[name, "acting"].sum()) for name in self.learners)
             learning_start = time.perf_counter()
-            learning = {name: learner.update(rollout) for name, learner in self.learners.items()}
+            with record_function("learn"):
+                learning = {name: learner.update(rollout) for name, learner in self.learners.items()}
         learning_s = time.perf_counter() - learning_start
         self._check_finite(learning)
         seconds = time.perf_counter() - start
-        return Advance(episodes, learning, timing.stepping_s, timing.acting_s, learning_s, seconds)
+        return Advance(episodes, learning, agent_steps, timing.stepping_s, timing.acting_s, learning_s, seconds)
 
     def state_dict(self) -> dict[str, Any]:
         """The state that `load_state_dict` restores; "env" is None if the environment cannot be saved."""

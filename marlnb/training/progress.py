@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from marlnb.experiment import Experiment
 from marlnb.formatting import format_clock, format_count
+from marlnb.training.limits import Trained, expected_frames, reached_limit
 from marlnb.training.report import Report
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ class Progress:
         if rows:
             report = Report(**rows[-1])
             rate = report.frames / report.seconds if report.seconds else report.frames_per_second
-            ending = describe_end("complete", report.frames, self._experiment)
-            self._line.write(describe(report, self._experiment.frames, rate, bar=self._line.live, ending=ending))
+            ending = describe_end("complete", trained_at(report), self._experiment)
+            self._line.write(self._text(report, rate, ending))
         self._line.end()
 
     def close(self, ending: str = "") -> None:
@@ -124,8 +125,12 @@ class Progress:
     def _draw(self, ending: str = "") -> None:
         assert self._latest is not None
         rate = self._rate(self._latest)
-        self._line.write(describe(self._latest, self._experiment.frames, rate, bar=self._line.live, ending=ending))
+        self._line.write(self._text(self._latest, rate, ending))
         self._shown = self._latest
+
+    def _text(self, report: Report, rate: float, ending: str) -> str:
+        frames = expected_frames(self._experiment, trained_at(report), rate)
+        return describe(report, frames, rate, bar=self._line.live, ending=ending)
 
     def _rate(self, report: Report) -> float:
         """Frames per second since this session started, with evaluations and checkpoints."""
@@ -133,18 +138,25 @@ class Progress:
         return (report.frames - self._start_frames) / elapsed if elapsed > 0 else report.frames_per_second
 
 
-def describe_end(state: State, frames: int, experiment: Experiment, *, reason: str = "") -> str:
+def trained_at(report: Report) -> Trained:
+    """How much had been trained at a report."""
+    return Trained(report.iteration, report.frames, report.seconds, report.agent_steps)
+
+
+def describe_end(state: State, trained: Trained, experiment: Experiment, *, reason: str = "") -> str:
     """Why a training ended, in words.
 
     Args:
         state: its state; running: a user's code raised.
-        frames: trained so far.
+        trained: so far.
         experiment: what was trained.
         reason: why it was stopped, if known.
     """
     if state == "complete":
-        early = frames < experiment.frames and experiment.target_return is not None
-        return f"done: target return {experiment.target_return:g} reached" if early else "done"
+        limit = reached_limit(experiment, trained)
+        if not limit and experiment.target_return is not None:
+            return f"done: target return {experiment.target_return:g} reached"
+        return f"done: {limit} reached" if limit and not limit.startswith("frames=") else "done"
     if state == "failed":
         return "failed; the last checkpoint is complete"
     return f"stopped: {reason}" if reason else "interrupted"

@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from marlnb.training.shared_return import shared_return
+
 
 @dataclass(frozen=True)
 class Report:
@@ -17,8 +19,8 @@ class Report:
         seconds: of training since the run started, with earlier sessions and without pauses.
         episodes: number of episodes that ended in this iteration.
         returns: by group, the mean return of one agent in those episodes; None if none ended.
-        recent_return: mean return per agent, averaged over the groups, of the latest iterations with 100 episodes in
-            total; None before any episode ended.
+        recent_return: mean return of one agent in the latest iterations with 100 episodes in total, where all groups
+            share their reward; None before any episode ended, and where groups are rewarded differently.
         length: mean length of those episodes in steps; None if none ended.
         learning: by group, the learner's metrics: losses, entropy, kl, explained_variance and so on.
         evaluation: by group, the mean return of this iteration's evaluation; empty if there was none.
@@ -27,6 +29,8 @@ class Report:
         acting_s: seconds of choosing actions and storing them.
         learning_s: seconds of learning.
         agent_returns: as `returns`, by agent, for groups of 2 to 32 agents.
+        recent_returns: by group, the mean return in the latest iterations with 100 episodes in total.
+        agent_steps: steps of single agents since the run started, counted where they acted.
     """
 
     iteration: int
@@ -43,13 +47,13 @@ class Report:
     acting_s: float
     learning_s: float
     agent_returns: dict[str, float | None] = field(default_factory=dict)
+    agent_steps: int = 0
+    recent_returns: dict[str, float] = field(default_factory=dict)
 
     @property
     def score(self) -> float | None:
-        """Mean return averaged over groups, of the evaluation or else of recent training episodes."""
-        if self.evaluation:
-            return sum(self.evaluation.values()) / len(self.evaluation)
-        return self.recent_return
+        """Mean return of the evaluation or else of recent training episodes, where all groups share their reward."""
+        return shared_return(self.evaluation) if self.evaluation else self.recent_return
 
     def to_json(self) -> dict[str, Any]:
         """For JSON; numbers that are not finite become None."""

@@ -20,6 +20,7 @@ from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedErr
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.learners import check_device
+from marlnb.training.limits import LENGTHS, limits_of
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end
 from marlnb.training.report import Report
@@ -51,7 +52,7 @@ def train(
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
 ) -> Run:
-    """Trains until the experiment's frames, its target return or a request to stop. Returns the run in all cases.
+    """Trains until a limit of the experiment (frames, ...), its target return or a request to stop; returns the run.
 
     A file STOP in the run folder, SIGTERM, SIGUSR1 or a first interrupt end the training after the current iteration,
     saved. A second interrupt ends it at once; the last checkpoint is complete. It also stops, saved, before its SLURM
@@ -81,6 +82,9 @@ def resume(
     run: RunLike,
     *,
     frames: int | None = None,
+    max_iterations: int | None = None,
+    max_minutes: float | None = None,
+    max_agent_steps: int | None = None,
     progress: bool = True,
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
@@ -90,13 +94,16 @@ def resume(
     Args:
         run: the run or its folder.
         frames: a new total length, to train a complete run further.
+        max_iterations, max_minutes, max_agent_steps: new values of these limits.
         progress, on_report, callbacks: as in `train`.
     Raises:
         As `train`; ConfigError: `frames` is less than has been trained.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
-    if frames is not None and frames != opened.experiment.frames:
-        _change_frames(opened, frames)
+    given = dict(zip(LENGTHS, (frames, max_iterations, max_minutes, max_agent_steps), strict=True))
+    changed = {name: value for name, value in given.items() if value not in (None, getattr(opened.experiment, name))}
+    if changed:
+        _change_limits(opened, changed)
     return drive(opened, progress, on_report, callbacks)
 
 
@@ -138,7 +145,7 @@ def drive(
     """
     status = run.status()
     job = os.environ.get(JOB_VARIABLE)
-    if status["state"] == "complete" and status.get("frames_total") == run.experiment.frames:
+    if status["state"] == "complete" and _limits_in(status) == limits_of(run.experiment):
         if job and progress:  # the notebook looks as if this attempt had trained
             Progress(run.experiment).recall(read_lines(run.path / METRICS))
         return run
@@ -157,7 +164,9 @@ def drive(
         finally:
             if display is not None:
                 reason = trainer.stopped_because
-                display.close(describe_end(trainer.state, trainer.frames, run.experiment, reason=reason))
+                display.close(describe_end(trainer.state, trainer.trained, run.experiment, reason=reason))
+    if progress and trainer.profiler is not None:
+        print(trainer.profiler.summary)
     if trainer.state == "stopped":
         _report_stop(run, trainer)
     return run
@@ -211,14 +220,21 @@ def _stopping_on_signals(trainer: Trainer) -> Iterator[None]:
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
-def _change_frames(run: Run, frames: int) -> None:
+def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits with which the training in a status was run; files of earlier versions have the frames only."""
+    return {**dict.fromkeys(LENGTHS), "frames": status.get("frames_total"), **status.get("limits", {})}
+
+
+def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
     done = int(run.status()["frames"])
+    frames = changes.get("frames", run.experiment.frames)
     if frames < max(done, 1):
         raise ConfigError(f"frames={frames} is less than the {done} frames that {run.path} has been trained for")
     with RunLock(run.path / LOCK):
-        experiment = replace(run.experiment, frames=frames)
+        experiment = replace(run.experiment, **changes)
         write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
-        run.log_event(f"frames changed from {run.experiment.frames} to {frames}")
+        for name, value in changes.items():
+            run.log_event(f"{name} changed from {getattr(run.experiment, name)} to {value}")
         run.experiment = experiment
 
 
@@ -231,8 +247,8 @@ def check_same(run: Run, experiment: Experiment) -> None:
         if existing.get(key) != requested.get(key)
     ]
     if differences:
-        lengths_differ = any(text.startswith("frames:") for text in differences)
-        hint = "; resume(run, frames=...) changes its length" if lengths_differ else ""
+        lengths = [name for name in LENGTHS if any(text.startswith(f"{name}:") for text in differences)]
+        hint = f"; resume(run, {'=..., '.join(lengths)}=...) changes its length" if lengths else ""
         raise RunError(f"{run.path} is a run of another experiment; {'; '.join(differences)}{hint}")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
-from marlnb.errors import CheckpointError, RunError
+from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.training.checkpoint_saver import CheckpointSaver
@@ -24,16 +24,19 @@ from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
 from marlnb.training.learners import check_device, check_length
+from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
+from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.files import EVALUATION, LOCK, STOP
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
+from marlnb.training.shared_return import earn_differently, shared_return
 from marlnb.training.training_callback import TrainingCallback
 
 STATUS_INTERVAL_S = 1.0
@@ -42,9 +45,9 @@ STATUS_INTERVAL_S = 1.0
 class Trainer:
     """Trains an experiment in a run folder, from the folder's last checkpoint on.
 
-    Each `next` is one iteration and returns a Report. The iterations end after the experiment's frames, at its target
-    return, after `ask_to_stop`, or in time before the allocation ends. Use it in a `with` block, or call `close`: that
-    saves what was learnt, frees the environment and releases the folder's lock.
+    Each `next` is one iteration and returns a Report. The iterations end at a limit of the experiment (frames and
+    others), at its target return, after `ask_to_stop`, or in time before the allocation ends. Use it in a `with` block,
+    or call `close`: that saves what was learnt, frees the environment and releases the folder's lock.
 
     Attributes:
         experiment: what is trained.
@@ -53,10 +56,13 @@ class Trainer:
         iteration: iterations since the run started.
         frames: frames since the run started.
         seconds: of training since the run started.
-        evaluation_score: the score of the last evaluation.
+        agent_steps: steps of single agents since the run started, counted where they acted.
+        evaluation_returns: by group, the mean return of the last evaluation; empty before the first.
         loop: environment, learners and everything else that the next iteration depends on.
         stopped_because: why it was stopped; empty if it was not.
         allocation_ends: whether it was stopped because its allocation ends.
+        phases: where the time of this session went.
+        profiler: with the experiment's option `profile`, what measures it; else None.
 
     Raises:
         RunError: another process trains in the folder, or the environment has changed.
@@ -69,13 +75,14 @@ class Trainer:
         device = check_device(experiment.device)
         self.experiment, self.run = experiment, run
         self.state: State = "running"
-        self.iteration = self.frames = 0
+        self.iteration = self.frames = self.agent_steps = 0
         self.seconds = self._rate = self._iteration_s = self._status_at = 0.0
-        self.evaluation_score: float | None = None
+        self.evaluation_returns: dict[str, float] = {}
         self._stop_reason: str | None = None
         self.stopped_because = ""
         self.allocation_ends = self._closed = False
         self._deadline, self._saver = Deadline(), CheckpointSaver(self)
+        self.phases, self.profiler = PhaseTimes(), TrainingProfiler() if experiment.profile else None
         self._lock = RunLock(run.path / LOCK)
         self._resources = ExitStack()
         self._resources.callback(self._lock.release)  # after everything else
@@ -89,8 +96,10 @@ class Trainer:
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
                 self.loop = Loop(experiment, env, device)
             check_length(experiment, env.spec)
+            if experiment.target_group is not None:
+                env.spec.group(experiment.target_group)
             self._begin()
-            for callback in callbacks:
+            for callback in (*callbacks, *([self.profiler] if self.profiler is not None else [])):
                 self._callbacks.append(callback)
                 callback.begin(self)
         except BaseException as error:
@@ -115,9 +124,19 @@ class Trainer:
         return Origin(self.iteration, weights_sha256(self.policies))
 
     @property
+    def trained(self) -> Trained:
+        """How much has been trained, all sessions together."""
+        return Trained(self.iteration, self.frames, self.seconds, self.agent_steps)
+
+    @property
+    def returns(self) -> dict[str, float]:
+        """By group, the mean return of one agent, of the last evaluation or else of recent episodes."""
+        return self.evaluation_returns if self.experiment.evaluate_every else self.loop.episodes.recent_returns
+
+    @property
     def score(self) -> float | None:
-        """Mean return per agent averaged over groups, of the last evaluation or else of recent episodes."""
-        return self.evaluation_score if self.experiment.evaluate_every else self.loop.episodes.recent_score
+        """The return that all groups share; None before any episode ended, and where they are rewarded differently."""
+        return shared_return(self.returns)
 
     def __iter__(self) -> Iterator[Report]:
         return self
@@ -157,7 +176,8 @@ class Trainer:
         Raises:
             CheckpointError: it cannot be written; earlier checkpoints are complete.
         """
-        saved = self._saver.save()
+        with self.phases.timed("checkpoint"):
+            saved = self._saver.save()
         self._deadline.record_checkpoint(self._saver.save_s)
         return saved
 
@@ -203,7 +223,9 @@ class Trainer:
         try:
             self.iteration = self._saver.iteration = checkpoint.iteration
             self.frames, self.seconds = checkpoint.frames, state["seconds"]
-            self.evaluation_score = state["evaluation_score"]
+            self.evaluation_returns = _saved_evaluation(state, self.loop.env.spec.group_names)
+            # checkpoints of earlier versions have no agent steps
+            self.agent_steps = state.get("agent_steps", self.frames * len(self.loop.env.spec.agents))
             self.loop.load_state_dict(state, checkpoint.iteration)
             self._saver.seconds = self.seconds
         except KeyError as error:
@@ -214,10 +236,16 @@ class Trainer:
         advance = self.loop.advance()
         self.iteration += 1
         self.frames += self.experiment.iteration_frames
+        self.agent_steps += advance.agent_steps
         self._rate = self.experiment.iteration_frames / advance.seconds
-        evaluation = self._evaluate(self.seconds + advance.seconds)
+        for phase in ("stepping", "acting", "learning"):
+            self.phases.add(phase, getattr(advance, f"{phase}_s"))
         self._iteration_s = time.perf_counter() - start
         self.seconds += self._iteration_s
+        if evaluation := self._evaluate():
+            evaluation_s = time.perf_counter() - start - self._iteration_s
+            self.seconds += evaluation_s
+            self._iteration_s += evaluation_s
         report = self._report(advance, evaluation)
         self.run.append_metrics(report.to_json())
         for logger in self._loggers:
@@ -241,7 +269,8 @@ class Trainer:
             episodes=len(episodes),
             returns=episodes.group_means(),
             agent_returns=episodes.agent_means(self.loop.env.spec),
-            recent_return=self.loop.episodes.recent_score,
+            recent_return=shared_return(self.loop.episodes.recent_returns),
+            recent_returns=self.loop.episodes.recent_returns,
             length=float(episodes.lengths.mean()) if len(episodes) else None,
             learning=advance.learning,
             evaluation=evaluation,
@@ -249,17 +278,19 @@ class Trainer:
             stepping_s=advance.stepping_s,
             acting_s=advance.acting_s,
             learning_s=advance.learning_s,
+            agent_steps=self.agent_steps,
         )
 
-    def _evaluate(self, seconds: float) -> dict[str, float]:
+    def _evaluate(self) -> dict[str, float]:
         experiment = self.experiment
-        last = self.frames >= experiment.frames
+        last = bool(reached_limit(experiment, self.trained))
         if not experiment.evaluate_every or (self.iteration % experiment.evaluate_every and not last):
             return {}
-        table, evaluation = self._evaluator.evaluate(self.policies)
-        self.evaluation_score = evaluation.score
+        with self.phases.timed("evaluation"):
+            table, evaluation = self._evaluator.evaluate(self.policies)
+        self.evaluation_returns = evaluation.return_mean
         self.run.append_evaluation(
-            {"iteration": self.iteration, "frames": self.frames, "seconds": seconds, "returns": table.to_json()}
+            {"iteration": self.iteration, "frames": self.frames, "seconds": self.seconds, "returns": table.to_json()}
         )
         return evaluation.return_mean
 
@@ -267,11 +298,13 @@ class Trainer:
         if self.state != "running":
             return
         stop = self.run.path / STOP
-        if self.frames >= self.experiment.frames:
+        if limit := reached_limit(self.experiment, self.trained):
             self.state = "complete"
+            if not limit.startswith("frames="):
+                self.run.log_event(f"{limit} reached")
         elif self._target_reached:
             self.state = "complete"
-            self.run.log_event(f"target return {self.experiment.target_return} reached: {self.score}")
+            self.run.log_event(f"target return {self.experiment.target_return} reached: {self._return_of_target()}")
         elif stop.exists() or self._stop_reason is not None:
             self._stop(self._stop_reason or _read_reason(stop) or "the file STOP")
             stop.unlink(missing_ok=True)
@@ -286,10 +319,28 @@ class Trainer:
 
     @property
     def _target_reached(self) -> bool:
-        target, score = self.experiment.target_return, self.score
-        if target is None or score is None or score < target:
+        target, reached = self.experiment.target_return, self._return_of_target()
+        if target is None or reached is None or reached < target:
             return False
         return self.experiment.evaluate_every > 0 or self.loop.episodes.recent_episodes >= MIN_EPISODES
+
+    def _return_of_target(self) -> float | None:
+        """The return that `target_return` is compared with; None if it is not known yet.
+
+        Raises:
+            ConfigError: the groups are rewarded differently, and `target_group` names none of them.
+        """
+        experiment, returns = self.experiment, self.returns
+        if experiment.target_group is not None:
+            return returns.get(experiment.target_group)
+        if experiment.target_return is not None and earn_differently(returns):
+            each = ", ".join(f"{name} {value:.4g}" for name, value in returns.items())
+            raise ConfigError(
+                f"target_return={experiment.target_return:g} is one number, but the groups are rewarded differently "
+                f"({each}); say whose return it is: target_group={' or target_group='.join(returns)}",
+                at="target_group",
+            )
+        return shared_return(returns)
 
     def _fail(self, error: BaseException) -> None:
         """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`."""
@@ -311,17 +362,26 @@ class Trainer:
 
     def _write_status(self, state: State | None = None, **facts: Any) -> None:
         self._status_at = time.monotonic()
-        frames_left = max(0, self.experiment.frames - self.frames)
+        total = expected_frames(self.experiment, self.trained, self._rate)
         self.run.write_status(
             state or self.state,
             iteration=self.iteration,
             frames=self.frames,
-            frames_total=self.experiment.frames,
+            frames_total=total,
+            limits=limits_of(self.experiment),
             frames_per_second=self._rate,
-            eta_s=frames_left / self._rate if self._rate and self.state == "running" else None,
+            eta_s=max(0, total - self.frames) / self._rate if self._rate and self.state == "running" else None,
             **({"reason": self.stopped_because} if self.stopped_because else {}),
             **facts,
         )
+
+
+def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> dict[str, float]:
+    """The last evaluation by group. Earlier versions saved its mean over groups, of use where there is one."""
+    if "evaluation_returns" in state:
+        return dict(state["evaluation_returns"])
+    score = state["evaluation_score"]
+    return {} if score is None or len(groups) > 1 else {groups[0]: score}
 
 
 def _read_reason(stop: Path) -> str:

@@ -19,7 +19,7 @@ from marlnb.batch.benchmark.benchmark import Benchmark
 from marlnb.batch.benchmark.run_benchmark import benchmark
 from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
 from marlnb.cli import main
-from marlnb.errors import ConfigError, RunError
+from marlnb.errors import AnalysisError, ConfigError, RunError
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.runs.run import Run
 from tests.training import toys  # registers toy/count
@@ -52,8 +52,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
 
 
 def expected(seeds: np.ndarray) -> np.ndarray:
-    """The toy's return of groups a and b averaged, whatever the policy does."""
-    return (seeds % 5 + 0.25) * (2 + seeds % 7)
+    """The toy's return of an agent of group a, whatever the policy does; one of b earns half a point a step less."""
+    return (seeds % 5 + 0.5) * (2 + seeds % 7)
 
 
 def test_every_run_is_there_and_says_what_it_measured(done: Benchmark) -> None:
@@ -71,11 +71,10 @@ def test_marl_eval_holds_the_known_returns_of_held_out_episodes(done: Benchmark)
     entry = raw["toy"]["count"]["ippo"]["seed_1"]
     first = derive_seed(1, "evaluation")
     assert entry["step_3"]["step_count"] == 192 and entry["step_3"]["elapsed_time"] > 0
-    np.testing.assert_allclose(entry["step_3"]["return"], expected(first + np.arange(3)))
+    np.testing.assert_allclose(entry["step_3"]["a_return"], expected(first + np.arange(3)))
     long = derive_seed(1, "absolute")
-    np.testing.assert_allclose(entry["absolute_metrics"]["return"], expected(long + np.arange(30)))
-    both = np.array([entry["step_1"]["a_return"], entry["step_1"]["b_return"]])
-    np.testing.assert_allclose(both.mean(0), entry["step_1"]["return"])
+    np.testing.assert_allclose(entry["absolute_metrics"]["a_return"], expected(long + np.arange(30)))
+    assert sorted(entry["absolute_metrics"]) == ["a_return", "b_return"]  # a and b are rewarded differently: no mean
     assert {str(run) for run in read_marl_eval(done.path / "marl_eval.json")} == {str(run) for run in done.runs()}
 
 
@@ -132,10 +131,13 @@ def test_what_was_interrupted_goes_on_and_ends_in_the_same_numbers(tmp_path: Pat
 
 def test_scores_are_on_the_scale_of_the_random_policy(done: Benchmark) -> None:
     """On the toy no policy is better than random: the levels are means over other episodes of the same kind."""
-    levels = done.references()
+    levels = done.references("a_return")
     seeds = derive_seed(0, "references") + np.arange(30)
     assert levels["toy/count"] == {"random": pytest.approx(expected(seeds).mean())}
-    comparison = done.compare()
+    assert done.metrics() == ["a_return", "b_return"]
+    with pytest.raises(AnalysisError, match=r"no metric 'return'.*a_return, b_return: its groups are rewarded diff"):
+        done.compare()
+    comparison = done.compare(metric="a_return")
     np.testing.assert_allclose(comparison.scores["ippo"], comparison.scores["mappo"])
     finals = np.array([expected(derive_seed(seed, "evaluation") + np.arange(3)).mean() for seed in (0, 1)])
     assert finals.max() < levels["toy/count"]["random"]  # so the scale ends with random

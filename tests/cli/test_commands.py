@@ -171,7 +171,6 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["train", "env=mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),
         (["train", "env=mpe/simple_spread", "algorithm=mapo"], "did you mean 'mappo'"),
         (["train", "env=mpe/simple_spread", "algorithm.lrr=1"], "did you mean 'algorithm.lr'"),
-        (["train", "env=mpe/simple_spread", "seed=0,1"], "describes several experiments"),
         (["train"], "no environment; add env=<name>"),
         (["evaluate", "{run}x"], "is not a run folder"),
         (["evaluate", "{run}", "--env", "mpe/simple_spread"], "groups"),

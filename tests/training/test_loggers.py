@@ -42,3 +42,19 @@ def test_wandb_offline_keeps_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = train(count_experiment("loggers=[wandb]", "frames=64"), tmp_path / "r", progress=False)
     assert list((run.path / "wandb").glob("offline-run-*/*.wandb"))
+
+
+def test_wandb_gets_project_and_entity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_PROJECT", "from-the-environment")
+    given = []
+    init = wandb.init
+    monkeypatch.setattr(wandb, "init", lambda **options: given.append(options) or init(**options))
+    options = ("wandb_project=thesis", "wandb_entity=our-lab")
+    train(count_experiment("loggers=[wandb]", "frames=32", *options), tmp_path / "a", progress=False)
+    train(count_experiment("loggers=[wandb]", "frames=32"), tmp_path / "b", progress=False)
+    assert [(each["project"], each["entity"]) for each in given] == [
+        ("thesis", "our-lab"),
+        ("from-the-environment", None),
+    ]

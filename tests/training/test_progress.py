@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from marlnb.training.limits import Trained
 from marlnb.training.progress import Progress, describe, describe_end
 from marlnb.training.report import Report
 from marlnb.training.runs.run_folder import State
@@ -73,7 +74,7 @@ def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
 )
 def test_why_it_ended(state: State, frames: int, target: float | None, reason: str, ending: str) -> None:
     experiment = replace(count_experiment(), target_return=target)
-    assert experiment.frames == 640 and describe_end(state, frames, experiment, reason=reason) == ending
+    assert experiment.frames == 640 and describe_end(state, Trained(10, frames), experiment, reason=reason) == ending
 
 
 class Terminal(io.StringIO):
@@ -124,7 +125,7 @@ def test_a_training_that_ended_earlier_is_recalled_with_its_end() -> None:
     ("overrides", "raises", "ending"),
     [
         ({}, None, "100%  640/640 frames .*  done"),
-        ({"target_return": -1e6}, None, "%  .*  done: target return -1e\\+06 reached"),
+        ({"target_return": -1e6, "target_group": "a"}, None, "%  .*  done: target return -1e\\+06 reached"),
         ({}, RuntimeError, " 50%  320/640 frames .*  interrupted"),
     ],
 )

@@ -188,25 +188,37 @@ def test_rewards_that_are_not_finite_are_never_learnt_from_or_stored(
 
 
 def test_a_target_return_ends_training_once_a_hundred_episodes_reach_it(tmp_path: Path) -> None:
-    """The toy's mean return does not depend on the policy: (s % 5 + 0.25) * (2 + s % 7), on average 11.25."""
-    experiment = count_experiment("frames=100000", "target_return=9.0")
+    """The return of the toy's group a does not depend on the policy: (s % 5 + 0.5) * (2 + s % 7), on average 12.5."""
+    experiment = count_experiment("frames=100000", "target_return=10.0", "target_group=a")
     with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
         reports = list(trainer)
     assert trainer.state == "complete" and reports[-1].frames < 2000
     assert sum(report.episodes for report in reports[:-1]) < 100 <= sum(report.episodes for report in reports)
-    experiment = count_experiment("target_return=20.0")
+    experiment = count_experiment("target_return=20.0", "target_group=b")
     with Trainer(experiment, Run.create(tmp_path / "s", experiment)) as trainer:
         assert list(trainer)[-1].frames == 640
 
 
 def test_a_target_return_is_compared_with_evaluations_where_there_are_any(tmp_path: Path) -> None:
-    options = ("evaluate_every=2", "evaluation_episodes=35", "target_return=9.0", "frames=100000")
+    options = ("evaluate_every=2", "evaluation_episodes=35", "target_return=10.0", "target_group=a", "frames=100000")
     experiment = count_experiment(*options)
     with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
         reports = list(trainer)
     assert len(reports) == 2 and not reports[0].evaluation
     assert reports[1].evaluation["a"] == pytest.approx(reports[1].evaluation["b"] + 0.5 * 5)
-    assert 9.0 <= trainer.run.checkpoint("best").score <= 14.0  # type: ignore[operator]
+    assert 10.0 <= trainer.run.checkpoint("best:a").returns["a"] <= 15.0
+
+
+def test_a_target_return_of_groups_that_are_rewarded_differently_needs_a_group(tmp_path: Path) -> None:
+    experiment = count_experiment("target_return=9.0")
+    with (
+        Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer,
+        pytest.raises(ConfigError, match=r"target_return=9 .*rewarded differently.*target_group=a or target_group=b"),
+    ):
+        list(trainer)
+    experiment = count_experiment("target_return=9.0", "target_group=c")
+    with pytest.raises(ConfigError, match="no group of agents in toy/count 'c'"):
+        Trainer(experiment, Run.create(tmp_path / "s", experiment))
 
 
 def test_evaluations_keep_every_episode_once_however_often_training_is_broken_off(tmp_path: Path) -> None:

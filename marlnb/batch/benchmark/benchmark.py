@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from marlnb.analysis.benchmarking import marl_eval
 from marlnb.analysis.benchmarking.comparison import Comparison, Scale, compare_runs
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun, ScoreKind
-from marlnb.batch.benchmark.progress_display import frames_done
 from marlnb.batch.benchmark.references import find_references, levels_of
 from marlnb.batch.benchmark.results import is_complete, measured
 from marlnb.batch.benchmark.spec import BenchmarkSpec, PlannedRun
-from marlnb.errors import RunError
+from marlnb.batch.trainings.progress_display import frames_done, planned_frames
+from marlnb.errors import AnalysisError, RunError
 from marlnb.training.runs.files import is_run, read_json, write_atomically
 from marlnb.training.runs.run import Run
 
@@ -80,6 +80,24 @@ class Benchmark:
         """The executed report."""
         return self.path / REPORT / "notebook.ipynb"
 
+    @property
+    def reports(self) -> list[Path]:
+        """The executed reports: one, or one for each group of agents where groups are rewarded differently."""
+        return sorted((self.path / REPORT).rglob("notebook.ipynb"))
+
+    def metrics(self) -> list[str]:
+        """The metrics to compare: `return`; or `<group>_return` of each group where groups are rewarded differently.
+
+        Raises:
+            AnalysisError: the runs have no metric in common.
+        """
+        runs = self.runs()
+        common = [name for name in (runs[0].metrics if runs else {}) if all(name in run.metrics for run in runs)]
+        if runs and not common:
+            each = "; ".join(dict.fromkeys(f"{run.task}: {', '.join(run.metrics)}" for run in runs))
+            raise AnalysisError(f"the tasks have no metric in common, so they need benchmarks of their own: {each}")
+        return [RETURN] if RETURN in common or not runs else common
+
     def table(self) -> pd.DataFrame:
         """One row per run: task, algorithm, seed, state, frames done and planned, folder."""
         import pandas as pd
@@ -136,7 +154,7 @@ def describe_runs(folder: Path, runs: Sequence[PlannedRun]) -> list[dict[str, An
             "seed": run.seed,
             "state": state_of(folder / run.folder),
             "frames": frames_done(folder / run.folder, run),
-            "of": run.experiment.frames,
+            "of": planned_frames(run),
             "folder": run.folder,
         }
         for run in runs

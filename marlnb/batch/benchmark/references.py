@@ -44,6 +44,8 @@ def levels_of(references: Mapping[str, Mapping[str, Mapping[str, float]]], metri
 def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
     """The levels of one environment by metric; `return` includes the known levels of scripted policies.
 
+    Where groups are rewarded differently there is no `return`.
+
     The random level is the mean return over as many episodes as a run's final evaluation.
     """
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
@@ -53,7 +55,8 @@ def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
         seed = derive_seed(0, "references")
         means = means_of(score_policies(env, policies, episodes=episodes, seed=seed, explore=True).to_json())
     levels: dict[str, dict[str, float]] = {name: {RANDOM: mean} for name, mean in means.items()}
-    levels[RETURN] |= known_levels(experiment.env)
+    if RETURN in levels:
+        levels[RETURN] |= known_levels(experiment.env)
     return levels
 
 

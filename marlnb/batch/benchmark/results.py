@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import nan
 from pathlib import Path
 from typing import Any
 
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun
 from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, PlannedRun
+from marlnb.batch.trainings.launch import End, finish_training
 from marlnb.errors import RunError
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.report import Report
+from marlnb.training.runs.checkpoint import competing_groups
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.training.runs.run import Run
+from marlnb.training.shared_return import earn_differently
 
 ABSOLUTE = "absolute.json"  # marl-eval's word for the final evaluation
 
@@ -26,15 +30,25 @@ def is_complete(folder: Path) -> bool:
     return (folder / ABSOLUTE).is_file() and Run.open(folder).status()["state"] == "complete"
 
 
+def finish(run: Run, on_report: Sequence[Callable[[Report], None]] = ()) -> End:
+    """Trains a run to its end and makes its final evaluation; skips what is already done."""
+    end = finish_training(run, on_report)
+    if end == "complete" and not is_complete(run.path):
+        evaluate_final(run)
+    return end
+
+
 def evaluate_final(run: Run) -> None:
     """Plays ten times the usual episodes with the best checkpoint and new seeds; writes the returns to `absolute.json`.
 
+    Where groups are rewarded differently, as hunters and prey, no checkpoint is best for all: it is the last.
+
     Raises:
-        CheckpointError: the run has no checkpoint with a score.
+        CheckpointError: the run has no checkpoint with a return.
     """
-    experiment = run.experiment
+    experiment, which = run.experiment, "last" if competing_groups(run.checkpoints) else "best"
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
-    result = evaluate(run, episodes=episodes, seed=derive_seed(experiment.seed, "absolute"), checkpoint="best")
+    result = evaluate(run, episodes=episodes, seed=derive_seed(experiment.seed, "absolute"), checkpoint=which)
     assert result.table is not None
     content = {"checkpoint": result.checkpoint, "seed": result.seed, "returns": result.table.to_json()}
     write_atomically(run.path / ABSOLUTE, json.dumps(content) + "\n")
@@ -50,22 +64,25 @@ def measured(planned: PlannedRun, folder: Path) -> EvaluatedRun:
     if not rows:
         raise RunError(f"the run {folder} has no evaluations; set evaluate_every and train it again")
     metrics = [metrics_of(row["returns"]) for row in rows]
+    names = [name for name in metrics[0] if all(name in values for values in metrics)]
     return EvaluatedRun(
         task=planned.task,
         algorithm=planned.algorithm,
         seed=planned.seed,
         frames=tuple(int(row["frames"]) for row in rows),
         seconds=tuple(float(row["seconds"]) for row in rows),
-        metrics={name: tuple(values[name] for values in metrics) for name in metrics[0]},
+        metrics={name: tuple(values[name] for values in metrics) for name in names},
         absolute=metrics_of(read_json(folder / ABSOLUTE)["returns"]),
     )
 
 
 def metrics_of(returns: Returns) -> dict[str, tuple[float, ...]]:
-    """BenchMARL's names: `<group>_return` for each group, and `return`, the mean over groups; `[episode]` each."""
+    """BenchMARL's names, `[episode]` each: `<group>_return`, and `return` where all groups share their reward."""
     groups = {group: tuple(nan if value is None else value for value in values) for group, values in returns.items()}
-    mean = tuple(sum(values) / len(groups) for values in zip(*groups.values()))
-    return {**{f"{group}_return": values for group, values in groups.items()}, RETURN: mean}
+    metrics = {f"{group}_return": values for group, values in groups.items()}
+    if earn_differently({group: sum(values) / len(values) for group, values in groups.items()}):
+        return metrics
+    return {**metrics, RETURN: next(iter(groups.values()))}
 
 
 def means_of(returns: Returns) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.batch.benchmark.benchmark import REPORT, Benchmark
-from marlnb.batch.benchmark.launch import check_runs, run_in_turn, run_side_by_side
-from marlnb.batch.benchmark.progress_display import BenchmarkProgress, frames_done
-from marlnb.batch.benchmark.results import is_complete
+from marlnb.batch.benchmark.results import finish, is_complete
 from marlnb.batch.benchmark.spec import BenchmarkSpec, Overrides, read_spec
+from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
+from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.training.runs.files import is_run
 
@@ -78,7 +78,7 @@ def benchmark(
     check_runs(folder, runs)
     result = Benchmark.create(folder, full_spec)
     frames = {run.folder: frames_done(folder / run.folder, run) for run in runs}
-    display = BenchmarkProgress(runs, frames, None if progress else io.StringIO())
+    display = TrainingsProgress(runs, frames, None if progress else io.StringIO())
     pending = []
     for run in runs:
         if is_run(folder / run.folder) and is_complete(folder / run.folder):
@@ -87,7 +87,7 @@ def benchmark(
             pending.append(run)
     try:
         launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
-        outcomes = launch(folder, pending, display)
+        outcomes = launch(folder, pending, display, finish)
     finally:
         display.close()
     result = replace(
@@ -108,8 +108,12 @@ def benchmark(
     return result
 
 
-def write_report(result: Benchmark, *, notebook: str | os.PathLike[str] = NOTEBOOK, progress: bool = True) -> Path:
+def write_report(
+    result: Benchmark, *, notebook: str | os.PathLike[str] = NOTEBOOK, progress: bool = True
+) -> list[Path]:
     """Executes the report notebook into `<benchmark>/report`, as `.ipynb` and `.html`, after measuring the references.
+
+    Where groups are rewarded differently, as hunters and prey, each has a report: `<benchmark>/report/<group>_return`.
 
     Raises:
         AnalysisError: no run can be compared.
@@ -117,6 +121,10 @@ def write_report(result: Benchmark, *, notebook: str | os.PathLike[str] = NOTEBO
     """
     from marlnb.batch.job.execute import execute
 
-    result.compare()
-    parameters = {"folder": str(result.path.absolute())}
-    return execute(Path(notebook), result.path / REPORT, parameters, progress=progress)
+    metrics, reports = result.metrics(), []
+    for metric in metrics:
+        result.compare(metric=metric)
+        parameters = {"folder": str(result.path.absolute()), "metric": metric}
+        folder = result.path / REPORT / ("" if len(metrics) == 1 else metric)
+        reports.append(execute(Path(notebook), folder, parameters, progress=progress))
+    return reports

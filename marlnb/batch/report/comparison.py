@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from marlnb.batch.batch import Batch
-from marlnb.batch.benchmark.results import means_of
 from marlnb.batch.job.job import JobStatus
 from marlnb.errors import BatchError, unknown
 from marlnb.training.runs.files import EXPERIMENT, METRICS, read_lines
 from marlnb.training.runs.run import Run
+from marlnb.training.shared_return import earn_differently
 
 NOTEBOOK = Path(__file__).with_name("compare.ipynb")
 SEED = "seed"
@@ -37,11 +37,12 @@ class TrainingResult:
     Attributes:
         job: name of the job.
         swept: the job's values of the sweep's axes.
-        task: name of the environment, with the run's subfolder if it is not the job's folder.
+        task: name of the environment, with the run's subfolder if it is not the job's folder, and with `group`.
+        group: whose returns these are, where groups are rewarded differently; None: those of all agents.
         run: the run.
         state: its state, from `Run.status`.
         frames: `[point]`, ascending; empty without measurements.
-        returns: `[point]`, return of one agent at these frames, averaged over agents and groups, in units of reward.
+        returns: `[point]`, mean return of one agent at these frames, in units of reward.
         score: the last evaluation; without evaluations the mean of the last tenth of `returns`; NaN without both.
         total_frames: frames trained so far.
         seconds: time that the job has executed, over all attempts.
@@ -50,6 +51,7 @@ class TrainingResult:
     job: str
     swept: Mapping[str, Any]
     task: str
+    group: str | None
     run: Run
     state: str
     frames: np.ndarray
@@ -134,7 +136,11 @@ def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None 
     complete = [run for _, _, run, _ in trainings if run.status()["state"] == "complete"]
     is_evaluated = bool(complete) and all(run.evaluations() for run in complete)
     chosen: Measure = measure or ("evaluation" if is_evaluated else "training")
-    results = [_result(name, swept, task, run, chosen, statuses[name]) for name, swept, run, task in trainings]
+    results = [
+        result
+        for name, swept, run, task in trainings
+        for result in _results(name, swept, task, run, chosen, statuses[name])
+    ]
     compared = tuple(result for result in results if result.can_be_compared)
     others = tuple(result for result in results if not result.can_be_compared)
     return BatchComparison(
@@ -195,31 +201,54 @@ def _runs_in(folder: Path) -> list[tuple[Run, str]]:
     return runs
 
 
-def _result(
+def _results(
     name: str, swept: Mapping[str, Any], task: str, run: Run, measure: Measure, status: JobStatus
-) -> TrainingResult:
-    frames, returns = _curve(run, measure)
-    last = 1 if measure == "evaluation" else max(1, round(LAST_SHARE * len(returns)))
-    score = float(returns[-last:].mean()) if len(returns) else nan
+) -> list[TrainingResult]:
+    """One result of a training; where its groups are rewarded differently, as hunters and prey, one for each."""
+    frames, returns = _curves(run, measure)
+    last = 1 if measure == "evaluation" else max(1, round(LAST_SHARE * len(frames)))
     run_status = run.status()
-    total = int(run_status.get("frames", 0))
-    state = str(run_status["state"])
-    return TrainingResult(name, swept, task, run, state, frames, returns, score, total, status.seconds)
+    total, state = int(run_status.get("frames", 0)), str(run_status["state"])
+    results = []
+    for group, curve in returns.items():
+        score = float(curve[-last:].mean()) if len(curve) else nan
+        own_task = task if group is None else f"{task}, {group}"
+        results.append(
+            TrainingResult(name, swept, own_task, group, run, state, frames, curve, score, total, status.seconds)
+        )
+    return results
 
 
-def _curve(run: Run, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
-    """Frames and mean returns, both `[point]`, without points that were not measured."""
+def _curves(run: Run, measure: Measure) -> tuple[np.ndarray, dict[str | None, np.ndarray]]:
+    """Frames `[point]` and, by group, mean returns `[point]`; None: of all groups, which share their reward.
+
+    Points that were not measured are left out.
+    """
     if measure == "evaluation":
-        rows = [(row["frames"], means_of(row["returns"])["return"]) for row in run.evaluations()]
-    else:
         rows = [
-            (row["frames"], float(np.mean(list(row["returns"].values()))))
-            for row in read_lines(run.path / METRICS)
-            if row["returns"] and None not in row["returns"].values()
+            (row["frames"], {group: _mean(episodes) for group, episodes in row["returns"].items()})
+            for row in run.evaluations()
         ]
-    table = np.array(rows, dtype=float).reshape(-1, 2)
-    table = table[np.isfinite(table[:, 1])]
-    return table[:, 0], table[:, 1]
+    else:
+        rows = [(row["frames"], row["returns"]) for row in read_lines(run.path / METRICS)]
+    known = [(frames, returns) for frames, returns in rows if returns and all(map(_is_number, returns.values()))]
+    frames = np.array([frames for frames, _ in known], dtype=float)
+    groups: list[str | None] = [None]
+    if any(earn_differently(returns) for _, returns in known):
+        groups = list(known[0][1])
+    curves = {
+        group: np.array([returns[group] if group else next(iter(returns.values())) for _, returns in known], float)
+        for group in groups
+    }
+    return frames, curves
+
+
+def _mean(episodes: Sequence[float | None]) -> float:
+    return float(np.mean([nan if value is None else value for value in episodes]))
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and bool(np.isfinite(value))
 
 
 def _reasons_for_exclusion(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -21,27 +22,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAGE = "notebook.html"  # a job's executed notebook
-NUMERIC_COLUMNS = ("frames", "score", "minutes", "attempts")
+SCORE = "score"
+NUMERIC_COLUMNS = ("frames", SCORE, "minutes", "attempts")
 
 
 def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
     """One row per job: name, swept values, state, frames and score of its trainings so far, minutes, attempts, reason.
 
-    A job with several trainings has the sum of their frames and no score. A swept parameter with the name of another
-    column is shown as `parameter <name>`.
+    A job with several trainings has the sum of their frames and no score. Where groups are rewarded differently, each
+    has a column, `score of <group>`. A swept parameter with the name of another column is shown as `parameter <name>`.
     """
     import pandas as pd
 
     by_job: dict[str, list[TrainingResult]] = {}
     for result in (*comparison.compared, *comparison.others):
         by_job.setdefault(result.job, []).append(result)
+    score_columns = list(dict.fromkeys(map(_score_column, itertools.chain(*by_job.values())))) or [SCORE]
     statuses, rows = batch.statuses(), []
     for name, swept in swept_of(batch):
         status, results = statuses[name], by_job.get(name, [])
+        frames = {result.run.path: result.total_frames for result in results}
+        scores = {_score_column(result): result.score for result in results} if len(frames) == 1 else {}
         columns = {
             "state": status.state,
-            "frames": sum(result.total_frames for result in results),
-            "score": results[0].score if len(results) == 1 else nan,
+            "frames": sum(frames.values()),
+            **{column: scores.get(column, nan) for column in score_columns},
             "minutes": status.seconds / 60,
             "attempts": status.attempt,
             "progress": status.progress,
@@ -50,6 +55,10 @@ def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
         shown = {f"parameter {axis}" if axis in ("job", *columns) else axis: value for axis, value in swept.items()}
         rows.append({"job": name, **shown, **columns})
     return pd.DataFrame(rows)
+
+
+def _score_column(result: TrainingResult) -> str:
+    return SCORE if result.group is None else f"{SCORE} of {result.group}"
 
 
 def duration_table(batch: Batch, axes: Sequence[str]) -> pd.DataFrame:
@@ -154,7 +163,8 @@ def linked(table: pd.DataFrame, batch: Batch, folder: str | os.PathLike[str]) ->
         return f'<a href="{escape(quote(os.path.relpath(page, page_folder)))}">{text}</a>' if page.is_file() else text
 
     shown = table.copy()
-    for column in table.columns.difference(NUMERIC_COLUMNS):  # swept values are not rounded
+    texts = (column for column in table.columns.difference(NUMERIC_COLUMNS) if not column.startswith(f"{SCORE} of "))
+    for column in texts:  # swept values are not rounded
         shown[column] = [escape(str(value)) for value in table[column]]
     shown["job"] = table["job"].map(link)
     return str(shown.style.format(precision=2, thousands=",", na_rep="–").hide(axis="index").to_html())

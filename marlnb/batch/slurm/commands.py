@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from marlnb.batch.executor import NoSchedulerError
 from marlnb.errors import BatchError
 
 TIMEOUT_S = 120.0  # a busy controller can delay a command by a minute
@@ -68,7 +69,7 @@ def call(*words: str, cwd: Path | None = None) -> str:
         BatchError: no such command, no answer, or an error; with SLURM's own words, and advice.
     """
     if shutil.which(words[0]) is None:
-        raise BatchError(
+        raise NoSchedulerError(
             f"{words[0]} was not found on this machine; SLURM's commands are on a cluster's login nodes. `--on local` "
             f"runs jobs here, `--dry-run` shows the script"
         )

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--only", action="append", default=[], metavar="JOB", help="only this job; repeatable")
     add("--no-retry", action="store_true", help="do not run failed jobs again")
     add("--update-notebook", action="store_true", help="continue unfinished jobs with the notebook as it is now")
-    add("--dry-run", action="store_true", help="print the plan and the script, start nothing")
+    add("--dry-run", action="store_true", help="check everything, print plan and script, start nothing")
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument("--wait", action="store_true", default=None, help="wait for the end (default for local)")
     waiting.add_argument("--detach", action="store_false", dest="wait", help="return at once (default for slurm)")
@@ -77,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         only=arguments.only,
         retry_failed=not arguments.no_retry,
         update_notebook=arguments.update_notebook,
+        dry_run=arguments.dry_run,
     )
     if arguments.dry_run:
         _show_plan(plan, arguments.json)

@@ -76,7 +76,7 @@ def _checkpoint_facts(path: Path) -> dict[str, Any]:
     from marlnb.training.runs.checkpoint import Checkpoint
 
     checkpoint = Checkpoint.open(path)
-    facts = {key: getattr(checkpoint, key) for key in ("iteration", "frames", "score", "sha256")}
+    facts = {key: getattr(checkpoint, key) for key in ("iteration", "frames", "score", "returns", "sha256")}
     size_bytes = sum(file.stat().st_size for file in checkpoint.path.rglob("*") if file.is_file())
     return {"kind": "checkpoint", "path": str(checkpoint.path), **facts, "size_bytes": size_bytes}
 

@@ -95,7 +95,7 @@ def _spec(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
 
 def _show(spec: BenchmarkSpec, folder: Path, as_json: bool) -> None:
     from marlnb.batch.benchmark.benchmark import describe_runs
-    from marlnb.batch.benchmark.launch import check_runs
+    from marlnb.batch.trainings.launch import check_runs
 
     runs = spec.runs()
     check_runs(folder, runs)
@@ -116,8 +116,8 @@ def _end(result: Benchmark, as_json: bool) -> int:
         print_json({"folder": str(result.path), "runs": runs, "failed": result.failed, "stopped": result.stopped})
     else:
         print(f"{result.path}: {complete} of {len(rows)} runs complete")
-        if result.report.exists() and not result.stopped:
-            print(result.report.with_suffix(".html"))
+        for report in result.reports if not result.stopped else ():
+            print(report.with_suffix(".html"))
     for name, message in result.failed.items():
         say(f"failed: {name}: {message}")
     if result.stopped:

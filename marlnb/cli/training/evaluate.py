@@ -31,7 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--episodes", type=int, default=100, metavar="N", help="episodes played (default %(default)s)")
     add("--seed", type=int, default=1000, metavar="N", help="of the first episode (default %(default)s)")
     add("--policy", default="run", metavar="run|random", help="the run's own, or random actions for a baseline")
-    add("--checkpoint", default="last", metavar="WHICH", help="last, best or an iteration (default last)")
+    add(
+        "--checkpoint",
+        default="last",
+        metavar="WHICH",
+        help="last, best (or best:GROUP) or an iteration (default last)",
+    )
     add("--explore", action="store_true", help="sample actions instead of taking the most likely")
     add("--n-envs", type=int, metavar="N", help="environments stepped in parallel")
     help_ablate = "set a site, or some of its units, to zero; repeatable"

@@ -16,12 +16,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("run", metavar="RUN", help="the run's folder")
     add("--frames", type=int, metavar="N", help="new total length of the training, in frames (default: the run's own)")
+    add("--max-iterations", type=int, metavar="N", help="new limit of the iterations, all sessions together")
+    add("--max-minutes", type=float, metavar="M", help="new limit of the training time, all sessions together")
+    add("--max-agent-steps", type=int, metavar="N", help="new limit of the steps of single agents")
     add_record_argument(parser)
     add("--quiet", action="store_true", help="no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from marlnb.training.limits import LENGTHS
     from marlnb.training.train import resume
 
     callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
-    return end_of_training(resume(arguments.run, frames=arguments.frames, progress=progress, callbacks=callbacks))
+    limits = {name: getattr(arguments, name) for name in LENGTHS}
+    return end_of_training(resume(arguments.run, **limits, progress=progress, callbacks=callbacks))

@@ -1,10 +1,15 @@
-"""Train an experiment in a new run folder.
+"""Train an experiment in a new run folder, or several experiments below one folder.
 
 Overrides in Hydra's grammar choose parts by name and set options by path.
 
   marlnb train env=mpe/simple_spread algorithm=mappo frames=1_000_000 seed=0 run=runs/spread
   marlnb train env=pettingzoo/multiwalker algorithm.lr=1e-4 model=gru model.hidden=[128,128]
   marlnb train env=mpe/simple_tag algorithms.adversary=mappo algorithms.agent=ippo models.agent=gru
+  marlnb train env=mpe/simple_spread algorithm=ippo,mappo seed=0..4 run=runs/both --jobs 2
+
+Several values (as Hydra's multirun: `seed=0,1,2`, `seed=0..4`) train every combination, each in a folder below
+run=FOLDER. If one fails, the others continue; the same command resumes what is not complete. `marlnb benchmark` also
+evaluates and compares them.
 
 Ctrl-C, SIGTERM or a file STOP in the run's folder ends the training after the current iteration with a checkpoint, from
 which `marlnb resume` continues.
@@ -14,18 +19,30 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
-from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, end_of_training
+from marlnb.cli.output import print_table, quiet_stdout, say
+from marlnb.cli.train_and_resume import STOPPED, add_record_argument, chosen_callbacks, end_of_training
+from marlnb.errors import ConfigError
+from marlnb.formatting import count
+
+FAILED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    help_run = "what to train; run=FOLDER sets the run's folder (default runs/<env>-<algorithm>-<seed>-<n>)"
+    help_run = (
+        "what to train; run=FOLDER sets the run's folder (default runs/<env>-<algorithm>-<seed>-<n>; for several runs "
+        "runs/<env>-<their options>)"
+    )
     add("overrides", nargs="*", metavar="KEY=VALUE", help=help_run)
     help_resume = "if run=FOLDER already has this experiment, resume it, or do nothing if it is complete"
     add("--resume", action="store_true", help=help_resume)
     add("--config-dir", metavar="FOLDER", help="YAML variants and experiments (default $MARLNB_CONFIG_DIR)")
-    add("--dry-run", action="store_true", help="print the composed experiment as JSON, train nothing")
+    help_dry = "print the composed experiment as JSON, or the table of several runs; train nothing"
+    add("--dry-run", action="store_true", help=help_dry)
+    help_jobs = "of several runs: parallel processes, each with its share of the cores (default 1)"
+    add("--jobs", type=int, metavar="N", help=help_jobs)
     add_record_argument(parser)
     add("--quiet", action="store_true", help="no progress bar")
     add("-h", "--help", action="store_true", help="show this help and the options of the named parts")
@@ -36,6 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.help:
         print_help(arguments, overrides)
         return 0
+    if any(is_swept(word) for word in overrides):
+        return _train_several(arguments, folder, overrides)
+    if arguments.jobs is not None:
+        raise ConfigError("--jobs needs several runs, as seed=0..4 or algorithm=ippo,mappo; this is one")
     from marlnb.experiment import Experiment
 
     experiment = Experiment.compose(*overrides, config_dir=arguments.config_dir)
@@ -48,6 +69,50 @@ def run(arguments: argparse.Namespace) -> int:
 
     callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
     return end_of_training(train(experiment, folder, resume=arguments.resume, progress=progress, callbacks=callbacks))
+
+
+def is_swept(word: str) -> bool:
+    """Whether an override may have several values; a comma within brackets or quotes is read as one value later."""
+    value = word.partition("=")[2]
+    if not any(mark in value for mark in (",", "..", "range(", "choice(", "sort(", "shuffle(")):
+        return False
+    from marlnb.batch.trainings.train_all import swept_values
+
+    return bool(swept_values([word]))
+
+
+def _train_several(arguments: argparse.Namespace, folder: str | None, overrides: list[str]) -> int:
+    from pathlib import Path
+
+    from marlnb.batch.trainings.train_all import Trainings, check_folder, common_folder, plan_trainings, train_all
+
+    if arguments.record is not None:
+        raise ConfigError("--record needs one run; these are several. Record each afterwards: marlnb record FOLDER/RUN")
+    trainings = plan_trainings(overrides, config_dir=arguments.config_dir)
+    if arguments.dry_run:
+        path = Path(folder) if folder is not None else common_folder(trainings)
+        check_folder(path, trainings)
+        _print_rows(Trainings(path, tuple(trainings), {}, False).rows())
+        print(f"\n{count(len(trainings), 'run')} in {path}")
+        return 0
+    with quiet_stdout():
+        result = train_all(
+            trainings, folder, jobs=1 if arguments.jobs is None else arguments.jobs, progress=not arguments.quiet
+        )
+    rows = result.rows()
+    _print_rows(rows)
+    print(f"{result.path}: {sum(row['state'] == 'complete' for row in rows)} of {len(rows)} runs complete")
+    for name, message in result.failed.items():
+        say(f"failed: {name}: {message}")
+    if result.stopped:
+        say("stopped before the end; the same command continues")
+        return STOPPED
+    return FAILED if result.failed else 0
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    print_table(header, [["-" if row.get(key) is None else row[key] for key in header] for row in rows])
 
 
 def split_run(words: Sequence[str]) -> tuple[str | None, list[str]]:

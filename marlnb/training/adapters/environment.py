@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from marlnb.config import ENVIRONMENTS, EnvConfig
+from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
-from marlnb.errors import ConfigError, UnknownNameError
+from marlnb.envs.vector_env import env_class, is_env_base
+from marlnb.errors import ConfigError
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.agents import EnvMaker
 
@@ -33,11 +33,8 @@ def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
     if isinstance(env, EnvConfig):
         return env
     if isinstance(env, str):
-        for name in (env, f"pettingzoo/{env}"):
-            with suppress(UnknownNameError):
-                return ENVIRONMENTS.get(name)()
-        return ENVIRONMENTS.get(env)()  # names the valid ones
-    if _is_env_base(env):
+        return env_class(env)()
+    if is_env_base(env):
         return _deep_copies(env)
     if callable(env):
         return _built_by(env)
@@ -65,12 +62,6 @@ def spec_of(maker: EnvConfig | EnvMaker) -> EnvSpec:
     """The spec of the environment that `maker` builds."""
     with maker.build(1) if isinstance(maker, EnvConfig) else maker(1, "cpu") as env:
         return env.spec
-
-
-def _is_env_base(env: object) -> bool:
-    from torchrl.envs import EnvBase
-
-    return isinstance(env, EnvBase)
 
 
 def _deep_copies(env: EnvBase) -> EnvMaker:
@@ -107,7 +98,7 @@ def _built_by(function: Callable[..., Any]) -> EnvMaker:
             env = function()
         if isinstance(env, VectorEnv):
             return env
-        if _is_env_base(env):
+        if is_env_base(env):
             env.close()
             return vector_env(function, n_envs, device=device, name=name)
         return _pettingzoo(function, name, n_envs, device)

@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 
 from marlnb.specs import EnvSpec
 
-MIN_EPISODES = 100  # that make up the recent score
+MIN_EPISODES = 100  # that make up the recent returns
 MAX_REPORTED_AGENTS = 32  # of a group whose agents' returns are reported one by one
 
 
@@ -83,15 +83,14 @@ class EpisodeTracker:
         return sum(count for count, _ in self._recent)
 
     @property
-    def recent_score(self) -> float | None:
-        """Mean return per agent, averaged over groups, of the latest iterations with MIN_EPISODES episodes in total.
+    def recent_returns(self) -> dict[str, float]:
+        """By group, the mean return of one agent in the latest iterations with MIN_EPISODES episodes in total.
 
-        None before any episode ended; of fewer episodes until there are that many.
+        Empty before any episode ended; of fewer episodes until there are that many.
         """
         if not self._recent:
-            return None
-        total = sum(sum(sums.values()) for _, sums in self._recent)
-        return total / self.recent_episodes / len(self._groups)
+            return {}
+        return {name: sum(sums[name] for _, sums in self._recent) / self.recent_episodes for name in self._groups}
 
     def state_dict(self) -> dict[str, Any]:
         return {

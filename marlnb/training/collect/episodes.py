@@ -90,7 +90,7 @@ class RolloutCallback(Protocol):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EpisodeTable:
     """Episodes 0 to n-1, in order.
 
@@ -108,6 +108,13 @@ class EpisodeTable:
 
     def __len__(self) -> int:
         return len(self.length)
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{group} {self.group_return(group).mean():.4g}" for group in self.spec.group_names)
+        return f"<{len(self)} episodes of {self.spec.name}, mean return: {means}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(max_rows=10, float_format="%.4g"))
 
     def group_return(self, group: str) -> np.ndarray:
         """`[episode]`: the mean over the group's agents."""

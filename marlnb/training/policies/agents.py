@@ -58,6 +58,10 @@ class Agents:
         for name, policy in self.by_group.items():
             check_group_fit(policy.group, self.source, self.spec.group(name), self.spec.name)
 
+    def __repr__(self) -> str:
+        groups = ", ".join(f"{group.name} ({', '.join(group.agents)})" for group in self.spec.groups)
+        return f"<Agents from {self.source} in {self.spec.name}: {groups}>"
+
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         maker = env or self.env
         return maker.build(n_envs, device) if isinstance(maker, EnvConfig) else maker(n_envs, device)
@@ -67,7 +71,7 @@ class Agents:
         return {name: policy.to(device).eval() for name, policy in self.by_group.items()}
 
     def origin(self, checkpoint: Which = "last") -> Origin:
-        if checkpoint not in ("last", "best", 0, "0"):
+        if str(checkpoint).partition(":")[0] not in ("last", "best", "0"):
             raise CheckpointError(f"no checkpoint {checkpoint!r}: agents from {self.source} have one set of weights")
         return Origin(0, weights_sha256(self.by_group))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,17 @@ from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
+from marlnb.formatting import count
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.notebook_html import table_html
 from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
+from marlnb.training.shared_return import shared_return
 from marlnb.values import validate
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ MAX_ENVS = 32
 EnvLike = EnvConfig | str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Scores over `episodes` episodes, in units of reward.
 
@@ -69,8 +73,38 @@ class Evaluation:
 
     @property
     def score(self) -> float:
-        """The mean return per agent, averaged over the groups."""
-        return sum(self.return_mean.values()) / len(self.return_mean)
+        """The mean return of one agent, where all groups share their reward.
+
+        Raises:
+            ConfigError: the groups are rewarded differently; `return_mean` has the return of each.
+        """
+        score = shared_return(self.return_mean)
+        if score is None:
+            each = ", ".join(f"{name!r}: {value:.4g}" for name, value in self.return_mean.items())
+            raise ConfigError(
+                f"the groups of {self.env} are rewarded differently, so there is no score of all of them; "
+                f"return_mean has each: {{{each}}}"
+            )
+        return score
+
+    def __repr__(self) -> str:
+        errors = {group: "" if error is None else f" ± {error:.2g}" for group, error in self.return_se.items()}
+        returns = ", ".join(f"{group} {mean:.4g}{errors[group]}" for group, mean in self.return_mean.items())
+        return f"<{self._title}: mean return {returns}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (group, f"{mean:.4g}", "" if self.return_se[group] is None else f"{self.return_se[group]:.2g}")
+            for group, mean in self.return_mean.items()
+        ]
+        header = ("group", "return of one agent", "standard error over episodes")
+        return f"<p><b>{html.escape(self._title)}</b></p>{table_html(header, rows)}"
+
+    @property
+    def _title(self) -> str:
+        who = f"policy {self.policy}" if self.checkpoint is None else f"checkpoint {self.checkpoint}"
+        edited = f", {count(len(self.edits), 'edit')}" if self.edits else ""
+        return f"{self.env}, {who}{edited}, {count(self.episodes, 'episode')} from seed {self.seed}"
 
     def to_json(self) -> dict[str, Any]:
         """For JSON, without the table of episodes."""
@@ -78,7 +112,7 @@ class Evaluation:
         edits = [
             asdict(edit) if is_dataclass(edit) and not isinstance(edit, type) else repr(edit) for edit in self.edits
         ]
-        return {**values, "score": self.score, "edits": edits}
+        return {**values, "score": shared_return(self.return_mean), "edits": edits}
 
 
 @dataclass(frozen=True)
@@ -119,7 +153,7 @@ def evaluate(
         env: another environment, by name or configuration, whose groups have the same names, sizes and spaces.
         policy: "run", or "random" for a baseline.
         edits: interventions at the policies' sites, during this evaluation only.
-        checkpoint: "last", "best" or an iteration.
+        checkpoint: "last", "best" (where groups are rewarded differently "best:<group>") or an iteration.
         n_envs: environments stepped at once.
         callback: called around every step (`marlnb.training.collect.episodes.RolloutCallback`); its exceptions end the
             evaluation.

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from marlnb.errors import CheckpointError
+from marlnb.training.runs.files import METRICS, read_lines
 from marlnb.training.runs.state_file import read_manifest, read_state, sync_folder, write_state
+from marlnb.training.shared_return import earn_differently, shared_return
 
 TEMPORARY = ".writing-"
 REPLACED = ".replaced-"
+ALL_GROUPS = "all groups"  # in checkpoints of earlier versions, which hold one number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checkpoint:
     """One checkpoint on disk.
 
@@ -25,7 +28,7 @@ class Checkpoint:
         path: its folder.
         iteration: iterations of training until then.
         frames: frames until then.
-        score: mean return per agent averaged over the groups at that time; None before any episode ended.
+        returns: by group, the mean return of one agent at that time; empty before any episode ended.
         sha256: hash of the content.
         at_stop: whether it exists only because a batch job was stopped here; the next one replaces it.
     """
@@ -33,9 +36,19 @@ class Checkpoint:
     path: Path
     iteration: int
     frames: int
-    score: float | None
+    returns: Mapping[str, float] = field(hash=False)
     sha256: str
     at_stop: bool = False
+
+    @property
+    def score(self) -> float | None:
+        """The return that all groups share; None before any episode ended, and where they are rewarded differently."""
+        return shared_return(self.returns)
+
+    def __repr__(self) -> str:
+        returns = ", ".join(f"{name} {value:.4g}" for name, value in self.returns.items())
+        mean = f", mean return {returns}" if returns else ""
+        return f"<Checkpoint {self.iteration} in {self.path.parent}: {self.frames:,} frames{mean}>"
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Checkpoint:
@@ -48,11 +61,12 @@ class Checkpoint:
         manifest = read_manifest(folder)
         try:
             score = manifest["score"]
+            returns = manifest["returns"] if "returns" in manifest else _earlier_returns(folder, score)
             return Checkpoint(
                 path=folder,
                 iteration=int(manifest["iteration"]),
                 frames=int(manifest["frames"]),
-                score=None if score is None else float(score),
+                returns={str(name): float(value) for name, value in returns.items()},
                 sha256=str(manifest["sha256"]),
                 at_stop=bool(manifest.get("at_stop", False)),
             )
@@ -68,8 +82,27 @@ class Checkpoint:
         return read_state(self.path)
 
 
+def _earlier_returns(folder: Path, score: float | None) -> dict[str, float]:
+    """The returns of a checkpoint of an earlier version, which holds one number, the mean over the groups.
+
+    Where groups are rewarded differently, they are those of its iteration in the run's metrics.
+    """
+    rows = read_lines(folder.parent.parent / METRICS)
+    of_iteration = next((row for row in rows if str(row.get("iteration")) == folder.name), {})
+    returns = of_iteration.get("evaluation") or of_iteration.get("returns") or {}
+    if earn_differently(returns):
+        return {name: value for name, value in returns.items() if value is not None}
+    return {} if score is None else {ALL_GROUPS: score}
+
+
 def save_checkpoint(
-    folder: Path, state: Mapping[str, Any], *, iteration: int, frames: int, score: float | None, at_stop: bool = False
+    folder: Path,
+    state: Mapping[str, Any],
+    *,
+    iteration: int,
+    frames: int,
+    returns: Mapping[str, float],
+    at_stop: bool = False,
 ) -> Checkpoint:
     """Writes `<folder>/<iteration>` atomically. A full disk or a kill leaves earlier checkpoints complete.
 
@@ -80,7 +113,8 @@ def save_checkpoint(
     remove_leftovers(folder)
     temporary = folder / f"{TEMPORARY}{iteration}"
     target = folder / str(iteration)
-    header = {"iteration": iteration, "frames": frames, "score": score, **({"at_stop": True} if at_stop else {})}
+    scores = {"score": shared_return(returns), "returns": dict(returns)}
+    header = {"iteration": iteration, "frames": frames, **scores, **({"at_stop": True} if at_stop else {})}
     try:
         temporary.mkdir(mode=0o700)
         sha256 = write_state(temporary, state, header)
@@ -96,7 +130,7 @@ def save_checkpoint(
         ) from error
     finally:
         remove_leftovers(folder)
-    return Checkpoint(target, iteration, frames, score, sha256, at_stop)
+    return Checkpoint(target, iteration, frames, dict(returns), sha256, at_stop)
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
@@ -116,20 +150,43 @@ def drop_stop_checkpoints(folder: Path, before: int) -> None:
 
 
 def rotate_checkpoints(folder: Path, keep: int) -> None:
-    """Deletes all but the latest `keep` and the best; `keep` 0 deletes none."""
+    """Deletes all but the latest `keep` and the best, of each group where they are rewarded differently; 0: none."""
     checkpoints = list_checkpoints(folder)
     if keep == 0 or len(checkpoints) <= keep:
         return
-    best = best_checkpoint(checkpoints)
+    best = [best_checkpoint(checkpoints, group) for group in competing_groups(checkpoints) or (None,)]
     for checkpoint in checkpoints[:-keep]:
-        if checkpoint != best:
+        if checkpoint not in best:
             shutil.rmtree(checkpoint.path)
 
 
-def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
-    """The one with the highest score, the latest among equals; None if none has a score."""
-    scored = [(item.score, item.iteration, item) for item in checkpoints if item.score is not None]
+def competing_groups(checkpoints: Sequence[Checkpoint]) -> tuple[str, ...]:
+    """The groups of agents, where they are rewarded differently, so that no checkpoint is best for all; else none."""
+    different = [checkpoint for checkpoint in checkpoints if earn_differently(checkpoint.returns)]
+    return tuple(different[-1].returns) if different else ()
+
+
+def best_checkpoint(checkpoints: Sequence[Checkpoint], group: str | None = None) -> Checkpoint | None:
+    """The one with the highest return of a group, the latest among equals; None if none has any.
+
+    Args:
+        group: whose return; None: that of all groups, which have to share their reward.
+    """
+    scores = [item.score if group is None else item.returns.get(group) for item in checkpoints]
+    scored = [(score, item.iteration, item) for score, item in zip(scores, checkpoints) if score is not None]
     return max(scored, key=lambda entry: entry[:2])[2] if scored else None
+
+
+def returns_text(checkpoint: Checkpoint, best_for: Sequence[str | None] = ()) -> str:
+    """`-7.61, best`; where groups are rewarded differently `adversary 12.30, best; agent -4.10`; empty without any.
+
+    Args:
+        best_for: the groups for which it is the best checkpoint; None among them: for all, which share their reward.
+    """
+    if checkpoint.score is not None:
+        return f"{checkpoint.score:.2f}{', best' if best_for else ''}"
+    returns = checkpoint.returns.items()
+    return "; ".join(f"{name} {value:.2f}{', best' if name in best_for else ''}" for name, value in returns)
 
 
 def remove_leftovers(folder: Path) -> None:

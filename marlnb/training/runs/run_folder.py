@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from marlnb.envs.regroup import build_env
 from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
+from marlnb.notebook_html import facts_html
 from marlnb.specs import EnvSpec
-from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, list_checkpoints
+from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, competing_groups, list_checkpoints
 from marlnb.training.runs.files import (
     EVALUATIONS,
     EVENTS,
@@ -105,6 +106,16 @@ class RunFolder:
         progress = f"{status['state']}, {status.get('frames', 0):,} frames"
         return f"{type(self).__name__}({str(self.path)!r}, {self.experiment.env.name}, {progress})"
 
+    def _repr_html_(self) -> str:
+        status, checkpoints = self.status(), [str(checkpoint.iteration) for checkpoint in self.checkpoints]
+        facts = {
+            "state": f"{status['state']}, {status.get('frames', 0):,} of {self.experiment.frames:,} frames",
+            "checkpoints": ", ".join(checkpoints) or "none",
+            "recordings": ", ".join(self.recordings) or "none",
+        }
+        title = f"{type(self).__name__} {self.path}: {self.experiment.env.name}, {self.experiment.algorithm.name}"
+        return facts_html(title, facts)
+
     @property
     def spec(self) -> EnvSpec:
         """The environment's spec when the run started. If it has not started, an environment is built to get it."""
@@ -124,19 +135,38 @@ class RunFolder:
     def checkpoint(self, which: Which = "last") -> Checkpoint:
         """One checkpoint: "last", "best" (highest mean return when it was saved) or its iteration.
 
+        Where groups are rewarded differently, as hunters and prey, no checkpoint is best for all of them:
+        "best:adversary" is the best of one group.
+
         Raises:
-            CheckpointError: there is no such checkpoint; the message lists the existing ones.
+            CheckpointError: there is no such checkpoint; the message lists the existing ones. Or "best" without a
+                group where groups are rewarded differently.
+            ConfigError: "best" of a group that does not exist.
         """
         checkpoints = self.checkpoints
         if which == "last" and checkpoints:
             return checkpoints[-1]
-        best = best_checkpoint(checkpoints)
-        if which == "best" and best is not None:
+        name, _, group = str(which).partition(":")
+        best = self._best(checkpoints, group) if name == "best" else None
+        if best is not None:
             return best
         if str(which).isdigit() and (self.path / "checkpoints" / str(which)).is_dir():
             return Checkpoint.open(self.path / "checkpoints" / str(which))
         iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
         raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or one of: {iterations}")
+
+    def _best(self, checkpoints: list[Checkpoint], group: str) -> Checkpoint | None:
+        competing = competing_groups(checkpoints)
+        if group:
+            self.spec.group(group)
+            return best_checkpoint(checkpoints, group if competing else None)
+        if competing:
+            choices = " or ".join(f"'best:{name}'" for name in competing)
+            raise CheckpointError(
+                f"no checkpoint 'best' in {self.path}: its groups are rewarded differently, so none is best for all of "
+                f"them; valid: {choices}, 'last' or an iteration"
+            )
+        return best_checkpoint(checkpoints)
 
     @property
     def recordings(self) -> dict[str, Path]:

@@ -44,8 +44,7 @@ def train(
     experiment = Experiment.compose(f"env=mpe/{env}", f"frames={step * len(returns)}")
     run = Run.create(folder, experiment)
     for k, value in enumerate(returns, 1):
-        both = {"a": None if value is None else value - 1, "b": None if value is None else value + 1}
-        run.append_metrics({"iteration": k, "frames": k * step, "returns": both})
+        run.append_metrics({"iteration": k, "frames": k * step, "returns": {"a": value, "b": value}})
     run.write_status(state, frames=step * len(returns))  # type: ignore[arg-type]
     return run
 
@@ -153,11 +152,12 @@ def test_a_run_counts_when_its_training_is_complete_whatever_became_of_its_noteb
 def test_evaluations_are_compared_where_every_training_has_some(batch: Batch) -> None:
     folders = [job.folder for job in batch.jobs()[:5]]
     for k, folder in enumerate(folders[:4]):
-        Run.open(folder).append_evaluation({"iteration": 10, "frames": 1000, "returns": {"a": [k, k + 2], "b": [k, k]}})
+        returns = {"a": [k, k + 1], "b": [k, k + 1]}
+        Run.open(folder).append_evaluation({"iteration": 10, "frames": 1000, "returns": returns})
     assert compare_batch(batch).measure == "training"
     lacking = compare_batch(batch, measure="evaluation")
     assert lacking.excluded["algorithm=ippo,seed=1"] == "its training has no evaluation to compare"
-    Run.open(folders[4]).append_evaluation({"iteration": 10, "frames": 1000, "returns": {"a": [4, 6], "b": [4, 4]}})
+    Run.open(folders[4]).append_evaluation({"iteration": 10, "frames": 1000, "returns": {"a": [4, 5], "b": [4, 5]}})
     comparison = compare_batch(batch)
     assert comparison.measure == "evaluation" and [r.score for r in comparison.compared] == [0.5, 1.5, 2.5, 3.5, 4.5]
     with pytest.raises(BatchError, match=r"no measure 'evaluations'; did you mean 'evaluation'"):
@@ -186,6 +186,22 @@ def test_other_tasks_and_trainings_below_a_job_are_kept_apart(tmp_path: Path) ->
     assert [list(comparison.by("env", task)) for task in tasks] == [["simple_spread"], ["simple_tag"], ["simple_tag"]]
     table = job_table(batch, comparison)
     assert table["frames"][1] == 200 and math.isnan(table["score"][1])
+
+
+def test_groups_that_are_rewarded_differently_are_compared_one_by_one(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path, {"seed": [0, 1]})
+    for k, job in enumerate(batch.jobs()):
+        run = train(job.folder, [0.0], env="simple_tag")
+        run.cut_metrics(0)
+        run.append_metrics({"iteration": 1, "frames": 100, "returns": {"adversary": 30.0 + k, "agent": -40.0 - k}})
+        end(job)
+    comparison = compare_batch(batch)
+    assert comparison.tasks == ["mpe/simple_tag, adversary", "mpe/simple_tag, agent"]
+    groups = comparison.settings("mpe/simple_tag, agent")
+    assert [(result.group, result.score) for result in groups["all runs"]] == [("agent", -40.0), ("agent", -41.0)]
+    table = job_table(batch, comparison)
+    assert list(table["score of adversary"]) == [30.0, 31.0] and "score" not in table
+    assert list(table["frames"]) == [100, 100] and "-40.00" in linked(table, batch, tmp_path)
 
 
 def test_any_value_has_a_label_of_its_own_and_any_name_a_column(tmp_path: Path) -> None:

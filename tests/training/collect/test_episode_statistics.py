@@ -43,13 +43,13 @@ def test_returns_and_lengths_are_those_of_a_plain_loop() -> None:
         assert ended.lengths.tolist() == lengths
 
 
-def test_the_recent_score_is_of_the_newest_hundred_episodes() -> None:
+def test_recent_returns_are_of_the_newest_hundred_episodes() -> None:
     keeper = EpisodeTracker(Count(CountConfig(), 3).spec, 60)
-    assert keeper.recent_score is None
+    assert keeper.recent_returns == {}
     for reward in (5.0, 1.0, 3.0):
         keeper.add(_rollout(np.full((60, 1), reward), np.ones((60, 1), dtype=bool)))
     assert keeper.recent_episodes == 120
-    assert keeper.recent_score == (1 + 3) / 2 * 2  # group b earns twice the rewards; a's agents once and thrice
+    assert keeper.recent_returns == {"a": 4.0, "b": 4.0}  # (1 + 3) / 2: b earns it twice, a's agents once and thrice
 
 
 def test_a_saved_keeper_goes_on_as_it_was() -> None:
@@ -60,7 +60,7 @@ def test_a_saved_keeper_goes_on_as_it_was() -> None:
     other.load_state_dict(keeper.state_dict())
     following = _rollout(draws.normal(size=(3, 9)), draws.random((3, 9)) < 0.2)
     assert keeper.add(following).returns["a"].tolist() == other.add(following).returns["a"].tolist()
-    assert keeper.recent_score == other.recent_score
+    assert keeper.recent_returns == other.recent_returns
 
 
 def test_agents_of_a_group_have_returns_of_their_own() -> None:

@@ -38,7 +38,11 @@ def test_means_and_errors_are_those_of_the_episodes_asked_for(toy_run: Run, n_en
     assert evaluation.return_mean == {"a": pytest.approx(a.mean()), "b": pytest.approx(b.mean())}
     assert evaluation.return_se["a"] == pytest.approx(np.std(a, ddof=1) / np.sqrt(23))
     assert evaluation.length_mean == pytest.approx((2 + seeds % 7).mean())
-    assert evaluation.score == pytest.approx((a.mean() + b.mean()) / 2) and evaluation.checkpoint == 3
+    assert evaluation.checkpoint == 3 and evaluation.to_json()["score"] is None
+    with pytest.raises(ConfigError, match=r"groups of toy/count are rewarded differently.*return_mean has each: \{'a'"):
+        evaluation.score  # noqa: B018
+    assert "checkpoint 3, 23 episodes from seed 50: mean return a " in repr(evaluation)
+    assert "<td style='text-align:left'>b</td>" in evaluation._repr_html_()
 
 
 def test_json_says_what_was_evaluated(toy_run: Run) -> None:

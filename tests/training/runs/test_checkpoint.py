@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +14,21 @@ from marlnb.training.runs.checkpoint import (
     TEMPORARY,
     Checkpoint,
     best_checkpoint,
+    competing_groups,
     list_checkpoints,
+    returns_text,
     rotate_checkpoints,
     save_checkpoint,
 )
+from marlnb.training.runs.state_file import write_state
 
 
-def _save(folder: Path, iteration: int, score: float | None = None, value: float = 0.0) -> Checkpoint:
+def _save(
+    folder: Path, iteration: int, score: float | None = None, value: float = 0.0, **returns: float
+) -> Checkpoint:
     state = {"w": torch.full((4,), value)}
-    return save_checkpoint(folder, state, iteration=iteration, frames=10 * iteration, score=score)
+    of_groups = returns or ({} if score is None else {"speaker": score, "listener": score})
+    return save_checkpoint(folder, state, iteration=iteration, frames=10 * iteration, returns=of_groups)
 
 
 def test_what_is_saved_is_listed_and_loaded(tmp_path: Path) -> None:
@@ -44,6 +51,30 @@ def test_rotation_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     assert [checkpoint.iteration for checkpoint in list_checkpoints(tmp_path)] == [2, 4, 5]
     best = best_checkpoint(list_checkpoints(tmp_path))
     assert best is not None and best.iteration == 2
+
+
+def test_rotation_keeps_the_best_of_each_group_that_is_rewarded_differently(tmp_path: Path) -> None:
+    for iteration, (hunter, prey) in enumerate([(0.0, -20.0), (9.0, -9.0), (1.0, -1.0), (5.0, -5.0), (6.0, -6.0)]):
+        _save(tmp_path, iteration, hunter=hunter, prey=prey)
+    rotate_checkpoints(tmp_path, 1)
+    left = list_checkpoints(tmp_path)
+    assert [checkpoint.iteration for checkpoint in left] == [1, 2, 4]
+    assert left[0].score is None and competing_groups(left) == ("hunter", "prey")
+    best = {group: best_checkpoint(left, group) for group in ("hunter", "prey")}
+    assert best == {"hunter": left[0], "prey": left[1]}
+    assert returns_text(left[0], ["hunter"]) == "hunter 9.00, best; prey -9.00"
+
+
+def test_a_checkpoint_of_an_earlier_version_has_the_returns_of_its_iteration(tmp_path: Path) -> None:
+    """It holds the mean over groups, which says nothing about hunters and prey."""
+    for iteration in (1, 2):
+        (tmp_path / "checkpoints" / str(iteration)).mkdir(parents=True)
+        header = {"iteration": iteration, "frames": 10, "score": 3.0}
+        write_state(tmp_path / "checkpoints" / str(iteration), {}, header)
+    rows = [{"iteration": 2, "returns": {"hunter": 9.0, "prey": -3.0}, "evaluation": {}}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, second = list_checkpoints(tmp_path / "checkpoints")
+    assert first.score == 3.0 and second.score is None and second.returns == {"hunter": 9.0, "prey": -3.0}
 
 
 def test_keeping_zero_keeps_all(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.errors import CheckpointError, RunError
+from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
 from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.run import Run
@@ -74,8 +74,17 @@ def test_checkpoints_are_chosen_by_name_or_iteration(tmp_path: Path) -> None:
     iterations = [checkpoint.iteration for checkpoint in run.checkpoints]
     assert iterations[-2:] == [18, 20] and len(iterations) <= 3
     assert run.checkpoint().iteration == run.checkpoint("20").iteration == run.checkpoint(20).iteration == 20
-    scores = {checkpoint.iteration: checkpoint.score for checkpoint in run.checkpoints}
-    assert run.checkpoint("best").score == max(score for score in scores.values() if score is not None)
+    for group in ("a", "b"):
+        highest = max(checkpoint.returns[group] for checkpoint in run.checkpoints)
+        assert run.checkpoint(f"best:{group}").returns[group] == highest
+    with pytest.raises(CheckpointError, match=r"rewarded differently.*valid: 'best:a' or 'best:b', 'last' or an iter"):
+        run.checkpoint("best")
+    with pytest.raises(ConfigError, match="no group of agents in toy/count 'c'"):
+        run.checkpoint("best:c")
+    assert "best" not in repr(run.checkpoint()) and f"mean return a {run.checkpoint().returns['a']:.4g}" in repr(
+        run.checkpoint()
+    )
+    assert "checkpoints" in run._repr_html_() and "18, 20" in run._repr_html_()
     with pytest.raises(CheckpointError, match=r"valid: last, best or one of: .*18, 20"):
         run.checkpoint(5)
     with pytest.raises(CheckpointError, match="no checkpoint 'newest'"):

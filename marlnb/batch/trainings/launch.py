@@ -1,4 +1,4 @@
-"""Run a benchmark's runs to their ends: one after the other in this process, or in parallel processes."""
+"""Train several runs to their ends: one after the other in this process, or in parallel processes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, Protocol
 
 from marlnb.allocations import usable_cores
-from marlnb.batch.benchmark.progress_display import BenchmarkProgress
-from marlnb.batch.benchmark.results import evaluate_final, is_complete
-from marlnb.batch.benchmark.spec import PlannedRun
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.local.machine import core_numbers
+from marlnb.batch.trainings.planned_training import PlannedTraining
+from marlnb.batch.trainings.progress_display import TrainingsProgress
 from marlnb.errors import MarlnbError
+from marlnb.training.report import Report
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 from marlnb.training.train import check_same, resume
@@ -41,7 +42,7 @@ class Outcome:
         message: why it failed.
     """
 
-    run: PlannedRun
+    run: PlannedTraining
     end: End
     message: str = ""
 
@@ -49,18 +50,22 @@ class Outcome:
         return f"{self.end}: {self.message}" if self.message else self.end
 
 
-def finish(run: Run, display: BenchmarkProgress | None = None, planned: PlannedRun | None = None) -> End:
-    """Trains a run to its end and makes its final evaluation; skips what is already done."""
-    callbacks = () if display is None or planned is None else (lambda report: display.update(planned, report.frames),)
-    resume(run, progress=False, on_report=callbacks)
-    if run.status()["state"] != "complete":
-        return "stopped"
-    if not is_complete(run.path):
-        evaluate_final(run)
-    return "complete"
+class Finish(Protocol):
+    """A function of a module that trains a run to its end, in this process or in another one."""
+
+    __module__: str
+    __qualname__: str
+
+    def __call__(self, run: Run, on_report: Sequence[Callable[[Report], None]] = ()) -> End: ...
 
 
-def check_runs(folder: Path, runs: Sequence[PlannedRun]) -> None:
+def finish_training(run: Run, on_report: Sequence[Callable[[Report], None]] = ()) -> End:
+    """Trains a run to its end, from its last checkpoint."""
+    resume(run, progress=False, on_report=on_report)
+    return "complete" if run.status()["state"] == "complete" else "stopped"
+
+
+def check_runs(folder: Path, runs: Sequence[PlannedTraining]) -> None:
     """Checks the folders of existing runs.
 
     Raises:
@@ -71,14 +76,17 @@ def check_runs(folder: Path, runs: Sequence[PlannedRun]) -> None:
             check_same(Run.open(folder / run.folder), run.experiment)
 
 
-def run_in_turn(folder: Path, runs: Sequence[PlannedRun], display: BenchmarkProgress) -> list[Outcome]:
+def run_in_turn(
+    folder: Path, runs: Sequence[PlannedTraining], display: TrainingsProgress, finish: Finish = finish_training
+) -> list[Outcome]:
     """Runs one after the other in this process. A stop ends all; a failure ends only its run."""
     outcomes: list[Outcome] = []
     with interrupt_on_signals():
         for planned in runs:
             display.start(planned)
             try:
-                outcome = Outcome(planned, finish(_open_or_create(folder, planned), display, planned))
+                show = partial(_show, display, planned)
+                outcome = Outcome(planned, finish(_open_or_create(folder, planned), [show]))
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
             except Exception as error:  # an environment may raise anything; the other runs continue
@@ -91,7 +99,14 @@ def run_in_turn(folder: Path, runs: Sequence[PlannedRun], display: BenchmarkProg
     return outcomes
 
 
-def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], display: BenchmarkProgress, jobs: int) -> list[Outcome]:
+def run_side_by_side(
+    folder: Path,
+    runs: Sequence[PlannedTraining],
+    display: TrainingsProgress,
+    finish: Finish = finish_training,
+    *,
+    jobs: int,
+) -> list[Outcome]:
     """Runs `jobs` processes in parallel, each with its share of the cores; their output is in `output.log` of the run.
 
     An interrupt asks each process to save and stop, and waits for it; a second one ends them at once.
@@ -103,7 +118,7 @@ def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], display: Benchmar
         try:
             while waiting or running:
                 while waiting and slots:
-                    running.append(_Job.start(folder, waiting.popleft(), slots.popleft(), jobs))
+                    running.append(_Job.start(folder, waiting.popleft(), slots.popleft(), jobs, finish))
                     display.start(running[-1].planned)
                 time.sleep(POLL_S)
                 outcomes += _collect(running, slots, display)
@@ -117,18 +132,19 @@ def run_side_by_side(folder: Path, runs: Sequence[PlannedRun], display: Benchmar
 class _Job:
     """A run in its own process."""
 
-    planned: PlannedRun
+    planned: PlannedTraining
     run: Run
     process: subprocess.Popen[bytes]
     slot: int
     log: IO[bytes] = field(repr=False)
 
     @staticmethod
-    def start(folder: Path, planned: PlannedRun, slot: int, jobs: int) -> _Job:
+    def start(folder: Path, planned: PlannedTraining, slot: int, jobs: int, finish: Finish) -> _Job:
         run = _open_or_create(folder, planned)
         cores = core_numbers()
         share = cores[slot::jobs] if len(cores) >= jobs else []
-        words = [sys.executable, "-m", "marlnb.batch.benchmark.worker", str(run.path), ",".join(map(str, share))]
+        words = [sys.executable, "-m", "marlnb.batch.trainings.worker", str(run.path), ",".join(map(str, share))]
+        words.append(f"{finish.__module__}:{finish.__qualname__}")
         threads = str(max(1, usable_cores() // jobs))
         env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ}
         log = open(run.path / LOG, "ab")  # noqa: SIM115
@@ -147,7 +163,7 @@ class _Job:
         return Outcome(self.planned, "failed", f"{lines[-1] if lines else f'exit code {code}'} (see {self.log.name})")
 
 
-def _collect(running: list[_Job], slots: deque[int], display: BenchmarkProgress) -> list[Outcome]:
+def _collect(running: list[_Job], slots: deque[int], display: TrainingsProgress) -> list[Outcome]:
     outcomes = []
     for job in list(running):
         display.update(job.planned, int(job.run.status().get("frames", 0)))
@@ -159,7 +175,7 @@ def _collect(running: list[_Job], slots: deque[int], display: BenchmarkProgress)
     return outcomes
 
 
-def _stop(running: list[_Job], slots: deque[int], display: BenchmarkProgress) -> list[Outcome]:
+def _stop(running: list[_Job], slots: deque[int], display: TrainingsProgress) -> list[Outcome]:
     outcomes: list[Outcome] = []
     try:
         for job in running:
@@ -175,6 +191,10 @@ def _stop(running: list[_Job], slots: deque[int], display: BenchmarkProgress) ->
     return outcomes
 
 
-def _open_or_create(folder: Path, planned: PlannedRun) -> Run:
+def _show(display: TrainingsProgress, planned: PlannedTraining, report: Report) -> None:
+    display.update(planned, report.frames)
+
+
+def _open_or_create(folder: Path, planned: PlannedTraining) -> Run:
     path = folder / planned.folder
     return Run.open(path) if is_run(path) else Run.create(path, planned.experiment)

@@ -1,4 +1,4 @@
-"""Progress of a benchmark over all of its runs, as one line of text."""
+"""Progress of several trainings, as one line of text."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from marlnb.batch.benchmark.spec import PlannedRun
+from marlnb.batch.trainings.planned_training import PlannedTraining
+from marlnb.training.limits import Trained, expected_frames
 from marlnb.training.progress import StatusLine, describe_progress
 
 
-class BenchmarkProgress:
+class TrainingsProgress:
     """Counts the frames of all runs, also of earlier sessions; the time left follows from this session's rate."""
 
-    def __init__(self, runs: Sequence[PlannedRun], frames: dict[str, int], stream: TextIO | None = None) -> None:
+    def __init__(self, runs: Sequence[PlannedTraining], frames: dict[str, int], stream: TextIO | None = None) -> None:
         """Progress of some runs.
 
         Args:
@@ -22,7 +23,7 @@ class BenchmarkProgress:
             frames: frames that each run already has, by its folder.
             stream: where it is shown; None: stderr, or the notebook.
         """
-        self._total = sum(run.experiment.frames for run in runs)
+        self._total = sum(planned_frames(run) for run in runs)
         self._size = len(runs)
         self._frames = dict(frames)
         self._at_start = sum(self._frames.values())
@@ -31,17 +32,17 @@ class BenchmarkProgress:
         self._ended = 0
         self._line = StatusLine(stream)
 
-    def start(self, run: PlannedRun) -> None:
+    def start(self, run: PlannedTraining) -> None:
         self._running.append(str(run))
         self.draw()
 
-    def update(self, run: PlannedRun, frames: int) -> None:
+    def update(self, run: PlannedTraining, frames: int) -> None:
         """Notes a run's frames; updates the line unless it was updated a moment ago."""
-        self._frames[run.folder] = min(frames, run.experiment.frames)
+        self._frames[run.folder] = min(frames, planned_frames(run))
         if self._line.due:
             self.draw()
 
-    def end(self, run: PlannedRun, outcome: str) -> None:
+    def end(self, run: PlannedTraining, outcome: str) -> None:
         """Prints a line that stays about the end of a run."""
         if str(run) in self._running:
             self._running.remove(str(run))
@@ -62,9 +63,14 @@ class BenchmarkProgress:
         self._line.end()
 
 
-def frames_done(folder: Path, planned: PlannedRun) -> int:
+def frames_done(folder: Path, planned: PlannedTraining) -> int:
     """Number of frames of a run; 0 if it has not started."""
     from marlnb.training.runs.files import is_run
     from marlnb.training.runs.run import Run
 
-    return min(int(Run.open(folder).status().get("frames", 0)), planned.experiment.frames) if is_run(folder) else 0
+    return min(int(Run.open(folder).status().get("frames", 0)), planned_frames(planned)) if is_run(folder) else 0
+
+
+def planned_frames(planned: PlannedTraining) -> int:
+    """Number of frames of a whole training; one that is limited in minutes may end before."""
+    return expected_frames(planned.experiment, Trained(), 0.0)

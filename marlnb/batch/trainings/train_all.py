@@ -1,0 +1,226 @@
+"""Several trainings by one command: `marlnb train algorithm=ippo,mappo seed=0..4`, as Hydra's multirun."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from marlnb.batch.sweep.sweep import Sweep
+from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
+from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
+from marlnb.errors import ConfigError, RunError
+from marlnb.experiment import Experiment
+from marlnb.training.runs.files import METRICS, is_run, read_lines, write_atomically
+from marlnb.training.runs.run import Run
+
+FILE = "trainings.json"  # in the common folder: the overrides
+MAX_TRAININGS = 10_000
+_RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(-?\d{1,9}))?")
+
+
+@dataclass(frozen=True)
+class SweptTraining:
+    """One training of a sweep over overrides.
+
+    Attributes:
+        folder: its folder in the common one, `algorithm=mappo,seed=0`.
+        swept: its values of the swept overrides.
+        experiment: what is trained.
+    """
+
+    folder: str
+    swept: Mapping[str, Any]
+    experiment: Experiment
+
+    def __str__(self) -> str:
+        return self.folder
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """What `train_all` did.
+
+    Attributes:
+        path: the common folder.
+        trainings: all trainings, in the order of the values.
+        failed: by training, why it failed.
+        stopped: whether it was stopped before its end.
+    """
+
+    path: Path
+    trainings: tuple[SweptTraining, ...]
+    failed: Mapping[str, str]
+    stopped: bool
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per training: swept values, state, frames, minutes of training, and each group's mean return.
+
+        Returns are those of the last evaluation, else of recent training episodes; None before any.
+        """
+        return [{**each.swept, **_results(self.path / each.folder)} for each in self.trainings]
+
+
+def swept_values(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each override that has several, by key: `seed=0..4` or `seed=range(0,5)`, `algorithm=ippo,mappo`.
+
+    Raises:
+        ConfigError: not in Hydra's grammar, a duplicate key or value, or a sweep without a list of values.
+    """
+    axes: dict[str, list[str]] = {}
+    for text in overrides:
+        key, _, value = text.partition("=")
+        try:
+            override = OverridesParser.create().parse_override(f"{key}={_expand_ranges(key, value)}")
+            values = [str(each) for each in override.sweep_string_iterator()] if override.is_sweep_override() else []
+        except (HydraException, ValueError) as error:
+            raise ConfigError(f"cannot read {text!r}: {error}") from error
+        if values and key in axes:
+            raise ConfigError(f"{key}= is given twice; write its values in one list")
+        if values:
+            axes[key] = values
+    return axes
+
+
+def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -> list[SweptTraining]:
+    """One training for each combination of values, the last override varying fastest; each is composed and checked.
+
+    Raises:
+        ConfigError: an override cannot be read or composed; the message names the training.
+        BatchError: a value is given twice.
+    """
+    axes = swept_values(overrides)
+    fixed = [text for text in overrides if text.partition("=")[0] not in axes]
+    names = Sweep({key: tuple(_named(value) for value in values) for key, values in axes.items()}, {})
+    if len(names) > MAX_TRAININGS:
+        raise ConfigError(f"these values make {len(names):,} trainings; at most {MAX_TRAININGS:,}")
+    trainings = []
+    for (name, swept), values in zip(names.jobs(), itertools.product(*axes.values()), strict=True):
+        words = [f"{key}={value}" for key, value in zip(axes, values, strict=True)]
+        try:
+            experiment = Experiment.compose(*fixed, *words, config_dir=config_dir)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}", at=error.at) from error
+        trainings.append(SweptTraining(name, swept, experiment))
+    return trainings
+
+
+def common_folder(trainings: Sequence[SweptTraining]) -> Path:
+    """Where the runs are without another choice: `runs/simple_spread-algorithm-seed`."""
+    keys = [re.sub(r"\W", "_", key) for key in trainings[0].swept]
+    env = [] if "env" in keys else [re.split("[/:]", trainings[0].experiment.env.name)[-1]]
+    return Path("runs", "-".join([*env, *keys]))
+
+
+def train_all(
+    trainings: Sequence[SweptTraining],
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    jobs: int = 1,
+    progress: bool = True,
+) -> Trainings:
+    """Trains each in its own folder below a common one. If one fails, the others continue.
+
+    Complete runs are skipped, interrupted and failed ones resume from their last checkpoint, missing ones start: the
+    same call continues an earlier one.
+
+    Args:
+        trainings: as `plan_trainings` returns them.
+        folder: the common folder; None: `common_folder`.
+        jobs: parallel processes, each with its share of the cores; 1: all in this process.
+        progress: show progress.
+    Raises:
+        RunError: the folder holds something else, or a run of another experiment.
+    """
+    if jobs < 1:
+        raise ConfigError(f"jobs: expected at least 1; got {jobs}")
+    path = common_folder(trainings) if folder is None else Path(folder).expanduser()
+    check_folder(path, trainings)
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / FILE, json.dumps({"trainings": [each.folder for each in trainings]}, indent=2) + "\n")
+    frames = {each.folder: frames_done(path / each.folder, each) for each in trainings}
+    display = TrainingsProgress(trainings, frames, None if progress else io.StringIO())
+    pending = []
+    for each in trainings:
+        if _state(path / each.folder) == "complete":
+            display.end(each, "already complete")
+        else:
+            pending.append(each)
+    launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
+    try:
+        outcomes = launch(path, pending, display)
+    finally:
+        display.close()
+    failed = {str(outcome.run): outcome.message for outcome in outcomes if outcome.end == "failed"}
+    is_stopped = any(outcome.end == "stopped" for outcome in outcomes) or len(outcomes) < len(pending)
+    return Trainings(path, tuple(trainings), failed, is_stopped)
+
+
+def check_folder(path: Path, trainings: Sequence[SweptTraining]) -> None:
+    """Raises RunError if the folder holds something else than these trainings and others of their kind."""
+    names = sorted(os.listdir(path)) if path.is_dir() else []
+    if path.exists() and (not path.is_dir() or (names and FILE not in names)):
+        raise RunError(
+            f"{path} already exists and does not hold several trainings: it has {', '.join(names[:5]) or 'no entries'} "
+            f"but no {FILE}; give run= a new folder"
+        )
+    check_runs(path, trainings)
+
+
+def _expand_ranges(key: str, value: str) -> str:
+    """`0..4` as `0,1,2,3,4`; anything else unchanged."""
+    parts = value.split(",")
+    if not any(_RANGE.fullmatch(part) for part in parts):
+        return value
+    texts: list[str] = []
+    for part in parts:
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            texts.append(part)
+            continue
+        first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+        numbers = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
+        if not 0 < len(numbers) <= MAX_TRAININGS:
+            raise ConfigError(
+                f"{key}={part}: expected FIRST..LAST or FIRST..LAST..STEP with 1 to {MAX_TRAININGS:,} values"
+            )
+        texts += map(str, numbers)
+    return ",".join(texts)
+
+
+def _named(text: str) -> Any:
+    """A value as it is in folders and tables: numbers as numbers, and a name without slashes."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.replace("/", ".")
+
+
+def _state(folder: Path) -> str:
+    return str(Run.open(folder).status()["state"]) if is_run(folder) else "missing"
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    if not is_run(folder):
+        return {"state": "missing", "frames": 0, "minutes": 0.0}
+    run = Run.open(folder)
+    status, rows = run.status(), read_lines(run.path / METRICS)
+    last = rows[-1] if rows else {}
+    evaluations = [row["evaluation"] for row in rows if row.get("evaluation")]
+    returns = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})
+    return {
+        "state": status["state"],
+        "frames": int(status.get("frames", 0)),
+        "minutes": last.get("seconds", 0.0) / 60,
+        **{f"return of {group}": value for group, value in returns.items()},
+    }

@@ -1,0 +1,27 @@
+"""A process for one of several trainings: `python -m marlnb.batch.trainings.worker RUN CORES FINISH`.
+
+CORES is a list like `0,2`, or empty for all. FINISH is the path of the function that trains a run to its end,
+`module:function`. Exit codes: 0 complete, 1 failed, 130 stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main(folder: str, cores: str, finish: str) -> int:
+    if cores:
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    from marlnb.batch.trainings.launch import STOPPED
+    from marlnb.imports import load_object
+    from marlnb.training.runs.run import Run
+
+    try:
+        return 0 if load_object(finish)(Run.open(folder)) == "complete" else STOPPED
+    except KeyboardInterrupt:
+        return STOPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""The limits that end a training: frames, iterations, minutes and agent steps, whichever is reached first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from marlnb.experiment import Experiment
+
+LENGTHS = ("frames", "max_iterations", "max_minutes", "max_agent_steps")  # options of an Experiment
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How much has been trained, all sessions together.
+
+    Attributes:
+        iterations: number of iterations.
+        frames: steps of single environments.
+        seconds: training time.
+        agent_steps: steps of single agents, counted where they act.
+    """
+
+    iterations: int = 0
+    frames: int = 0
+    seconds: float = 0.0
+    agent_steps: int = 0
+
+
+def limits_of(experiment: Experiment) -> dict[str, float | None]:
+    """The experiment's limits by option; None: no limit."""
+    return {name: getattr(experiment, name) for name in LENGTHS}
+
+
+def reached_limit(experiment: Experiment, trained: Trained) -> str:
+    """The option whose limit has been reached, as `max_minutes=10`; empty while the training continues."""
+    done = {
+        "frames": trained.frames,
+        "max_iterations": trained.iterations,
+        "max_minutes": trained.seconds / 60,
+        "max_agent_steps": trained.agent_steps,
+    }
+    reached = (name for name, limit in limits_of(experiment).items() if limit is not None and done[name] >= limit)
+    return next((f"{name}={getattr(experiment, name)}" for name in reached), "")
+
+
+def expected_frames(experiment: Experiment, trained: Trained, rate: float) -> int:
+    """The frames at which the training will end, at the present rate.
+
+    Args:
+        experiment: what is trained.
+        trained: so far.
+        rate: frames per second; 0: unknown, so that a limit in minutes has no effect.
+    """
+    candidates: list[float] = [experiment.iterations * experiment.iteration_frames]
+    if experiment.max_iterations is None:
+        candidates = [experiment.frames]
+    if experiment.max_minutes is not None and rate > 0:
+        candidates.append(trained.frames + max(0.0, experiment.max_minutes * 60 - trained.seconds) * rate)
+    if experiment.max_agent_steps is not None and trained.agent_steps > 0:
+        candidates.append(trained.frames * experiment.max_agent_steps / trained.agent_steps)
+    return max(1, round(min(candidates)))

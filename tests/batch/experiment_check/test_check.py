@@ -1,0 +1,127 @@
+"""A dry run finds what no Experiment accepts, in a process of its own that does not load torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from marlnb.batch.experiment_check.check import check_experiments
+from marlnb.batch.sweep.grammar import make_sweep, values_of_python
+from marlnb.cli import main
+from marlnb.codec import defaults_json
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
+from marlnb.errors import ConfigError
+
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+PARAMETERS = 'run = "runs/x"\nalgorithm = "mappo"\nmodel = "mlp"\nseed = 0\noption = "n_envs=4"'
+COMPOSE = """\
+%matplotlib inline
+import marlnb as mnb
+
+experiment = mnb.Experiment.compose(
+    "env=mpe/simple_spread", f"algorithm={algorithm}", f"model={model}", option, f"seed={seed}"
+)
+trained = mnb.train(experiment, run=run)
+"""
+
+
+def notebook(path: Path, *cells: str) -> Path:
+    parameters = nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]})
+    made = nbformat.v4.new_notebook(cells=[parameters, *map(nbformat.v4.new_code_cell, cells)])
+    nbformat.write(made, path)
+    return path
+
+
+def notes(source: Path, **values: Any) -> list[str]:
+    return check_experiments(source, make_sweep(source, values_of_python(values)))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"algorithm": ["ippo", "mapo"]}, "job algorithm=mapo, cell 2: no algorithm 'mapo'; did you mean 'mappo'"),
+        ({"option": "n_envs=0"}, "job only, cell 2: n_envs must be at least 1; got 0"),
+        ({"option": "algorithm.lrr=1"}, "no option of algorithm 'mappo' 'algorithm.lrr'; did you mean"),
+        ({"option": "algorithm.sequence_length=8"}, "sequence_length=8 has no effect: mlp has no state"),
+        (
+            {"option": "rollout_steps=20", "model": "gru"},
+            "sequence_length=16 must divide rollout_steps=20",
+        ),
+        ({"algorithm": "masac", "model": "gru"}, "masac: it learns feed-forward networks; got gru"),
+        ({"algorithm": "qmix", "option": "frames=2000"}, "qmix for every group would learn nothing"),
+    ],
+)
+def test_what_no_experiment_accepts(tmp_path: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        notes(notebook(tmp_path / "a.ipynb", COMPOSE), **values)
+    assert message in str(error.value)
+
+
+def test_what_is_right_or_unknown_passes(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", COMPOSE)
+    assert notes(source, algorithm=["ippo", "qmix"], seed=range(300)) == []
+    assert notes(source, model=["mlp", "gru"], option="algorithm.sequence_length=8") == [
+        "cell 2: algorithm.sequence_length=8 has no effect: mlp has no state; choose a recurrent network, as model=gru "
+        "(in 1 job)"
+    ]
+    own = notebook(tmp_path / "b.ipynb", "make_a_variant()", COMPOSE.replace("mpe/simple_spread", "mine/variant"))
+    (note,) = notes(own, algorithm="mapo")  # it is wrong, but so is the notebook itself as it is
+    assert note.startswith("cell 3 could not be checked: no algorithm 'mapo'")
+    depends = notebook(tmp_path / "c.ipynb", 'env = found()\nmnb.Experiment.compose(f"env={env}")')
+    assert notes(depends) == ["cell 2: its experiment depends on results, so only the job can check it"]
+    assert notes(notebook(tmp_path / "d.ipynb", "print(1)")) == []
+
+
+def test_a_dry_run_without_a_scheduler_shows_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch
+    source = str(notebook(tmp_path / "a.ipynb", COMPOSE))
+    words = ["batch", source, "-p", "seed=0..1", "--on", "slurm"]
+    assert main([*words, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "note     this machine has no slurm: sbatch was not found" in out and "#SBATCH --array=0-1" in out
+    assert main([*words, "--yes"]) == 2 and "sbatch was not found" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert main([*words, "--dry-run", "-p", "algorithm=mapo"]) == 2
+    assert "no algorithm 'mapo'" in capsys.readouterr().err
+
+
+SCHEMA = """\
+import json, sys
+if "fast" in sys.argv:
+    from marlnb.batch.experiment_check import stand_ins
+    stand_ins.install()
+from marlnb.codec import defaults_json
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
+kinds = (ALGORITHMS, ENVIRONMENTS, MODELS)
+print(json.dumps({f"{kind.kind} {name}": defaults_json(member) for kind in kinds for name, member in kind.items()}))
+assert "torch._C" not in sys.modules
+"""
+
+
+def test_without_torch_all_options_are_the_same() -> None:
+    fast = subprocess.run([sys.executable, "-c", SCHEMA, "fast"], capture_output=True, text=True, check=True)
+    options = json.loads(fast.stdout)
+    ours = {
+        f"{kind.kind} {name}": json.loads(json.dumps(defaults_json(member)))
+        for kind in (ALGORITHMS, ENVIRONMENTS, MODELS)
+        for name, member in kind.items()  # type: ignore[attr-defined]
+        if member.__module__.startswith("marlnb.")
+    }
+    assert len(ours) > 100 and {name: options.get(name) for name in ours} == ours
+
+
+def test_the_process_without_torch_gives_the_same_answers(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "marlnb", "batch", str(NOTEBOOKS / "choose_and_compare.ipynb"), "--dry-run"]
+    wrong = subprocess.run([*command, "-p", 'algorithms=["iql","mapo"]'], cwd=tmp_path, capture_output=True, text=True)
+    assert wrong.returncode == 2 and "no algorithm 'mapo'" in wrong.stderr
+    right = subprocess.run([*command, "-p", 'algorithms=["iql"]'], cwd=tmp_path, capture_output=True, text=True)
+    assert right.returncode == 0 and "checked" not in right.stdout, right.stdout + right.stderr

@@ -1,0 +1,115 @@
+"""Several trainings by one command: planned, trained, resumed and failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from marlnb.batch.trainings.train_all import plan_trainings, swept_values, train_all
+from marlnb.cli import main
+from marlnb.errors import BatchError, ConfigError, RunError
+from marlnb.training.runs.run import Run
+from tests.training import toys  # noqa: F401  # registers toy/count
+
+SMALL = (
+    *("env=toy/count", "algorithm.epochs=1", "algorithm.minibatch_frames=32", "model.hidden=[8]", "n_envs=4"),
+    *("rollout_steps=8", "frames=64", "threads=1"),
+)
+MPE = ("env=mpe/simple_spread", *SMALL[1:])  # found by other processes
+
+
+def test_values_are_hydras_sweeps_and_ranges() -> None:
+    words = ["algorithm=ippo,mappo", "seed=0..3", "n_envs=range(2,6,2)", "model.hidden=[8,8],[16]", "device='a,b'"]
+    assert swept_values(words) == {
+        "algorithm": ["ippo", "mappo"],
+        "seed": ["0", "1", "2", "3"],
+        "n_envs": ["2", "4"],
+        "model.hidden": ["[8,8]", "[16]"],
+    }
+    assert swept_values(["seed=0..4..2,9"]) == {"seed": ["0", "2", "4", "9"]}
+    with pytest.raises(ConfigError, match=r"seed=3\.\.1: expected FIRST\.\.LAST"):
+        swept_values(["seed=3..1"])
+    with pytest.raises(ConfigError, match="seed= is given twice"):
+        swept_values(["seed=0,1", "seed=2,3"])
+
+
+def test_each_combination_is_composed_before_anything_starts() -> None:
+    planned = plan_trainings([*SMALL, "algorithm=ippo,mappo", "seed=0..1"])
+    assert [each.folder for each in planned] == [
+        *("algorithm=ippo,seed=0", "algorithm=ippo,seed=1"),
+        *("algorithm=mappo,seed=0", "algorithm=mappo,seed=1"),
+    ]
+    assert [(each.experiment.algorithm.name, each.experiment.seed) for each in planned[1:3]] == [
+        ("ippo", 1),
+        ("mappo", 0),
+    ]
+    assert [each.folder for each in plan_trainings([*SMALL, "env=toy/count,matrix/two_step"])] == [
+        "env=toy.count",
+        "env=matrix.two_step",
+    ]
+    with pytest.raises(ConfigError, match="algorithm=mapo: no algorithm 'mapo'; did you mean 'mappo'"):
+        plan_trainings([*SMALL, "algorithm=ippo,mapo"])
+    with pytest.raises(BatchError, match="given twice"):
+        plan_trainings([*SMALL, "seed=1,1"])
+
+
+def test_a_command_trains_all_and_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", *SMALL, "algorithm=ippo,mappo", "seed=0..1"]
+    assert main([*words, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("missing") == 4 and "4 runs in runs/count-algorithm-seed" in out and not Path("runs").exists()
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert " ".join(lines[0].split()) == "algorithm seed state frames minutes return of a return of b"
+    assert [line.split()[:4] for line in lines[1:5]] == [
+        [algorithm, seed, "complete", "64"] for algorithm in ("ippo", "mappo") for seed in ("0", "1")
+    ]
+    assert lines[5] == "runs/count-algorithm-seed: 4 of 4 runs complete"
+    assert "[4/4] algorithm=mappo,seed=1: complete" in captured.err
+    folder = Path("runs/count-algorithm-seed")
+    assert Run.open(folder / "algorithm=mappo,seed=1").experiment.seed == 1
+    assert len(json.loads((folder / "trainings.json").read_text())["trainings"]) == 4
+    written = {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.jsonl")}
+    assert len(written) == 4
+    assert main(["train", *SMALL, "algorithm=ippo,mappo", "seed=0..2", "--quiet"]) == 0  # two more
+    assert all(
+        path.stat().st_mtime_ns == written.get(path, path.stat().st_mtime_ns) for path in folder.rglob("*.jsonl")
+    )
+    assert capsys.readouterr().out.endswith("6 of 6 runs complete\n")
+    assert main([*words, "frames=128"]) == 2 and "frames: 64 there, 128 here" in capsys.readouterr().err
+
+
+def test_if_one_fails_the_others_continue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", *SMALL, "env.fail_at=0,12", f"run={tmp_path / 'both'}"]
+    assert main([*words, "--quiet"]) == 1
+    captured = capsys.readouterr()
+    assert "1 of 2 runs complete" in captured.out
+    assert "failed: env.fail_at=12: RuntimeError: the toy broke" in captured.err
+
+
+def test_processes_train_in_parallel(tmp_path: Path) -> None:
+    result = train_all(plan_trainings([*MPE, "seed=0..1"]), tmp_path / "both", jobs=2, progress=False)
+    assert not result.failed and not result.stopped
+    assert [row["state"] for row in result.rows()] == ["complete", "complete"]
+    assert (tmp_path / "both" / "seed=1" / "output.log").is_file()
+
+
+def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").touch()
+    for words, message in [
+        ((f"run={tmp_path / 'thesis'}", "seed=0,1"), "it has thesis.tex but no trainings.json; give run= a new folder"),
+        (("seed=0,1", "--record", "every_iterations=1"), "--record needs one run"),
+        (("--jobs", "2"), "--jobs needs several runs"),
+        (("seed=0,1", "--jobs", "0"), "jobs: expected at least 1"),
+    ]:
+        assert main(["train", *SMALL, *words]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(RunError):
+        train_all(plan_trainings([*SMALL, "seed=0,1"]), tmp_path / "thesis", progress=False)
