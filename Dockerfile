@@ -15,6 +15,7 @@ RUN useradd --create-home user
 USER user
 WORKDIR /home/user
 COPY --chown=user data data
+COPY --chown=user docs docs
 COPY --chown=user notebooks notebooks
 
 EXPOSE 8888

@@ -14,7 +14,7 @@ import numpy as np
 from marlnb.envs.mpe.scenario import MPEOptions, Scenario
 from marlnb.envs.mpe.world import World
 
-TEXT_SIZE = 32  # points; mpe2's 24 cannot be read in small pictures
+TEXT_SIZE = 32  # points, in bold: mpe2's 24 cannot be read in small pictures
 
 
 class _FixedDraws:
@@ -63,6 +63,7 @@ def draw(raw: Any, scenario: Scenario, world: World, index: int) -> np.ndarray:
         raw: mpe2's raw environment in the state of env `index` (`to_mpe2`).
     """
     import pygame
+    from pygame import freetype
 
     speakers = [agent for agent in raw.world.agents if not agent.silent]
     for agent in speakers:
@@ -74,7 +75,7 @@ def draw(raw: Any, scenario: Scenario, world: World, index: int) -> np.ndarray:
             agent.silent = False
     for line, text in enumerate(messages(scenario, world, index, raw.continuous_actions)):
         left, top = raw.width * 0.05, raw.height * (0.94 - 0.06 * line)
-        raw.game_font.render_to(raw.screen, (left, top), text, (0, 0, 0), size=TEXT_SIZE)
+        raw.game_font.render_to(raw.screen, (left, top), text, (0, 0, 0), size=TEXT_SIZE, style=freetype.STYLE_STRONG)
     pixels = pygame.surfarray.array3d(raw.screen)  # [width, height, 3]
     return np.ascontiguousarray(pixels.transpose(1, 0, 2))
 
