@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.data.views import View as View
     from marlnb.analysis.decoding.decode import decode as decode
     from marlnb.analysis.dictionaries.dictionary import Dictionary as Dictionary
+    from marlnb.analysis.dictionaries.feature_labels import label_features as label_features
     from marlnb.analysis.dictionaries.train import train_dictionary as train_dictionary
     from marlnb.analysis.interventions.intervene import intervene as intervene
     from marlnb.analysis.interventions.mediation import mediation as mediation
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from marlnb.envs.contract import check_vector_env as check_vector_env
     from marlnb.envs.custom import environment as environment
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
+    from marlnb.envs.vector_env import vector_env as vector_env
     from marlnb.errors import MarlnbError as MarlnbError
     from marlnb.experiment import Experiment as Experiment
     from marlnb.models.hooks.directions import Clamp as Clamp

@@ -25,7 +25,7 @@ from marlnb.errors import AnalysisError
 AGENTS = ("a_0", "a_1", "b_0")
 ONES = np.ones((2, 2))
 MATRIX = SimilarityMatrix(
-    "cka", ("x", "y"), ("x", "z"), np.array([[1, 0.25], [0.5, 0.75]]), ONES, ONES, 0.1 * ONES, ONES
+    "cka", ("x", "y"), ("x", "z"), np.array([[1, 0.25], [0.5, 0.75]]), ONES, ONES, 0.1 * ONES, ONES, 5, 30
 )
 CURVE = np.array([[0.0, 2], [1, 1], [2, 0]])
 TUNING = Tuning(
@@ -47,6 +47,7 @@ TUNING = Tuning(
     np.zeros(2),
     np.ones(2),
     20,
+    30,
 )
 LAGS = np.arange(-1, 2)
 EVENT = EventAverage(
@@ -62,6 +63,7 @@ EVENT = EventAverage(
     0 * CURVE,
     0 * CURVE - 0.5,
     0 * CURVE + 0.5,
+    np.array([0.01, 0.5]),
     np.array([4, 5, 3]),
     9,
     0,

@@ -84,7 +84,27 @@ def corrected_for_agents(scores: Sequence[ConceptScore]) -> tuple[ConceptScore, 
     )
 
 
-@dataclass(frozen=True)
+def _describe(score: ConceptScore) -> str:
+    """What one agent's score says against random concepts, and its effect against shuffled episodes."""
+    rises = "rises" if score.score > score.random else "falls"
+    differs = score.p_holm <= ALPHA
+    text = (
+        f"for {score.agent} it {rises} more often than towards random concepts"
+        if differs
+        else (f"for {score.agent} it is not shown to rise or fall more often than towards random concepts")
+    )
+    text += (
+        f" (score {score.score:.2f} [{score.low:.2f}, {score.high:.2f}], random {score.random:.2f}, corrected "
+        f"p = {score.p_holm:.2g}, n = {score.n_episodes} episodes)"
+    )
+    if score.effect != score.effect:
+        return text
+    moves = "it moves" if score.moves(0.0) else "no move beyond shuffled episodes is shown"
+    numbers = f"{score.effect:+.2g} [{score.effect_low:.2g}, {score.effect_high:.2g}]"
+    return f"{text}, and {moves} (effect {numbers}, corrected p = {min(score.p_effect, score.p_follows):.2g})"
+
+
+@dataclass(frozen=True, repr=False)
 class Tcav(Result):
     """Scores of one concept at one site, by agent.
 
@@ -114,13 +134,15 @@ class Tcav(Result):
         """One row for each agent."""
         return pd.DataFrame([asdict(score) for score in self.scores])
 
-    def __repr__(self) -> str:
-        scores = "; ".join(
-            f"{s.agent} {s.score:.2f} [{s.low:.2f}, {s.high:.2f}], random {s.random:.2f}, p={s.p_holm:.2g}; "
-            f"effect {s.effect:.2g} [{s.effect_low:.2g}, {s.effect_high:.2g}], p={s.p_effect:.2g}"
-            for s in self.scores
-        )
-        return f"Tcav({self.target} towards {self.concept} at {self.site}: {scores}{self.remarks})"
+    @property
+    def verdict(self) -> str:
+        """For each agent, whether the output moves with the concept more than with random concepts."""
+        heading = f"{self.target} towards {self.concept} at {self.site}"
+        return f"{heading}: {'; '.join(map(_describe, self.scores))}."
+
+    def _repr_table(self) -> pd.DataFrame | None:
+        names = ["agent", "score", "random", "p_holm", "effect", "p_effect"]
+        return self.table()[names] if len(self.scores) > 1 else None
 
     def _labelled_warnings(self) -> Iterator[tuple[str, str]]:
         yield from super()._labelled_warnings()

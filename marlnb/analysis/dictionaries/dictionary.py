@@ -43,7 +43,7 @@ _JSON_FIELDS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dictionary(Result):
     """Features of one site, in the order of the autoencoder.
 
@@ -142,16 +142,25 @@ class Dictionary(Result):
             AnalysisError: no such feature or agent, or several agents and none chosen.
         """
         self._check(feature)
-        if agent is None and len(self.agents) > 1:
-            raise AnalysisError(f"this dictionary has several agents: set agent= to one of {list(self.agents)}")
-        if agent is not None and agent not in self.agents:
-            raise AnalysisError(f"this dictionary has the agents {list(self.agents)}; got agent={agent!r}")
+        chosen = self.chosen_agent(agent)
         density = float(self.density[feature])
         size = 0.0 if density == 0 else float(self.mean_active[feature]) * float(self.autoencoder.scale)
         vector = tuple(self.autoencoder.decoder[feature].tolist())
         centre = float(self.autoencoder.mean @ self.autoencoder.decoder[feature])
         name = f"feature {feature} of {self.site}"
-        return Direction(self.site, agent or self.agents[0], vector, centre + density * size, size, name)
+        return Direction(self.site, chosen, vector, centre + density * size, size, name)
+
+    def chosen_agent(self, agent: str | None) -> str:
+        """The agent, or the only one.
+
+        Raises:
+            AnalysisError: no such agent, or several agents and none chosen.
+        """
+        if agent is None and len(self.agents) > 1:
+            raise AnalysisError(f"this dictionary has several agents: set agent= to one of {list(self.agents)}")
+        if agent is not None and agent not in self.agents:
+            raise AnalysisError(f"this dictionary has the agents {list(self.agents)}; got agent={agent!r}")
+        return agent or self.agents[0]
 
     def agreement(self, other: Dictionary) -> np.ndarray:
         """`max_j cos(d_i, d'_j)`: each feature's cosine with the nearest one of another dictionary of the same site,
@@ -189,7 +198,17 @@ class Dictionary(Result):
         )
 
     def features(self, recording: Recording, rows: slice | np.ndarray | None = None) -> np.ndarray:
-        """`[row, agent, feature]` of a recording's rows, in normalised units; None for all rows."""
+        """`[row, agent, feature]` of a recording's rows, in normalised units.
+
+        Args:
+            rows: positions of the rows; None for all. `label_features(..., rows=)` takes a condition instead.
+        Raises:
+            AnalysisError: rows is a condition.
+        """
+        if isinstance(rows, str):
+            raise AnalysisError(
+                f"rows={rows!r}: features() takes positions of rows; label_features(..., rows=) takes a condition"
+            )
         array = recording[self.site].sel(agent=list(self.agents))
         array = array if rows is None else replace(array, rows=array.rows[rows])
         with torch.no_grad():
@@ -279,8 +298,15 @@ class Dictionary(Result):
         for warning in self.feature_warnings:
             yield "DOUBTFUL", warning
 
-    def __repr__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """How well the features rebuild held-out activations, and what this does not show."""
         return (
-            f"Dictionary({self.site}: {self.n_features} features, {self.active:.1f} active, "
-            f"{self.explained:.1%} of the variance explained, {len(self.dead)} dead{self.remarks})"
+            f"{self.n_features} features explain {self.explained:.1%} of the variance of {self.site} in "
+            f"{self.n_held_out:,} held-out examples ({self.active:.1f} active at a time, {len(self.dead)} dead); this "
+            "does not show that they preserve the behaviour (behaviour_preserved), that another seed finds them "
+            "(agreement), or what they stand for (label_features)."
         )
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table().reset_index()

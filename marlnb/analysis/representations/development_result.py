@@ -9,8 +9,10 @@ import pandas as pd
 
 from marlnb.analysis.results import Result, grid_table
 
+MAX_TEXT_COLUMNS = 5
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Development(Result):
     """A score of each site at each checkpoint.
 
@@ -46,10 +48,25 @@ class Development(Result):
     def _html_table(self) -> pd.DataFrame:
         return pd.DataFrame(self.values, index=list(self.sites), columns=[int(c) for c in self.iterations])
 
-    def __repr__(self) -> str:
-        first, last = self.values[:, 0], self.values[:, -1]
-        best = int(np.nanargmax(last))
+    @property
+    def verdict(self) -> str:
+        """How the score of the site that changed most developed, and whether it ended above its control."""
+        change = self.values[:, -1] - self.values[:, 0]
+        most = int(np.nanargmax(np.abs(change))) if np.isfinite(change).any() else 0
+        start, end = (self._describe(most, k) for k in (0, -1))
+        low, high, control = self.low[most, -1], self.high[most, -1], self.control[most, -1]
+        place = "above" if low > control else "below" if high < control else "not separable from"
         return (
-            f"Development({self.what}: {len(self.sites)} sites, checkpoints {self.iterations[0]} to "
-            f"{self.iterations[-1]}; {self.sites[best]} {first[best]:.2f} to {last[best]:.2f}{self.remarks})"
+            f"{self.what} changed most at {self.sites[most]} (of {len(self.sites)} sites): from {start} at iteration "
+            f"{self.iterations[0]} to {end} at iteration {self.iterations[-1]}, where it is {place} its control "
+            f"({self.control_name}: {control:.2f}); changes between checkpoints of one run are not tested."
         )
+
+    def _describe(self, site: int, checkpoint: int) -> str:
+        value, low, high = (matrix[site, checkpoint] for matrix in (self.values, self.low, self.high))
+        return f"{value:.2f}" if low == high else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+    def _repr_table(self) -> pd.DataFrame:
+        table = self._html_table()
+        shown = np.unique(np.linspace(0, table.shape[1] - 1, MAX_TEXT_COLUMNS).round().astype(int))
+        return table.iloc[:, shown]

@@ -27,7 +27,7 @@ MIN_TRUSTWORTHINESS = 0.85
 MIN_POINTS = 100
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Embedding(Result):
     """Points in few dimensions, one for each time step and agent.
 
@@ -77,11 +77,16 @@ class Embedding(Result):
         color = {self.color_name or "color": self.color}
         return pd.DataFrame({**coordinates, "agent": agents, "episode": self.episode, "t": self.t, **color})
 
-    def __repr__(self) -> str:
-        explained = f", {self.explained.sum():.0%} of the variance" if len(self.explained) else ""
+    @property
+    def verdict(self) -> str:
+        """How much of the units the map shows; a map tests nothing."""
+        explained = f"{self.explained.sum():.0%} of the units' variance, " if len(self.explained) else ""
+        trusted = self.trust >= MIN_TRUSTWORTHINESS
+        kept = "mostly" if trusted else "often not"
         return (
-            f"Embedding({self.site}, {self.method}: {len(self.points):,} of {self.n_rows:,} time steps{explained}, "
-            f"trustworthiness {self.trust:.2f}{self.remarks})"
+            f"A map of {self.site} ({self.method}, {len(self.points):,} of {self.n_rows:,} time steps of "
+            f"{', '.join(self.agents)}) shows {explained}and neighbours on it are {kept} neighbours among the units "
+            f"(trustworthiness {self.trust:.2f}); it is a picture and tests nothing."
         )
 
 

@@ -14,6 +14,7 @@ from marlnb.analysis.data.row_values import row_values
 from marlnb.analysis.data.views import Units, View
 from marlnb.analysis.representations.event_average_result import EventAverage
 from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index, percentile_interval
+from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.errors import AnalysisError, unknown
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def event_average(
     valid = [(column[column >= 0], index[events][column >= 0]) for column in rows.T]
     _, low, high = np.stack([bootstrap_means(x[of_lag], episode, weights) for of_lag, episode in valid], axis=1)
     null = np.stack([_mean(x, _align_shuffled(events, units, lags, index, rng)) for _ in range(n_shuffles)])
-    control_low, control_high = percentile_interval(null)
+    control, (control_low, control_high) = _nanmean(null), percentile_interval(null)
+    mean, half_width = _mean(x, rows), np.maximum((control_high - control_low) / 2, 1e-12)
+    response, *null_responses = (_response(values, control, half_width) for values in (mean, *null))
     n_events = (rows >= 0).sum(axis=0)
     n_episodes = len(np.unique(index[events]))
     return EventAverage(
@@ -100,12 +103,13 @@ def event_average(
         lags=lags,
         lag_unit=lag_unit,
         channels=_channel_names(units, field, x.shape[1]),
-        mean=_mean(x, rows),
+        mean=mean,
         low=low,
         high=high,
-        control=_nanmean(null),
+        control=control,
         control_low=control_low,
         control_high=control_high,
+        p_value=max_statistic(response, np.stack(null_responses, axis=1)),
         n_events=n_events,
         n_episodes=n_episodes,
         overlapping=0 if no_other_within is not None and no_other_within >= before + after else n_overlapping,
@@ -231,6 +235,11 @@ def _mean(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
     sums = np.stack([x[column[valid]].sum(axis=0) for column, valid in zip(rows.T, inside.T)])
     count = inside.sum(axis=0)[:, None]
     return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
+
+
+def _response(mean: np.ndarray, control: np.ndarray, half_width: np.ndarray) -> np.ndarray:
+    """`[channel]`, the largest distance of means `[lag, channel]` from the control; 0 where no lag has events."""
+    return np.asarray(np.nan_to_num(np.abs(mean - control) / half_width).max(axis=0))
 
 
 def _nanmean(samples: np.ndarray) -> np.ndarray:

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import Result, grid_table
+from marlnb.analysis.results import ALPHA, Result, grid_table
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EventAverage(Result):
     """Averages at each lag from an event, over the events whose episode includes that lag.
 
@@ -28,6 +28,7 @@ class EventAverage(Result):
         control: `[lag, channel]`, mean around the event times of other episodes.
         control_low: `[lag, channel]`, 2.5% quantile of these means over shuffles.
         control_high: `[lag, channel]`, 97.5% quantile.
+        p_value: `[channel]`, of the response against those of the shuffles, corrected for lags and channels.
         n_events: `[lag]`, averaged events.
         n_episodes: episodes with an event.
         overlapping: events with another one within their window.
@@ -50,6 +51,7 @@ class EventAverage(Result):
     control: np.ndarray
     control_low: np.ndarray
     control_high: np.ndarray
+    p_value: np.ndarray
     n_events: np.ndarray
     n_episodes: int
     overlapping: int
@@ -60,8 +62,13 @@ class EventAverage(Result):
     @property
     def response(self) -> np.ndarray:
         """`[channel]`, `max over lags of |mean - control| / half width of the control`: 1 is the control's edge."""
+        return np.asarray(np.nanmax(self._distance, axis=0))
+
+    @property
+    def _distance(self) -> np.ndarray:
+        """`[lag, channel]`, of the mean from the control, in half widths of the control's interval."""
         half_width = np.maximum((self.control_high - self.control_low) / 2, 1e-12)
-        return np.asarray(np.nanmax(np.abs(self.mean - self.control) / half_width, axis=0))
+        return np.asarray(np.abs(self.mean - self.control) / half_width)
 
     @property
     def order(self) -> np.ndarray:
@@ -75,9 +82,27 @@ class EventAverage(Result):
         values["n_events"] = np.repeat(self.n_events[:, None], len(self.channels), axis=1)
         return grid_table({"lag": self.lags}, {"channel": self.channels}, values)
 
-    def __repr__(self) -> str:
-        n_events = int(self.n_events[self.lags == 0][0])
+    @property
+    def verdict(self) -> str:
+        """Whether anything responds beyond the event times of other episodes, and what responds most."""
+        channel = int(self.order[0])
+        lag = int(np.nanargmax(self._distance[:, channel]))
+        n_above = int((self.p_value < ALPHA).sum())
+        n_channels = len(self.channels)
+        if n_above:
+            heading = f"{n_above} of {n_channels} channels of {self.what} of {self.agent} respond to {self.event}"
+        else:
+            heading = f"{self.what} of {self.agent} does not respond to {self.event} beyond chance"
+        mean, low, high, control = (x[lag, channel] for x in (self.mean, self.low, self.high, self.control))
+        n = f"n = {int(self.n_events[self.lags == 0][0])} events of {self.n_episodes} episodes"
         return (
-            f"EventAverage({self.agent} {self.what} around {self.event}: {n_events} events of {self.n_episodes} "
-            f"episodes, {self.overlapping} with another in the window{self.remarks})"
+            f"{heading}: most {self.channels[channel]} at lag {self.lags[lag]:+d} {self.lag_unit} ({mean:.3g} "
+            f"[{low:.3g}, {high:.3g}], at the event times of other episodes {control:.3g}, corrected "
+            f"p = {self.p_value[channel]:.2g}; {n}, {self.overlapping} with another in their window)."
         )
+
+    def _repr_table(self) -> pd.DataFrame:
+        lag = np.nanargmax(self._distance, axis=0)
+        columns = {name: getattr(self, name)[lag, np.arange(len(lag))] for name in ("mean", "low", "high", "control")}
+        frame = pd.DataFrame({"channel": self.channels, "lag": self.lags[lag], **columns})
+        return frame.loc[self.order].reset_index(drop=True)

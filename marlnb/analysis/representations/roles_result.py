@@ -47,7 +47,14 @@ class Clustering:
         return self.p_value < ALPHA and self.stability > MIN_STABILITY
 
 
-@dataclass(frozen=True, eq=False)
+def _describe(clustering: Clustering) -> str:
+    return (
+        f"silhouette {clustering.silhouette:.2f}, chance {clustering.chance:.2f}, p = {clustering.p_value:.2g}, "
+        f"stability {clustering.stability:.2f}"
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Roles(Result):
     """Whether agents differ permanently (teams), and whether they divide roles that change over time.
 
@@ -121,17 +128,19 @@ class Roles(Result):
 
     @property
     def verdict(self) -> str:
-        """The result in words."""
+        """Whether there are teams, roles over time and a division of these, each against its null hypothesis."""
         agents, states = self.agents_clustering, self.states_clustering
         teams = " | ".join(", ".join(team) for team in self.teams)
-        of_agents = f"agents differ permanently: {teams}" if self.has_teams else "no permanent roles of agents found"
+        differ = f"the agents differ permanently: {teams}" if self.has_teams else "no permanent roles of agents found"
         of_states = f"{states.n} roles over time" if self.has_roles else "no roles over time found"
         if states.structured and not states.has_clusters:
-            of_states += f": a continuum without clusters (gap {states.gap:.2f})"
-        division = "divided among agents" if self.divided else "not divided beyond chance"
-        scores = "(silhouette {0.silhouette:.2f}, chance {0.chance:.2f}, stability {0.stability:.2f})".format
-        text = f"{of_agents} {scores(agents)}; {of_states} {scores(states)}"
-        return f"{text}, {division}" if self.has_roles else text
+            of_states += f": a continuum without clusters (gap {states.gap:.2f}, clusters have more than {MIN_GAP})"
+        text = f"By {self.of}, {differ} ({_describe(agents)}); {of_states} ({_describe(states)})"
+        if self.has_roles:
+            division = "divided among the agents" if self.divided else "not divided among the agents beyond chance"
+            held = f"{self.division:.2f} different roles at once, {self.division_chance:.2f} by chance"
+            text += f", {division} ({held}, p = {self.division_p:.2g})"
+        return f"{text}; n = {self.n_episodes} episodes."
 
-    def __repr__(self) -> str:
-        return f"Roles({self.of}: {self.verdict}{self.remarks})"
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table()[["of", "n", "silhouette", "chance", "p_value", "has_clusters"]]

@@ -110,6 +110,8 @@ def similarity_matrix(
         columns=tuple(view.name for view in columns),
         values=matrix("score"),
         **{name: matrix(name) for name in ("low", "high", "shuffled", "p_value")},
+        n_shuffles=n_shuffles,
+        n_episodes=min(cell.n_episodes for cell in cells.values()),
         warnings=tuple(dict.fromkeys(warning for cell in cells.values() for warning in cell.warnings)),
     )
 
@@ -167,6 +169,7 @@ def _compare(
         shuffled=float(null.mean()),
         shuffled_high=float(null.max()),
         p_value=p_value_above(score, null),
+        n_shuffles=n_shuffles,
         n_rows=len(episode),
         n_episodes=len(numbers),
         a_units=left.n_units,

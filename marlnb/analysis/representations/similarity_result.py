@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.results import Result, grid_table
+from marlnb.analysis.results import ALPHA, Result, grid_table
 from marlnb.errors import AnalysisError, unknown
 
+MAX_TEXT_COLUMNS = 5
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Similarity(Result):
     """How similar the units of two views are at the same time steps.
 
@@ -25,6 +27,7 @@ class Similarity(Result):
         shuffled: mean score when each episode of a is paired with another episode of b.
         shuffled_high: the largest of these scores.
         p_value: (1 + shuffles with at least the score) / (1 + shuffles).
+        n_shuffles: pairings behind `shuffled` and `p_value`.
         n_rows: shared time steps.
         n_episodes: their episodes.
         a_units: units of the first view.
@@ -41,6 +44,7 @@ class Similarity(Result):
     shuffled: float
     shuffled_high: float
     p_value: float
+    n_shuffles: int
     n_rows: int
     n_episodes: int
     a_units: int
@@ -51,14 +55,26 @@ class Similarity(Result):
         """A single row."""
         return pd.DataFrame([{name: value for name, value in asdict(self).items() if name != "warnings"}])
 
-    def __repr__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """Whether the units are more alike at the same time steps than in episodes paired at random."""
+        is_above = self.score > self.shuffled_high
+        beyond = "more alike" if is_above else "not shown to be more alike"
+        too_few = f"{self.n_shuffles} pairings: too few to test"
+        tested = f"p = {self.p_value:.2g}" if _can_test(self.n_shuffles) else too_few
         return (
-            f"Similarity({self.a} ~ {self.b}: {self.method} {self.score:.2f} [{self.low:.2f}, {self.high:.2f}], "
-            f"episodes shuffled {self.shuffled:.2f}{self.remarks})"
+            f"{self.a} and {self.b} are {beyond} at the same steps than in episodes paired at random: {self.method} "
+            f"{self.score:.2f} [{self.low:.2f}, {self.high:.2f}], at random {self.shuffled:.2f} "
+            f"(n = {self.n_episodes} episodes, {tested})."
         )
 
 
-@dataclass(frozen=True, eq=False)
+def _can_test(n_shuffles: int) -> bool:
+    """Whether so many shuffles allow a p-value below the level of a test."""
+    return 1 / (1 + n_shuffles) < ALPHA
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class SimilarityMatrix(Result):
     """How similar each view of one list is to each view of another.
 
@@ -70,7 +86,9 @@ class SimilarityMatrix(Result):
         low: `[row, column]`, lower ends of their 95% intervals over episodes.
         high: `[row, column]`, upper ends of these intervals.
         shuffled: `[row, column]`, mean scores with episodes paired at random.
-        p_value: `[row, column]`.
+        p_value: `[row, column]`, not corrected for the number of pairs.
+        n_shuffles: pairings behind each of these.
+        n_episodes: the fewest episodes of a pair.
         warnings: reasons not to trust the result.
     """
 
@@ -82,6 +100,8 @@ class SimilarityMatrix(Result):
     high: np.ndarray
     shuffled: np.ndarray
     p_value: np.ndarray
+    n_shuffles: int
+    n_episodes: int
     warnings: tuple[str, ...] = ()
 
     def of(self, a: str, b: str) -> float:
@@ -103,9 +123,34 @@ class SimilarityMatrix(Result):
     def _html_table(self) -> pd.DataFrame:
         return pd.DataFrame(self.values, index=list(self.rows), columns=list(self.columns))
 
-    def __repr__(self) -> str:
-        low, high = float(self.values.min()), float(self.values.max())
+    @property
+    def verdict(self) -> str:
+        """How many pairs are more alike than in episodes paired at random, and the most alike pair."""
+        pairs = self._pairs()
+        if not pairs:
+            return f"{self.rows[0]} was compared with itself only."
+        above = sum(self.low[pair] > self.shuffled[pair] for pair in pairs)
+        most, least = max(pairs, key=self.values.__getitem__), min(pairs, key=self.values.__getitem__)
         return (
-            f"SimilarityMatrix({self.method}, {len(self.rows)} × {len(self.columns)}, {low:.2f} to {high:.2f}"
-            f"{self.remarks})"
+            f"{above} of {len(pairs)} pairs are more alike at the same steps than in episodes paired at random (lower "
+            f"end of the 95% interval above the mean of {self.n_shuffles} pairings; n = {self.n_episodes} episodes); "
+            f"the most alike are {self._describe(most)}, the least {self._describe(least)}."
         )
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """(row, column) of different views; where a pair is there in both orders with one score, the first."""
+        symmetric = self.rows == self.columns and np.array_equal(self.values, self.values.T)
+        return [
+            (i, j)
+            for i, row in enumerate(self.rows)
+            for j, column in enumerate(self.columns)
+            if row != column and not (symmetric and j < i)
+        ]
+
+    def _describe(self, pair: tuple[int, int]) -> str:
+        values = (matrix[pair] for matrix in (self.values, self.low, self.high, self.shuffled))
+        numbers = "{:.2f} [{:.2f}, {:.2f}], at random {:.2f}".format(*values)
+        return f"{self.rows[pair[0]]} and {self.columns[pair[1]]} ({self.method} {numbers})"
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self._html_table().iloc[:, :MAX_TEXT_COLUMNS]

@@ -11,11 +11,18 @@ from scipy.stats import rankdata
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Label
+from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
 from marlnb.analysis.data.row_values import RowValues, row_values
-from marlnb.analysis.data.views import View
-from marlnb.analysis.representations.tuning_result import Tuning
-from marlnb.analysis.results import few_episodes_warning
-from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index
+from marlnb.analysis.data.views import Units, View
+from marlnb.analysis.representations.tuning_result import Tuning, UntrainedTuning
+from marlnb.analysis.results import ALPHA, few_episodes_warning
+from marlnb.analysis.stats.bootstrap import (
+    bootstrap_means,
+    bootstrap_weights,
+    episode_index,
+    episode_sums,
+    percentile_interval,
+)
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
@@ -65,6 +72,9 @@ def tuning(
     p-values are of eta² of the activations' ranks, against the most strongly tuned unit of each shuffle. Ranks are used
     since a unit that is rarely but strongly active has a heavier tail than others, and would mask them.
 
+    Random features of an observation are tuned to it too. A network of the same architecture with random weights
+    therefore sees the same time steps, and the result says whether the trained network's units are tuned more.
+
     Args:
         label: a label, `action`, `t`, a feature that the agent observes, (agent, field), an array or a function of the
             recording, as in `decode`. Whole numbers and booleans are classes.
@@ -107,6 +117,11 @@ def tuning(
     permuted = [permute_by_episode(binned_rows.index, episode, rng) for _ in range(n_shuffles)]
     null = np.stack([eta_squared(x_and_ranks, bin_index, n_bins) for bin_index in permuted], axis=1)
     null, null_of_ranks = np.split(null, 2)
+    random_x, no_control = _untrained_units(units, site, chosen, checkpoint, rows, seed)
+    untrained = None
+    if random_x is not None:
+        best = x[:, strength.argmax()]
+        untrained = _untrained_tuning(random_x, best, binned_rows, permuted, index, weights)
     episodes_per_bin = np.array([len(np.unique(episode[rows])) for rows in in_bins])
     thin_bins = (
         f"{binned_rows.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"
@@ -131,14 +146,75 @@ def tuning(
         mean=x.mean(axis=0),
         scale=x.std(axis=0),
         n_shuffles=n_shuffles,
+        n_episodes=len(numbers),
+        untrained=untrained,
         warnings=(
             *few_episodes_warning(len(numbers)),
             *thin_bins,
             *duplicate_episode_warnings(recording, episode),
             *missing.warnings,
         ),
-        notes=tuple(missing.notes),
+        notes=(*missing.notes, *no_control),
     )
+
+
+def _untrained_units(
+    units: Units, site: str, episodes: tuple[int, ...] | None, checkpoint: int | None, positions: np.ndarray, seed: int
+) -> tuple[np.ndarray | None, list[str]]:
+    """Activations `[row, unit]` of an untrained network at positions among the units' rows; or None and the reason."""
+    source = units.source
+    rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
+    policy, reasons = untrained_policy(source, site, rows, seed)
+    if policy is None:
+        return None, reasons
+    if site not in [candidate.name for candidate in policy.sites()]:
+        return None, [f"no untrained network to compare with: {site} is not among its sites"]
+    values = policy_activations(source, policy, site, rows)[:, units.agent_index]
+    return values[np.isin(rows.index, units.index)][positions].astype(np.float64), []
+
+
+def _untrained_tuning(
+    x: np.ndarray,
+    best: np.ndarray,
+    bins: Bins,
+    permuted: Sequence[np.ndarray],
+    episode: np.ndarray,
+    weights: np.ndarray,
+) -> UntrainedTuning:
+    """Tuning of an untrained network's units, next to the trained network's most strongly tuned unit.
+
+    Args:
+        x: `[row, unit]`, of the untrained network.
+        best: `[row]`, of that trained unit.
+        permuted: bin indices `[row]` of each shuffle.
+        episode: `[row]`, each row's index in `weights`.
+        weights: `[sample, episode]`, of the bootstrap.
+    """
+    n_bins = len(bins)
+    strength, ranks = eta_squared(x, bins.index, n_bins), rankdata(x, axis=0)
+    null = np.stack([eta_squared(ranks, bin_index, n_bins) for bin_index in permuted], axis=1)
+    p_value = max_statistic(eta_squared(ranks, bins.index, n_bins), null)
+    pair = np.column_stack([best, x[:, strength.argmax()]])
+    trained, untrained = _resampled_eta_squared(pair, bins.index, n_bins, episode, weights).T
+    low, high = percentile_interval((trained - untrained)[:, None])
+    gain = float(eta_squared(best[:, None], bins.index, n_bins)[0] - strength.max())
+    return UntrainedTuning(strength, int((p_value < ALPHA).sum()), gain, float(low[0]), float(high[0]))
+
+
+def _resampled_eta_squared(
+    x: np.ndarray, bin_index: np.ndarray, n_bins: int, episode: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """eta² `[sample, unit]` in bootstrap samples of episodes, from sums over the rows of each episode and bin."""
+    n_episodes = weights.shape[1]
+    cell = episode * n_bins + bin_index
+    moments = np.column_stack([np.ones(len(x)), x, x**2])
+    sums = episode_sums(moments, cell, n_episodes * n_bins).reshape(n_episodes, -1)
+    drawn = (weights @ sums).reshape(len(weights), n_bins, -1)
+    count, total, squares = drawn[..., :1], *np.split(drawn[..., 1:], 2, axis=2)
+    n, mean = count.sum(axis=1), total.sum(axis=1) / count.sum(axis=1)
+    between = (total**2 / np.maximum(count, 1)).sum(axis=1) - n * mean**2
+    variance = squares.sum(axis=1) - n * mean**2
+    return np.asarray(np.where(variance > 1e-12 * n, between / np.where(variance > 0, variance, 1), 0.0))
 
 
 def binned(values: RowValues, bins: int) -> Bins:

@@ -12,7 +12,26 @@ from marlnb.analysis.results import ALPHA, Result
 from marlnb.models.hooks.directions import Direction
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class UntrainedTuning:
+    """The same label and time steps in a network of the same architecture with random weights.
+
+    Attributes:
+        strength: `[unit]`, eta squared.
+        n_tuned: its units that are tuned beyond chance.
+        gain: eta squared of the trained network's most strongly tuned unit minus that of this network's.
+        low: lower end of the gain's 95% bootstrap interval over episodes.
+        high: upper end of that interval.
+    """
+
+    strength: np.ndarray
+    n_tuned: int
+    gain: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuning(Result):
     """Mean activations of one agent's units in the bins of a label.
 
@@ -35,6 +54,8 @@ class Tuning(Result):
         mean: `[unit]`, of all rows.
         scale: `[unit]`, standard deviation of all rows.
         n_shuffles: permutations behind each p-value.
+        n_episodes: episodes with rows.
+        untrained: the same in an untrained network; None if there is none, for which `notes` has the reason.
         warnings: reasons not to trust the result.
         notes: facts that are no reason for distrust, such as rows without a label.
     """
@@ -59,6 +80,8 @@ class Tuning(Result):
     mean: np.ndarray
     scale: np.ndarray
     n_shuffles: int
+    n_episodes: int
+    untrained: UntrainedTuning | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -96,10 +119,32 @@ class Tuning(Result):
         frame = pd.DataFrame({"unit": np.arange(self.n_units), **columns, "preferred": preferred})
         return frame.loc[self.order].reset_index(drop=True)
 
-    def __repr__(self) -> str:
-        best = self.order[0]
-        return (
-            f"Tuning({self.agent} {self.site} to {self.label}: {len(self.tuned)} of {self.n_units} units tuned, "
-            f"most strongly unit {best} (eta² {self.strength[best]:.2f}, shuffled {self.shuffled[best]:.2f})"
-            f"{self.remarks})"
+    @property
+    def verdict(self) -> str:
+        """How many units are tuned beyond chance, and whether that goes beyond an untrained network."""
+        best, n_tuned = self.order[0], len(self.tuned)
+        strongest = (
+            f"unit {best}, η² {self.strength[best]:.2f} where labels of other episodes give {self.shuffled[best]:.2f}, "
+            f"corrected p = {self.p_value[best]:.2g}"
         )
+        where, n = f"{self.agent} at {self.site}", f"n = {self.n_episodes} episodes"
+        if not n_tuned:
+            return f"No unit of {where} is tuned to {self.label} beyond chance ({n}; the strongest is {strongest})."
+        units = f"{n_tuned} of {self.n_units} units of {where} are tuned to {self.label} beyond chance"
+        return f"{units} ({n}; the strongest is {strongest}); {self._against_untrained()}."
+
+    def _against_untrained(self) -> str:
+        control = self.untrained
+        if control is None:
+            return "whether this was learned is not known, since no untrained network was compared"
+        gain = f"η² {control.gain:+.2f} [{control.low:.2f}, {control.high:.2f}]"
+        if control.low > 0:
+            n = f"{control.n_tuned} of its units are tuned"
+            return f"the strongest is tuned more than any unit of an untrained network ({gain}; {n})"
+        return (
+            f"this is not shown to be learned: {control.n_tuned} units of an untrained network are tuned too, the "
+            f"strongest about as much (trained minus untrained: {gain})"
+        )
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table()

@@ -45,7 +45,9 @@ def test_similarity_to_the_last_checkpoint_uses_the_same_time_steps(trained: lis
     view = View(trained[0], SITE, policy_source=str(trained[0].run_path), checkpoint=10)
     assert result.values[0, 0] == pytest.approx(similarity(view, (trained[0], SITE), n_shuffles=1).score)
     assert result.values[0, 1] == pytest.approx(1.0) and result.values[0, 0] < 0.4
-    assert (result.control < 0.2).all() and "Development(linear CKA" in repr(result)
+    assert (result.control < 0.2).all()
+    assert result.verdict.startswith(f"linear CKA to the last checkpoint changed most at {SITE} (of 1 sites): from 0.")
+    assert "where it is above its control (episodes paired at random: 0." in result.verdict
 
 
 def test_decoding_with_the_observation_as_control(trained: list[Recording]) -> None:

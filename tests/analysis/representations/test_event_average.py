@@ -40,6 +40,19 @@ def test_averages_equal_those_by_hand(recording: Recording) -> None:
     assert (result.low <= result.mean).all() and (result.mean <= result.high).all()
 
 
+def test_a_response_is_tested_against_event_times_of_other_episodes(recording: Recording) -> None:
+    rng = np.random.default_rng(2)
+    event = rng.random(len(recording)) < 0.05
+    reward = recording.steps("listener", "reward").to_numpy()[:, 0]
+    nothing = event_average(recording, site=SITE, event=event, before=1, after=1, n_shuffles=40)
+    assert (nothing.p_value > 0.05).all() and "does not respond to label beyond chance: most unit " in nothing.verdict
+    low = reward < np.quantile(reward, 0.1)
+    result = event_average(recording, field="reward", agent="listener_0", event=low, before=1, after=1, n_shuffles=40)
+    assert result.p_value.tolist() == [1 / 41]
+    assert result.verdict.startswith("1 of 1 channels of reward of listener_0 respond to label: most reward at lag +")
+    assert "corrected p = 0.024" in result.verdict and len(repr(result).splitlines()) <= 5
+
+
 def test_windows_end_with_the_episode(recording: Recording) -> None:
     result = event_average(recording, site=SITE, event=at(recording, 0, 24), before=1, after=1, n_shuffles=20)
     assert result.n_events.tolist() == [60, 120, 60]

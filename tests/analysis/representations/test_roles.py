@@ -57,7 +57,7 @@ def test_roles_that_agents_exchange(monkeypatch: pytest.MonkeyPatch, recording: 
     assert adjusted_rand_score(chaser.ravel(), result.role) == 1.0
     assert result.division == 2.0 and result.division_chance < 1.8 and result.divided
     np.testing.assert_allclose(result.taken[:, 1], chaser.mean(axis=0))  # role 1 is the rarer
-    assert "divided among agents" in result.verdict
+    assert "divided among the agents (" in result.verdict
 
 
 def test_a_ring_is_a_continuum_without_roles(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:

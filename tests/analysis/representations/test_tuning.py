@@ -51,8 +51,22 @@ def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> No
     assert result.strength[3] == pytest.approx(expected, abs=0.02)
     assert result.strength[9] == 0 and result.p_value[9] == 1
     assert result.low[2, 3] < 4 < result.high[2, 3] and result.high[2, 3] - result.low[2, 3] < 0.6
-    assert result.warnings == () and "1 of 64 units tuned" in repr(result)
+    assert result.warnings == () and "1 of 64 units of listener_0 at " in result.verdict
     assert json.loads(json.dumps(result.to_json()))["label"] == "goal" and result.table()["unit"][0] == 3
+
+
+def test_tuning_that_an_untrained_network_has_too_is_not_said_to_be_learned(
+    recording: Recording, planted: Recording
+) -> None:
+    """The recorded policy is hardly trained; in the copy unit 3 was written by hand."""
+    same = tuning(recording, site=SITE, label="goal_dx", n_shuffles=50, n_bootstrap=50)
+    assert len(same.tuned) and same.untrained is not None and same.untrained.n_tuned
+    assert same.untrained.low <= 0 and "this is not shown to be learned" in same.verdict
+    written = tuning(planted, site=SITE, label="goal", n_shuffles=50, n_bootstrap=50)
+    assert written.untrained is not None and written.untrained.low > 0
+    best = written.strength[3] - written.untrained.strength.max()
+    assert written.untrained.gain == pytest.approx(best) and written.untrained.low < best < written.untrained.high
+    assert "is tuned more than any unit of an untrained network" in written.verdict and "n = 60 epis" in written.verdict
 
 
 def test_a_quantity_is_binned_into_equally_many_rows(planted: Recording) -> None:

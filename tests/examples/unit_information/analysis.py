@@ -20,7 +20,7 @@ from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class UnitInformation(Result):
     """Mutual information between each unit of a site and a label.
 
@@ -51,12 +51,14 @@ class UnitInformation(Result):
         """One row per unit."""
         return pd.DataFrame({"bits": self.bits, "chance": self.chance, "p_value": self.p_value})
 
-    def __repr__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """How many units are informative beyond chance; whether that was learned, an untrained network would show."""
         best = int(np.argmax(self.bits))
         return (
-            f"UnitInformation({self.agent} {self.site}, {self.label}: {len(self.informative)} of {len(self.bits)} "
-            f"units are informative; unit {best} has {self.bits[best]:.2f} bits (chance {self.chance[best]:.2f}))"
-            f"{self.remarks}"
+            f"{len(self.informative)} of {len(self.bits)} units of {self.agent} at {self.site} are informative about "
+            f"{self.label} beyond chance; unit {best} has {self.bits[best]:.2f} bits, labels of other episodes give "
+            f"{self.chance[best]:.2f} (corrected p = {self.p_value[best]:.2g})."
         )
 
 

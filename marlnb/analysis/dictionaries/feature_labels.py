@@ -1,0 +1,190 @@
+"""Which features of a dictionary go with a label, beyond what is given.
+
+With a feature f `[row]`, the label's bins as columns L and what is given as columns G, both f and L are regressed on G.
+The share is that of the residuals: `share = |P_L f|² / |f|²`, the squared partial correlation (multiple, for several
+bins). With nothing given it is eta squared.
+
+Source: Frisch and Waugh 1933 (partial regression); Kennedy 1995, Randomization Tests in Econometrics (residuals of the
+label are permuted).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
+from marlnb.analysis.data.given import Given, given_columns
+from marlnb.analysis.data.labels import Label
+from marlnb.analysis.data.row_condition import Condition, rows_where
+from marlnb.analysis.data.row_values import RowValues, row_values
+from marlnb.analysis.data.rows import Rows
+from marlnb.analysis.data.views import Units, View
+from marlnb.analysis.dictionaries.dictionary import Dictionary
+from marlnb.analysis.dictionaries.feature_labels_result import FeatureLabels
+from marlnb.analysis.representations.tuning import binned
+from marlnb.analysis.results import few_episodes_warning
+from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
+from marlnb.analysis.stats.corrections import max_statistic
+from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from marlnb.recording.file.reader import Recording
+
+MIN_LABEL_LEFT = 1e-6
+"""Share of the label's variance that must be left beyond what is given."""
+
+
+def label_features(
+    dictionary: Dictionary,
+    recording: Recording,
+    label: Label,
+    *,
+    agent: str | None = None,
+    rows: Condition | None = None,
+    given: Given | None = None,
+    bins: int = 10,
+    checkpoint: int | None = None,
+    max_rows: int = 20_000,
+    n_shuffles: int = 100,
+    n_bootstrap: int = 200,
+    seed: int = 0,
+) -> FeatureLabels:
+    """How much of each feature goes with a label, next to labels of other episodes, and beyond what is given.
+
+    Two labels that go together, as a goal and the action that it demands, go with the same features. `given=` names
+    what to take as known already: only the part of the label that this does not predict counts.
+
+    Args:
+        label: as in `decode`. Whole numbers and booleans are classes; a quantity is binned as in `tuning`.
+        agent: one of the dictionary's agents; None if it has a single one.
+        rows: a condition, as "t < 5 and action == 'left'"; None: all rows at which the agent acts.
+        given: labels, fields, observed features or 'action' that are held fixed; None: nothing.
+        bins: for a quantity.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
+        max_rows: drawn at random from more.
+        n_shuffles: permutations of the labels over episodes.
+        n_bootstrap: bootstrap samples of the episodes, for the intervals.
+    Raises:
+        AnalysisError: several agents and none chosen; an unknown label; a label that never varies in these rows, or
+            that is determined by what is given.
+    """
+    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
+        raise AnalysisError(
+            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
+        )
+    chosen_agent = dictionary.chosen_agent(agent)
+    units = View(recording, dictionary.site, chosen_agent, checkpoint=checkpoint).open()
+    values = row_values(units, label)
+    own_rows, k = Rows(units.index, units.episode, units.t), units.agent_index
+    fixed = given_columns(units.source, own_rows, given)
+    condition = rows_where(units.source, own_rows, rows)[:, k]
+    usable = condition & values.known & (True if fixed is None else fixed.known[:, k])
+    missing = values.missing_labels(units.agent)
+    rng = np.random.default_rng(seed)
+    positions = _drawn(np.flatnonzero(usable), max_rows, rng)
+    _check(values, positions, units)
+    selected = RowValues(values.values[positions], values.known[positions], values.name, values.names)
+    label_bins = binned(selected, bins)
+    features = dictionary.features(recording, units.index[positions])
+    f = features[:, dictionary.agents.index(chosen_agent)].astype(np.float64)
+    indicators = (label_bins.index[:, None] == np.arange(len(label_bins))).astype(np.float64)
+    episode = units.episode[positions]
+    nothing = np.ones((len(f), 1))
+    alone = _shares(f, indicators, nothing, episode, n_shuffles, n_bootstrap, rng)
+    beyond = alone
+    if fixed is not None:
+        columns = np.concatenate([nothing, fixed.values[positions, k]], axis=1)
+        beyond = _shares(f, indicators, columns, episode, n_shuffles, n_bootstrap, rng)
+    share, low, high, shuffled, p_value = beyond
+    active = np.stack([f[label_bins.index == b].mean(axis=0) for b in range(len(label_bins))])
+    n_episodes = len(np.unique(episode))
+    return FeatureLabels(
+        site=dictionary.site,
+        agent=chosen_agent,
+        label=values.name,
+        given="" if fixed is None else str(fixed),
+        bins=label_bins.names,
+        share=share,
+        low=low,
+        high=high,
+        shuffled=shuffled,
+        p_value=p_value,
+        share_alone=alone[0],
+        p_alone=alone[4],
+        preferred=active.argmax(axis=0),
+        n_episodes=n_episodes,
+        n_rows=len(positions),
+        n_shuffles=n_shuffles,
+        warnings=(
+            *few_episodes_warning(n_episodes),
+            *duplicate_episode_warnings(recording, episode),
+            *missing.warnings,
+        ),
+        notes=tuple(missing.notes),
+    )
+
+
+def _drawn(positions: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    return positions if len(positions) <= n else np.sort(rng.choice(positions, n, replace=False))
+
+
+def _check(values: RowValues, positions: np.ndarray, units: Units) -> None:
+    if not len(positions) or np.ptp(values.values[positions]) == 0:
+        raise AnalysisError(
+            f"{values.name!r} never varies over the {len(positions)} rows of {units.agent} that are left: no feature "
+            "can go with it"
+        )
+
+
+def _shares(
+    f: np.ndarray,
+    label: np.ndarray,
+    given: np.ndarray,
+    episode: np.ndarray,
+    n_shuffles: int,
+    n_bootstrap: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Share, its low and high end, its mean under shuffles and corrected p-value, each `[feature]`.
+
+    Args:
+        f: `[row, feature]`.
+        label: `[row, bin]`, indicators.
+        given: `[row, column]`, with a constant.
+        episode: `[row]`.
+    """
+    f, rest = _residual(f, given), _residual(label, given)
+    left = (rest**2).sum() / ((label - label.mean(axis=0)) ** 2).sum()
+    if left < MIN_LABEL_LEFT:
+        raise AnalysisError("what is given determines the label, so that nothing of it is left; give less")
+    numbers, index = episode_index(episode)
+    share = _share_of((f.T @ rest), rest.T @ rest, (f**2).sum(axis=0))
+    null = np.empty((f.shape[1], n_shuffles))
+    for k in range(n_shuffles):
+        permuted = permute_by_episode(rest, episode, rng)
+        permuted -= permuted.mean(axis=0)
+        null[:, k] = _share_of(f.T @ permuted, permuted.T @ permuted, (f**2).sum(axis=0))
+    weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
+    n = len(numbers)
+    crossed = np.stack([episode_sums(f * column[:, None], index, n) for column in rest.T], axis=2)
+    squares = episode_sums(f**2, index, n)
+    products = episode_sums(rest[:, :, None] * rest[:, None, :], index, n)
+    resampled = np.stack(
+        [_share_of(np.tensordot(w, crossed, 1), np.tensordot(w, products, 1), w @ squares) for w in weights]
+    )
+    low, high = percentile_interval(resampled)
+    return share, low, high, null.mean(axis=1), max_statistic(share, null)
+
+
+def _residual(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What a linear model of x `[row, column]` leaves of y `[row, ...]`."""
+    return np.asarray(y - x @ np.linalg.lstsq(x, y, rcond=None)[0])
+
+
+def _share_of(crossed: np.ndarray, products: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """`c' A⁺ c / s`, `[feature]`: c `[feature, bin]`, A `[bin, bin]`, s `[feature]`; 0 for one that never varies."""
+    explained = ((crossed @ np.linalg.pinv(products, rcond=MIN_LABEL_LEFT, hermitian=True)) * crossed).sum(axis=1)
+    return np.where(squares > 1e-12, explained / np.where(squares > 1e-12, squares, 1), 0.0)
