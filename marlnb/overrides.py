@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marlnb.codec import defaults_json, to_json
-from marlnb.experiment import Experiment
 from marlnb.override_parsing import DEFAULTS
 from marlnb.wording import write_override
+
+if TYPE_CHECKING:
+    from marlnb.experiment import Experiment
 
 PARTS = ("env", "algorithm", "model", "critic")
 PARTS_BY_GROUP = ("algorithms", "models", "critics")
@@ -29,8 +31,8 @@ def overrides_of(experiment: Experiment) -> list[str]:
     for several in PARTS_BY_GROUP:
         for name, config in getattr(experiment, several).items():
             overrides += part_overrides(f"{several}.{name}", config)
-    defaults = defaults_json(Experiment)
-    for item in fields(Experiment):
+    defaults = defaults_json(type(experiment))
+    for item in fields(experiment):
         if item.name not in (*PARTS, *PARTS_BY_GROUP):
             value = to_json(getattr(experiment, item.name))
             if value != defaults.get(item.name):

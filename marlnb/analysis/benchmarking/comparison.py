@@ -11,6 +11,8 @@ import numpy as np
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun, ScoreKind, check_unique
 from marlnb.analysis.benchmarking.statistics import normalise
 from marlnb.errors import AnalysisError, unknown
+from marlnb.formatting import count
+from marlnb.notebook_html import note_html, table_html
 
 Scale = Literal["references", "min-max"]
 SCALES = ("references", "min-max")
@@ -38,7 +40,7 @@ class TaskScale:
         return f"0 = {self.low_is} ({self.low:.4g}), 1 = {self.high_is} ({self.high:.4g})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Runs of several algorithms on the tasks that all of them have.
 
@@ -60,6 +62,15 @@ class Comparison:
     seeds: dict[str, tuple[int, ...]]
     excluded: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        algorithms = ", ".join(f"{name} ({count(len(seeds), 'seed')})" for name, seeds in self.seeds.items())
+        return f"<Comparison of {algorithms} on {', '.join(self.tasks)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, *(f"{mean:.3g}" for mean in scores.mean(axis=0))) for name, scores in self.scores.items()]
+        note = note_html("Mean normalised score over seeds; mnb.statistics has intervals. " + self.describe_scale())
+        return f"{table_html(('algorithm', *self.tasks), rows)}{note}"
+
     def describe_scale(self) -> str:
         """One line for each task: what counts as 0 and as 1."""
         return "\n".join(f"{task}: {self.scales[task]}" for task in self.tasks)
@@ -76,7 +87,7 @@ def compare_runs(
     """Scores of every algorithm on the tasks that all algorithms have, with the seeds that all of those tasks have.
 
     Args:
-        metric: `return`, or `<group>_return`.
+        metric: `return`, or `<group>_return`; the first only where all groups share their reward.
         which: the score of a run: its `final` evaluation, its `best`, or the `absolute` one.
         references: by task, named levels in units of reward. 0 is the level `random`, and 1 the highest other level; if
             there is no other, 1 is the best score among these runs; if none of these is better than random, 1 is random

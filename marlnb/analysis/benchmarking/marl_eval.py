@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from marlnb.errors import AnalysisError, unknown
+from marlnb.training.shared_return import earn_differently
 
 RETURN = "return"
 ABSOLUTE = "absolute_metrics"
@@ -29,7 +30,7 @@ ScoreKind = Literal["final", "best", "absolute"]
 SCORE_KINDS = ("final", "best", "absolute")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvaluatedRun:
     """The evaluations of one run.
 
@@ -39,8 +40,8 @@ class EvaluatedRun:
         seed: of the training.
         frames: at each evaluation, ascending.
         seconds: of training at each evaluation; None where unknown.
-        metrics: by name, for each evaluation the value of each episode, in units of reward. `return` is one agent's
-            return averaged over agents, then over groups; `<group>_return` is a group's.
+        metrics: by name, for each evaluation the value of each episode, in units of reward. `<group>_return` is that of
+            one agent of a group; `return` is that of one agent where all groups share their reward.
         absolute: by name, the episodes of the final, long evaluation of the best policy.
     """
 
@@ -82,9 +83,13 @@ class EvaluatedRun:
     def __str__(self) -> str:
         return f"{self.task}, {self.algorithm}, seed {self.seed}"
 
+    def __repr__(self) -> str:
+        return f"<{self}: {len(self.frames)} evaluations of {', '.join(self.metrics)}>"
+
     def _of(self, metrics: Mapping[str, Any], metric: str) -> Any:
         if metric not in metrics or not len(metrics[metric]):
-            raise AnalysisError(f"{self}: {unknown('metric', metric, metrics)}")
+            why = ": its groups are rewarded differently" if metric == RETURN and metrics else ""
+            raise AnalysisError(f"{self}: {unknown('metric', metric, metrics)}{why}")
         return metrics[metric]
 
 
@@ -172,17 +177,26 @@ def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str)
         missing = [name for name in names if name not in step]
         if missing:
             raise AnalysisError(f"{at}: missing {', '.join(missing)}, which other steps have")
+    metrics = {name: tuple(_episodes(step[name], f"{at}/{name}") for at, step in steps) for name in names}
+    absolute = {name: _episodes(value, f"{where}/{ABSOLUTE}/{name}") for name, value in entry.get(ABSOLUTE, {}).items()}
+    if _groups_earn_differently(metrics):  # BenchMARL averages over them
+        metrics.pop(RETURN, None)
+        absolute.pop(RETURN, None)
     return EvaluatedRun(
         task=task,
         algorithm=algorithm,
         seed=int(number),
         frames=tuple(int(step["step_count"]) for _, step in steps),
         seconds=tuple(None if (s := step.get("elapsed_time")) is None else float(s) for _, step in steps),
-        metrics={name: tuple(_episodes(step[name], f"{at}/{name}") for at, step in steps) for name in names},
-        absolute={
-            name: _episodes(value, f"{where}/{ABSOLUTE}/{name}") for name, value in entry.get(ABSOLUTE, {}).items()
-        },
+        metrics=metrics,
+        absolute=absolute,
     )
+
+
+def _groups_earn_differently(metrics: Mapping[str, tuple[tuple[float, ...], ...]]) -> bool:
+    suffix = f"_{RETURN}"
+    groups = {name: [x for episodes in evaluations for x in episodes] for name, evaluations in metrics.items()}
+    return earn_differently({name: float(np.mean(x)) for name, x in groups.items() if name.endswith(suffix) and x})
 
 
 def _episodes(value: Any, where: str) -> tuple[float, ...]:

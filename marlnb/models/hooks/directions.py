@@ -20,11 +20,12 @@ from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget, Window
+from marlnb.notebook_html import facts_html
 
 Agents = tuple[int | str, ...] | str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Direction:
     """A unit vector in the space of one agent's units at a site, in the activation's own units.
 
@@ -49,6 +50,26 @@ class Direction:
         length = sqrt(sum(x * x for x in self.vector))
         if abs(length - 1) > 1e-3:
             raise ShapeError(f"a direction has length 1; that of {self.concept!r} at {self.site!r} has {length:.4g}")
+
+    def __repr__(self) -> str:
+        largest = ", ".join(f"unit {unit} {weight:+.2f}" for unit, weight in self._largest(3))
+        return (
+            f"<Direction of {self.concept or 'no named concept'}: {len(self.vector)} units of {self.agent} at "
+            f"{self.site}, mean {self.mean:.3g}, standard deviation {self.scale:.3g}, largest weights {largest}>"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "units": f"{len(self.vector)} of {self.agent} at {self.site}",
+            "mean of the projections": f"{self.mean:.3g}",
+            "standard deviation": f"{self.scale:.3g}",
+            "largest weights": ", ".join(f"unit {unit} {weight:+.2f}" for unit, weight in self._largest(8)),
+        }
+        return facts_html(f"Direction of {self.concept or 'no named concept'}", facts)
+
+    def _largest(self, n: int) -> list[tuple[int, float]]:
+        """(unit, weight) of the n weights that are farthest from 0."""
+        return sorted(enumerate(self.vector), key=lambda pair: -abs(pair[1]))[:n]
 
     def steer(self, strength: float = 1.0, *, t: Window = None, agents: Agents = "own") -> Steer:
         """The edit that adds `strength` standard deviations of the direction to the activation.

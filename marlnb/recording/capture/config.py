@@ -62,7 +62,9 @@ class RecordingConfig(EpisodeOptions):
     """The options of `marlnb.record`."""
 
     checkpoint: int | str | tuple[int | str, ...] = option(
-        "last", help="last, best or an iteration; several of them, or all: one file, the same episodes for each"
+        "last",
+        help="last, best (or best:<group>) or an iteration; several of them, or all: one file, the same episodes for "
+        "each",
     )
     frames: int = option(0, help="rendered images of every k-th recorded step; 0: none; True means 1", ge=0)
     env: EnvConfig | None = option(

@@ -22,7 +22,7 @@ WRITE_BYTES_PER_S = 1e9
 N_COPIES = 3  # times that each row is copied in memory before it is written
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RecordingPlan:
     """What will be written and what it costs. Prints as a table.
 
@@ -89,6 +89,8 @@ class RecordingPlan:
         widths = [max(len(row[column]) for row in table) for column in range(4)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
         return "\n".join([f"recording {self.path}", *lines, self.summary()])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th style='text-align:left'>{name}</th>" for name in ("dataset", "axes", "type", "size"))

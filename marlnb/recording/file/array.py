@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import h5py
@@ -12,12 +13,15 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import RecordingError, unknown
+from marlnb.formatting import format_bytes
+from marlnb.notebook_html import note_html, table_html
 from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, hdf5_type, is_bfloat16
 
 Selector = int | str | slice | Sequence[int] | Sequence[str] | np.ndarray
 Picked = int | slice | np.ndarray
 MAX_GAP = 16  # rows between two requested ones that are read along, instead of reading twice
 MAX_SPAN_ROWS = 8192  # rows read at once
+MAX_SHOWN_NAMES = 12
 ROW_SELECTORS = ("episode", "t", "checkpoint")
 RowFinder = Callable[[np.ndarray, Mapping[str, Selector]], np.ndarray]
 
@@ -72,6 +76,21 @@ class LabelledArray:
         axes = ", ".join(f"{name}: {length}" for name, length in zip(self.dims, self.shape))
         stored = "" if self.dtype.name == self.dtype_stored else f", stored as {self.dtype_stored}"
         return f"<{self.path} ({axes}) {self.dtype.name}{stored}, not read yet>"
+
+    def _repr_html_(self) -> str:
+        picks = {name: pick for (name, _), pick in zip(self.axes, self.picks)}
+        rows = [(dim, f"{length:,}", self._names(dim, picks.get(dim))) for dim, length in zip(self.dims, self.shape)]
+        stored = "" if self.dtype.name == self.dtype_stored else f", stored as {self.dtype_stored}"
+        note = f"{self.dtype.name}{stored}, {format_bytes(self.size_bytes)}, not read yet: to_numpy() reads it"
+        return f"<p><b>{escape(self.path)}</b></p>{note_html(note)}{table_html(('axis', 'length', 'names'), rows)}"
+
+    def _names(self, dim: str, pick: Picked | None) -> str:
+        """The first names along an axis, in words; empty if it has none."""
+        if pick is None or not self.labels.get(dim):
+            return ""
+        names = [str(name) for name in np.asarray(self.labels[dim], dtype=object)[pick]]
+        shown = ", ".join(names[:MAX_SHOWN_NAMES])
+        return f"{shown} and {len(names) - MAX_SHOWN_NAMES} more" if len(names) > MAX_SHOWN_NAMES else shown
 
     def sel(self, **selectors: Selector) -> LabelledArray:
         """A part of the array, not read yet.

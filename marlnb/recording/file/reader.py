@@ -13,6 +13,7 @@ import numpy as np
 
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.experiment import Experiment
+from marlnb.notebook_html import facts_html
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.episode_index import EpisodeIndex
 from marlnb.recording.file.layout import BFLOAT16, count_rows, datasets_below, is_bfloat16
@@ -99,6 +100,19 @@ class Recording:
         if self.labels:
             lines.append(f"  labels: {', '.join(self.labels)}")
         return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        if self._closed:
+            return facts_html(f"Recording {self.path}", {}, "closed")
+        arrays = {site: self[site] for site in self.sites}
+        facts = {group: ", ".join(self.group_agents(group)) for group in self.groups}
+        facts |= {
+            site: f"{array.axes[1][1]} units of {', '.join(array.labels['agent'])}" for site, array in arrays.items()
+        }
+        state = "complete" if self.complete else "incomplete"
+        size = f"{len(self._index):,} episodes, {len(self):,} rows, {state}"
+        labels = {"labels": ", ".join(self.labels)} if self.labels else {}
+        return facts_html(f"Recording {self.path}", {"environment": self.spec.name, **facts, **labels}, size)
 
     def __len__(self) -> int:
         """The number of rows; one row is one recorded step."""

@@ -17,6 +17,7 @@ from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import RecordingPlan, plan_recording
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.checkpoint import competing_groups, returns_text
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_folder import Which
 from marlnb.widgets.core.background import LatestOnly, TaskStopped
@@ -29,8 +30,6 @@ from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.recordings.recording_options import FORM_OPTIONS, code_of, command_of
 from marlnb.widgets.recordings.recording_task import RecordingTask
 from marlnb.widgets.recordings.recordings_list import RecordingsList
-
-CHECKPOINT_NAMES = ("last", "best", "all")
 
 
 class RecordingPanel(Panel):
@@ -68,7 +67,7 @@ class RecordingPanel(Panel):
         self.form = ConfigForm(RecordingConfig, only=FORM_OPTIONS, on_change=self._changed)
         self._label_boxes = {name: Checkbox(value=True, description=name, indent=False) for name in self.labels}
         shape = {"rows": 4, "style": LABEL, "layout": {"width": "34em"}}
-        self.checkpoint = SelectMultiple(options=CHECKPOINT_NAMES, value=("last",), description="checkpoint", **shape)
+        self.checkpoint = SelectMultiple(options=("last",), value=("last",), description="checkpoint", **shape)
         button = partial(button_for, width="9em")
         refresh = button(self.refresh, "Refresh", "refresh", "find new checkpoints and recordings")
         self._record = button(self._clicked, "Record", "circle", "play the episodes and write the file")
@@ -101,7 +100,7 @@ class RecordingPanel(Panel):
         names = list(self.checkpoint.value)
         if not names:
             raise ConfigError("checkpoint: choose at least one")
-        checkpoints: list[Which] = [name if name in CHECKPOINT_NAMES else int(name) for name in names]
+        checkpoints: list[Which] = [int(name) if name.isdigit() else name for name in names]
         if len(checkpoints) > 1 and "all" in checkpoints:
             raise ConfigError("checkpoint: choose all, or some of them; not both")
         labels = {name: self.labels[name] for name, box in self._label_boxes.items() if box.value}
@@ -111,10 +110,12 @@ class RecordingPanel(Panel):
     @with_ui_lock
     def refresh(self) -> None:
         """Finds new checkpoints, sites and recordings."""
-        options = [(name, name) for name in CHECKPOINT_NAMES]
-        for checkpoint in reversed(self.run.checkpoints):
-            score = "" if checkpoint.score is None else f", score {checkpoint.score:.2f}"
-            title = f"{checkpoint.iteration}: {format_count(checkpoint.frames)} frames{score}"
+        checkpoints = self.run.checkpoints
+        best = [f"best:{group}" for group in competing_groups(checkpoints)] or ["best"]
+        options = [(name, name) for name in ("last", *best, "all")]
+        for checkpoint in reversed(checkpoints):
+            facts = [f"{format_count(checkpoint.frames)} frames", *filter(None, [returns_text(checkpoint)])]
+            title = f"{checkpoint.iteration}: {', return '.join(facts)}"
             options.append((title, str(checkpoint.iteration)))
         chosen = self.checkpoint.value
         self._is_updating = True

@@ -17,6 +17,7 @@ from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.evaluation import EvaluationOptions, evaluate
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_comparable
+from marlnb.training.shared_return import shared_return
 from marlnb.widgets.core.background import BackgroundTask, TaskStopped
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.style import LABEL, Message, note_html, row, table_html
@@ -182,10 +183,15 @@ class _EpisodeCounter:
 
 
 def score_text(evaluation: Mapping[str, Any]) -> str:
-    """The score of a stored evaluation with its standard error over episodes: `-7.61 ± 0.12`."""
-    per_episode = [np.asarray(values, float) for values in evaluation["returns"].values()]
-    error = _standard_error(sum(per_episode) / len(per_episode)) if per_episode else math.nan
-    return _plus_minus(evaluation["score"], error)
+    """The return of a stored evaluation with its standard error over episodes: `-7.61 ± 0.12`.
+
+    Where groups are rewarded differently, that of each group.
+    """
+    means, errors = evaluation["return_mean"], evaluation["return_se"]
+    score, first = shared_return(means), next(iter(means))
+    if score is not None:
+        return _plus_minus(score, errors[first])
+    return "; ".join(f"{group} {_plus_minus(mean, errors[group])}" for group, mean in means.items())
 
 
 def _evaluations_html(evaluations: Sequence[Mapping[str, Any]]) -> str:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 
 from marlnb.formatting import format_bytes, format_count
-from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint
+from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, competing_groups, returns_text
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes
 from marlnb.widgets.runs.checkpoint_evaluation import score_text
 
-HEADER = ("iteration", "frames", "score", "saved", "size", "evaluated", "note")
+HEADER = ("iteration", "frames", "return", "saved", "size", "evaluated", "note")
 
 
 class CheckpointRows:
@@ -36,16 +36,20 @@ class CheckpointRows:
 
     def of(self, checkpoints: Sequence[Checkpoint]) -> dict[str, list[str]]:
         """The cells of measured checkpoints, by iteration."""
-        best = best_checkpoint(list(checkpoints))
-        return {str(checkpoint.iteration): self._cells(checkpoint, checkpoint == best) for checkpoint in checkpoints}
+        competing = competing_groups(checkpoints)
+        best = {group: best_checkpoint(checkpoints, group) for group in competing or (None,)}
+        return {
+            str(checkpoint.iteration): self._cells(checkpoint, [group for group in best if best[group] == checkpoint])
+            for checkpoint in checkpoints
+        }
 
-    def _cells(self, checkpoint: Checkpoint, is_best: bool) -> list[str]:
+    def _cells(self, checkpoint: Checkpoint, best_for: Sequence[str | None]) -> list[str]:
         saved, size = self._times_and_sizes[checkpoint.sha256]
         evaluations = self._notes.evaluations(checkpoint)
         return [
             str(checkpoint.iteration),
             format_count(checkpoint.frames),
-            "" if checkpoint.score is None else f"{checkpoint.score:.2f}{', best' if is_best else ''}",
+            returns_text(checkpoint, best_for),
             time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved)),
             format_bytes(size),
             score_text(evaluations[-1]) if evaluations else "",
