@@ -88,7 +88,7 @@ def _parse(text: str) -> Override:
         raise ConfigError(f"{text!r}: write algorithms.<group>=, models.<group>= or critics.<group>= instead of '@'")
     if isinstance(override._value, Sweep):
         raise ConfigError(
-            f"{text!r} describes several experiments; this composes one. `marlnb train {text} ...` trains each of them, "
+            f"{text!r} describes several experiments; this composes one. `marlnb train {text} ...` trains each, "
             "`marlnb benchmark` also compares them. Quote a string with commas, write a list as [1,2]"
         )
     return override

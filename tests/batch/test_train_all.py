@@ -107,6 +107,8 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ((f"run={tmp_path / 'thesis'}", "seed=0,1"), "it has thesis.tex but no trainings.json; give run= a new folder"),
         (("seed=0,1", "--record", "every_iterations=1"), "--record needs one run"),
         (("--jobs", "2"), "--jobs needs several runs"),
+        (("algorithm.sequence_length=8",), "sequence_length=8 has no effect: mlp has no state"),
+        (("model=gru", "seed=0,1"), "seed=0: mappo: sequence_length=16 must divide rollout_steps=8"),
         (("seed=0,1", "--jobs", "0"), "jobs: expected at least 1"),
     ]:
         assert main(["train", *SMALL, *words]) == 2

@@ -22,6 +22,7 @@ from marlnb.batch.job.job import UNKNOWN, Job, JobInfo
 from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
+from marlnb.formatting import count
 from marlnb.training.runs.files import JOB_VARIABLE, STOP, read_json
 from marlnb.training.runs.lock import read_holder
 
@@ -42,7 +43,7 @@ class LocalExecutor(Executor):
         resources = f"{self.profile.cores} of {usable_cores()} cores"
         resources += f", {self.profile.gpus} of {len(gpus)} GPUs" if self.profile.gpus else ""
         words = [self.profile.python or sys.executable, "-m", "marlnb.batch.job.run_job"]
-        lines = [f"# {len(jobs)} processes, {n_parallel} in parallel, each with {resources}"]
+        lines = [f"# {count(len(jobs), 'job')}, {n_parallel} in parallel, each with {resources}"]
         lines += [shlex.join([*words, str(job.folder)]) for job in jobs]
         if then:
             lines += ["# when all are complete", shlex.join([*words, str(batch.report_job().folder)])]

@@ -24,6 +24,7 @@ from marlnb.batch.local.pool import Pool
 from marlnb.batch.local.process import JobProcess
 from marlnb.batch.local.supervisor_files import JobEntry, requested_cancels, write_entries
 from marlnb.batch.retries import count_restarts, give_up
+from marlnb.formatting import count
 from marlnb.training.runs.files import read_json
 
 POLL_S = 0.2
@@ -63,7 +64,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Returns when every job has ended."""
-        self.say(f"process {os.getpid()}: {len(self.queue)} jobs, at most {self.n_parallel} in parallel")
+        self.say(f"process {os.getpid()}: {count(len(self.queue), 'job')}, at most {self.n_parallel} in parallel")
         self.write_entries()
         self.add_report()
         while self.queue or self.running:
@@ -174,7 +175,7 @@ class Supervisor:
         n_unfinished = len(self.batch.unfinished())
         self.then = n_unfinished == 0
         if n_unfinished:
-            return self.say(f"no report: {n_unfinished} jobs of the batch are not complete")
+            return self.say(f"no report: {count(n_unfinished, 'job')} of the batch not complete")
         report = self.batch.report_job()
         report.write()
         self.queue.append(report)

@@ -109,6 +109,7 @@ def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -
         words = [f"{key}={value}" for key, value in zip(axes, values, strict=True)]
         try:
             experiment = Experiment.compose(*fixed, *words, config_dir=config_dir)
+            experiment.check_without_env()
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}", at=error.at) from error
         trainings.append(SweptTraining(name, swept, experiment))

@@ -60,6 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     from marlnb.experiment import Experiment
 
     experiment = Experiment.compose(*overrides, config_dir=arguments.config_dir)
+    experiment.check_without_env()
+    if unused := experiment.unused_overrides(overrides):
+        raise ConfigError("; ".join(unused))
     if arguments.dry_run:
         import json
 

@@ -59,3 +59,21 @@ def test_widgets_wait_for_their_script_and_the_page_does_not(tmp_path: Path) -> 
     nbformat.write(content, tmp_path / "a.ipynb")
     (tag,) = FETCHED.findall(make_page(tmp_path / "a.ipynb"))
     assert "require" in tag and "<script defer" in tag
+
+
+def test_a_report_folds_its_code_and_leaves_out_sections_without_output(tmp_path: Path) -> None:
+    text = nbformat.v4.new_output("stream", text="forty-two")
+    cells = [
+        *(nbformat.v4.new_markdown_cell("# Title\n\nwhat it is"), nbformat.v4.new_markdown_cell("## Setup")),
+        *(nbformat.v4.new_code_cell("import secrets"), nbformat.v4.new_markdown_cell("## Scores")),
+        *(nbformat.v4.new_code_cell("answer()", outputs=[text]), nbformat.v4.new_markdown_cell("### Failed")),
+        nbformat.v4.new_code_cell("failures()"),
+    ]
+    for is_report in (True, False):
+        made = nbformat.v4.new_notebook(cells=cells, metadata={"marlnb": {"report": is_report}})
+        nbformat.write(made, tmp_path / "a.ipynb")
+        page = make_page(tmp_path / "a.ipynb")
+        assert all(words in page for words in ("what it is", "Scores", "forty-two"))
+        for words in ("Setup", "secrets", "Failed", "failures"):
+            assert (words in page) is not is_report
+        assert page.count(">code</summary>") == is_report
