@@ -29,12 +29,19 @@ def attribution(trained: Trained) -> Figure:
 
 @of_page
 def decoding(trained: Trained) -> Figure:
-    agents, left_right = trained.talk.spec.agents, plots.panels(2, width=5.6, height=3.6)
-    together = mnb.decode(trained.talk, site=SITE, label="goal", progress=False)
-    each = mnb.decode(trained.talk, site=SITE, label="goal", at="each", n_shuffles=9, progress=False)
-    plots.decoding_bars(together, agents=agents, title="The goal, decoded from the listener", ax=left_right[0])
-    plots.decoding_over_time(each, agents=agents, title="When the listener knows it", ax=left_right[1])
-    return left_right[0].figure
+    def goal_to_the_right(recording: mnb.Recording) -> np.ndarray:
+        """Offset from the listener to its goal along x, `[row]`."""
+        observed = recording.steps("listener", "observation").to_numpy()[:, 0]
+        names = recording.spec.group("listener").observation.names
+        columns = np.array([names.index(f"landmark_{k}_dx") for k in range(3)])
+        return observed[np.arange(len(observed)), columns[recording.label("goal").to_numpy().astype(int)]]
+
+    titles = {"goal": "Which goal: the observation says it", goal_to_the_right: "Where it is: the network computes it"}
+    axes = plots.panels(2, width=6.8, height=3.6)
+    for ax, (label, title) in zip(axes, titles.items()):
+        result = mnb.decode(trained.talk, site=SITE, label=label, n_shuffles=19, progress=False)
+        plots.decoding_bars(result, agents=trained.talk.spec.agents, title=title, ax=ax)
+    return axes[0].figure
 
 
 @of_page

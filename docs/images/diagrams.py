@@ -268,6 +268,26 @@ def cluster_on_a_laptop() -> Figure:
 
 
 @of_page
+def by_hand() -> Figure:
+    boxes = {
+        "step": Box(1.1, 1.7, "step\nevery environment", BLUE),
+        "act": Box(3.6, 1.7, "act\na policy for each group", GREEN),
+        "store": Box(6.2, 1.7, "store\nrollout or replay", GREY),
+        "update": Box(6.2, 0.5, "update\nloss and optimizer", ORANGE),
+        "yours": Box(3.6, 0.5, "your policy\nrecord, decode, edit", PINK),
+    }
+    arrows = [
+        ("step", "act"),
+        ("act", "step", "actions"),
+        ("act", "store"),
+        ("store", "update"),
+        ("update", "yours"),
+        ("yours", "act"),
+    ]
+    return diagram(boxes, arrows, width=7.6, height=2.2)
+
+
+@of_page
 def install() -> Figure:
     boxes = {
         "wheel": Box(1.2, 1.8, "one package\nwheel, git URL\nor checkout", BLUE),

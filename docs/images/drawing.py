@@ -106,6 +106,8 @@ def tiles(pictures: Mapping[str, np.ndarray], *, columns: int, size: float = 1.5
         ax.set_axis_off()
     for ax, (name, picture) in zip(axes.flat, pictures.items()):
         ax.imshow(picture)
+        ax.set_axis_on()
+        ax.set(xticks=[], yticks=[])
         ax.set_title(name, fontsize=9, color=INK)
     return figure
 

@@ -44,7 +44,8 @@ def environments_pettingzoo(trained: Trained) -> Figure:
 
 def _picture(name: str, steps: int) -> np.ndarray:
     """An environment after some random steps, `[height, width, 3]`."""
-    experiment = mnb.Experiment.compose(f"env={name}")
+    render = ["env.render=true"] if name.startswith("pettingzoo/") else []
+    experiment = mnb.Experiment.compose(f"env={name}", *render)
     generator = torch.Generator().manual_seed(1)
     with experiment.env.build(n_envs=1) as env:
         step = env.reset(seed=1)
