@@ -85,8 +85,8 @@ def _address(log: Path, server: subprocess.Popen[bytes]) -> str:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert server.poll() is None, log.read_text()
-        if found := re.search(r"(http://(?:127\.0\.0\.1|localhost):\d+\S*)\?token", log.read_text()):
-            return found[1]
+        if match := re.search(r"(http://(?:127\.0\.0\.1|localhost):\d+\S*)\?token", log.read_text()):
+            return match[1]
         time.sleep(0.1)
     raise TimeoutError(log.read_text())
 
