@@ -126,8 +126,9 @@ def runs_and_checkpoints(trained: Trained) -> Figure:
         metrics["frames"], returns, references=REFERENCES, smooth=3, title="A run, and its checkpoints in data/"
     )
     for checkpoint in run.checkpoints:
-        ax.axvline(checkpoint.frames, color=OKABE_ITO[7], linewidth=0.8, zorder=0)
-        ax.text(checkpoint.frames, 1.0, f" {checkpoint.iteration}", transform=ax.get_xaxis_transform(), fontsize=8)
+        x = checkpoint.frames / 1_000  # the axis counts thousands
+        ax.axvline(x, color=OKABE_ITO[7], linewidth=0.8, zorder=0)
+        ax.text(x, 1.0, f" {checkpoint.iteration}", transform=ax.get_xaxis_transform(), fontsize=8)
     return ax.figure
 
 

@@ -24,8 +24,6 @@ from docs.images.diagrams import DIAGRAMS
 from docs.images.drawing import save, terminal, tiles
 from docs.images.trained import FIGURES, ROOT, Trained, of_page
 from marlnb import plots
-from marlnb.analysis.benchmarking import statistics
-from marlnb.analysis.benchmarking.comparison import task_curves
 from marlnb.envs.steps import random_actions
 from marlnb.plots.canvas import OKABE_ITO, finish, heat_map
 
@@ -38,7 +36,7 @@ def environments_mpe(trained: Trained) -> Figure:
 
 @of_page
 def environments_pettingzoo(trained: Trained) -> Figure:
-    steps = {"multiwalker": 10, "waterworld": 20, "pursuit": 20, "knights_archers_zombies": 120, "pistonball": 30}
+    steps = {"multiwalker": 10, "pursuit": 20, "knights_archers_zombies": 120, "pistonball": 20, "chess": 12}
     return tiles({name: _picture(f"pettingzoo/{name}", steps=n) for name, n in steps.items()}, columns=5, size=1.9)
 
 
@@ -69,22 +67,6 @@ def environments_turn_based(trained: Trained) -> Figure:
     ax.set_yticks(range(acting.shape[1]), recording.spec.group("player").agents)
     title = "Tic-tac-toe: who acts (blue), and where an episode ends"
     return finish(ax, title=title, x="recorded step", y="", grid="").figure
-
-
-@of_page
-def benchmarks(trained: Trained) -> Figure:
-    spec = ROOT / "notebooks" / "benchmark.yaml"
-    folder = ROOT / "runs" / "pages-benchmark"  # kept, since it takes minutes
-    subprocess.run([sys.executable, "-m", "marlnb", "benchmark", spec, "--out", folder, "--jobs", "2"], check=True)
-    benchmark = mnb.Benchmark.open(folder)
-    axes = plots.panels(2, width=6.2, height=3.6)
-    for ax, task in zip(axes, dict.fromkeys(run.task for run in benchmark.runs())):
-        curves = {
-            name: (frames, statistics.curve_band(curve[:, None, :]))
-            for name, (frames, curve) in task_curves(benchmark.runs(), task, "return").items()
-        }
-        plots.sample_efficiency(curves, references=benchmark.references().get(task), title=task, ax=ax)
-    return axes[0].figure
 
 
 @of_page
@@ -150,11 +132,11 @@ def no_internet(trained: Trained) -> Figure:
 def teaching(trained: Trained) -> Figure:
     answer = "lambda dx, dy: -((dx**2 + dy**2) ** 0.5)"
     result = subprocess.run(
-        [sys.executable, "-c", f"from marlnb.teaching import check; check('1.5', {answer})"],
+        [sys.executable, "-c", f"from marlnb.teaching import check; print(check('1.5', {answer}))"],
         text=True,
         capture_output=True,
     )
-    return terminal(f"In [5]: check('1.5', {answer})\n\n{result.stdout}{result.stderr}")
+    return terminal(f"$ check('1.5', {answer})\n{result.stdout}{result.stderr}")
 
 
 def main(pages: list[str]) -> None:
