@@ -60,7 +60,7 @@ browser-setup: $(READY)
 	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[browser]'; fi; }
 
 docs: docs-setup ## build the documentation with an API reference and search: site/
-	DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo 'open it with: $(BIN)/python -m http.server --directory site'
 
 docs-setup: $(READY)

@@ -11,12 +11,19 @@ A package states each public name once, as an import under `if TYPE_CHECKING:`, 
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
-_IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
+_IMPORT = re.compile(r"^(?:    )?from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+def public_names(file: str | os.PathLike[str]) -> dict[str, str]:
+    """The public names of a package, from its `__init__.py`, with the module that defines each."""
+    with open(file, encoding="utf-8") as source:
+        return {name: module for module, name in _IMPORT.findall(source.read())}
 
 
 def lazy_exports(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -26,8 +33,7 @@ def lazy_exports(package: str, file: str) -> tuple[Callable[[str], Any], Callabl
         package: the package's `__name__`.
         file: the package's `__file__`; its indented lines `from module import name as name` are the table of names.
     """
-    with open(file, encoding="utf-8") as source:
-        module_of = {name: module for module, name in _IMPORT.findall(source.read())}
+    module_of = public_names(file)
 
     def load(name: str) -> Any:
         if name not in module_of:

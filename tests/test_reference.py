@@ -1,0 +1,36 @@
+"""The API reference of `make docs`: which names its pages hold."""
+
+from __future__ import annotations
+
+import importlib
+
+import marlnb
+from docs.site.reference import public_documents, reference_pages
+from marlnb.analysis.results import Result
+
+DOCUMENTED = [name for names in public_documents().values() for name in names]
+
+
+def test_every_public_name_is_documented_once() -> None:
+    public = {f"marlnb.{name}" for name in marlnb.__all__ if not hasattr(getattr(marlnb, name), "__path__")}
+    modules = {"marlnb.errors", "marlnb.__version__"}
+    assert public - modules <= set(DOCUMENTED)
+    assert len(DOCUMENTED) == len(set(DOCUMENTED))
+
+
+def test_every_documented_name_exists_and_every_result_is_documented() -> None:
+    objects = {}
+    for name in DOCUMENTED:
+        module, _, attribute = name.rpartition(".")
+        objects[name] = getattr(importlib.import_module(module), attribute)
+    assert {kind.__name__ for kind in Result.__subclasses__() if kind.__module__.startswith("marlnb.")} <= {
+        name.rsplit(".", 1)[1] for name in objects
+    }
+
+
+def test_the_first_page_lists_all_names() -> None:
+    pages = reference_pages()
+    table = pages["reference/index.md"]
+    for name in DOCUMENTED:
+        assert f"#{name})" in table
+        assert sum(f"::: {name}\n" in text for text in pages.values()) == 1
