@@ -112,7 +112,7 @@ def untrained_run(path: Path, name: str, workers: int) -> Run:
     run = Run.create(path, experiment)
     learners = build_learners(experiment, run.spec, "cpu")
     state = {"learners": {name: learner.state_dict() for name, learner in learners.items()}}
-    save_checkpoint(run.path / "checkpoints", state, iteration=0, frames=0, score=None)
+    save_checkpoint(run.path / "checkpoints", state, iteration=0, frames=0, returns={})
     return run
 
 

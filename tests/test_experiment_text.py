@@ -45,7 +45,7 @@ def test_a_direction_prints_its_shape_and_largest_weights() -> None:
     direction = Direction("listener/actor/hidden_1", "listener_0", tuple(vector), 0.25, 1.5, "goal = <red>")
     assert repr(direction) == (
         "<Direction of goal = <red>: 64 units of listener_0 at listener/actor/hidden_1, mean 0.25, standard deviation "
-        "1.5, largest weights unit 3 +0.80, unit 17 -0.60, unit 0 +0.00>"
+        "1.5, largest weights unit 3 +0.80, unit 17 -0.60>"
     )
     page = direction._repr_html_()
     assert html.escape("goal = <red>", quote=False) in page and "unit 3 +0.80, unit 17 -0.60" in page

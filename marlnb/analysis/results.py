@@ -43,9 +43,9 @@ class Result(ABC):
     MAX_HTML_ROWS: ClassVar[int | None] = None
 
     @property
+    @abstractmethod
     def verdict(self) -> str:
         """One sentence: what the result says against all its controls, with effect, interval, n and corrected p."""
-        return ""
 
     @property
     @abstractmethod

@@ -41,7 +41,7 @@ def make_run(
             for parameter in learner.policy.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
     state = {"learners": {name: learner.state_dict() for name, learner in learners.items()}}
-    save_checkpoint(run.path / "checkpoints", state, iteration=7, frames=0, score=None)
+    save_checkpoint(run.path / "checkpoints", state, iteration=7, frames=0, returns={})
     return run
 
 

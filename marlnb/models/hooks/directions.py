@@ -68,8 +68,9 @@ class Direction:
         return facts_html(f"Direction of {self.concept or 'no named concept'}", facts)
 
     def _largest(self, n: int) -> list[tuple[int, float]]:
-        """(unit, weight) of the n weights that are farthest from 0."""
-        return sorted(enumerate(self.vector), key=lambda pair: -abs(pair[1]))[:n]
+        """(unit, weight) of at most n weights that are not 0, those farthest from it."""
+        weights = ((unit, weight) for unit, weight in enumerate(self.vector) if weight)
+        return sorted(weights, key=lambda pair: -abs(pair[1]))[:n]
 
     def steer(self, strength: float = 1.0, *, t: Window = None, agents: Agents = "own") -> Steer:
         """The edit that adds `strength` standard deviations of the direction to the activation.

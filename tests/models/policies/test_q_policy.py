@@ -101,7 +101,7 @@ def test_recordings_and_attributions_reach_q_policies(tmp_path: Path, config: IQ
         for parameter in learner.policy.parameters():
             parameter += 0.2 * torch.randn(parameter.shape)
     save_checkpoint(
-        run.path / "checkpoints", {"learners": {"agent": learner.state_dict()}}, iteration=1, frames=0, score=None
+        run.path / "checkpoints", {"learners": {"agent": learner.state_dict()}}, iteration=1, frames=0, returns={}
     )
     sites = ["agent/actor/hidden_*", *(["agent/mixer/hidden"] if isinstance(config, QMIXConfig) else [])]
     recording = mnb.record(run, episodes=3, sites=sites)

@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Run:
                 for parameter in learner.policy.parameters():
                     parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(iteration))
         state = {"learners": {name: learner.state_dict() for name, learner in learners.items()}}
-        save_checkpoint(made.path / "checkpoints", state, iteration=iteration, frames=0, score=None)
+        save_checkpoint(made.path / "checkpoints", state, iteration=iteration, frames=0, returns={})
     return made
 
 

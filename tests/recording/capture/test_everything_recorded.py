@@ -52,7 +52,7 @@ def untrained(path: Path, *overrides: str) -> Run:
             for parameter in learner.policy.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(4))
     state = {"learners": {name: learner.state_dict() for name, learner in learners.items()}}
-    save_checkpoint(run.path / "checkpoints", state, iteration=1, frames=0, score=None)
+    save_checkpoint(run.path / "checkpoints", state, iteration=1, frames=0, returns={})
     return run
 
 

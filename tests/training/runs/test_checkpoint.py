@@ -116,10 +116,10 @@ from pathlib import Path
 from marlnb.errors import CheckpointError
 from marlnb.training.runs.checkpoint import save_checkpoint
 folder = Path(sys.argv[1])
-save_checkpoint(folder, {"w": torch.ones(10)}, iteration=1, frames=1, score=None)
+save_checkpoint(folder, {"w": torch.ones(10)}, iteration=1, frames=1, returns={})
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 try:
-    save_checkpoint(folder, {"w": torch.ones(100_000)}, iteration=2, frames=2, score=None)
+    save_checkpoint(folder, {"w": torch.ones(100_000)}, iteration=2, frames=2, returns={})
 except CheckpointError as error:
     print(error)
 """
