@@ -6,6 +6,7 @@ a warm-up only, so a long training stays as fast as without a profile.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -61,6 +62,7 @@ class TrainingProfiler:
     def __init__(self) -> None:
         self.summary = ""
         self._operators: list[str] = []
+        self._own_s = 0.0  # of the trace, which is not the training's
         self._profiler: profile | None = None
 
     def begin(self, trainer: Trainer) -> None:
@@ -69,6 +71,7 @@ class TrainingProfiler:
         self._start, self._first = time.perf_counter(), trainer.iteration + 1
         has_gpu = torch.device(trainer.experiment.device).type == "cuda"
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if has_gpu else [])]
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it would write two lines to stderr
         plan = schedule(wait=N_SKIPPED - 1, warmup=1, active=N_TRACED, repeat=1)
         self._profiler = profile(activities=activities, schedule=plan, on_trace_ready=self._save_trace)
         self._profiler.start()
@@ -76,16 +79,19 @@ class TrainingProfiler:
     def after_iteration(self, trainer: Trainer) -> None:
         self._last = trainer.iteration
         if self._profiler is not None and trainer.state == "running":
+            start = time.perf_counter()
             self._profiler.step()
             if trainer.iteration - self._first + 1 >= N_SKIPPED + N_TRACED:
                 self._stop()
+            self._own_s += time.perf_counter() - start
 
     def end(self, trainer: Trainer) -> None:
         if not hasattr(self, "_start"):
             return
+        total = time.perf_counter() - self._start - self._own_s
         self._stop()
         n_iterations = trainer.iteration - self._first + 1
-        phases = _phase_table(trainer.phases.seconds, time.perf_counter() - self._start)
+        phases = _phase_table(trainer.phases.seconds, total)
         lines = [f"profile of {count(n_iterations, 'iteration')}, from number {self._first}", "", *phases, ""]
         if self._operators:
             lines += [*self._operators, "", f"trace: {self._folder / TRACE}, for {VIEWERS}"]

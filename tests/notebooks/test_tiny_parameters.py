@@ -34,8 +34,8 @@ TINY: dict[str, dict[str, Any]] = {
         "n_shuffles": 1,
     },
     "dictionary": {"episodes": 12, "n_features": 16, "active": 2, "epochs": 1, "seed": 1},
-    "who_knows_what_when": {"checkpoints": [70, 130], "episodes": 12, "n_shuffles": 1, "n_runs": 2},
-    "pursuit_roles": {"episodes": 6, "evaluation_episodes": 4, "n_shuffles": 5, "window": 8, "n_units": 3},
+    "who_knows_what_when": {"checkpoints": [70, 130], "episodes": 20, "n_shuffles": 1, "n_runs": 2},
+    "pursuit_roles": {"episodes": 6, "evaluation_episodes": 4, "n_shuffles": 20, "window": 8, "n_units": 3},
     "agents_from_elsewhere": {"episodes": 2, "intervention_episodes": 2, "n_units": 4, "seed": 3},
 }
 ALWAYS_TRUE = ("agents_from_elsewhere",)  # it claims equality of numbers, whatever the parameters
