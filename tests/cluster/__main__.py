@@ -14,7 +14,7 @@ from tests.cluster.settings import Settings
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
-    parser.add_argument("what", choices=("install", "up", "down"))
+    parser.add_argument("action", choices=("install", "up", "down"))
     parser.add_argument("--accounting", action="store_true", help="with slurmdbd and a database, so that sacct answers")
     default = Settings()
     for name in ("state", "port", "node", "network", "cpus"):
