@@ -47,10 +47,10 @@ def decoding(trained: Trained) -> Figure:
 @of_page
 def interventions(trained: Trained) -> Figure:
     run = trained.run("speaker_listener")
-    permuted = mnb.intervene(run, mnb.PermuteChannel("listener"), episodes=200, progress=False)
+    permuted = mnb.intervene(run, mnb.PermuteChannel("listener"), episodes=100)
     goal = mnb.decode(trained.talk, site="listener/actor/hidden_1", label="goal", n_shuffles=9, progress=False)
     red = goal.direction(value="red").steer()
-    steered = mnb.intervene(run, red, strengths=[-3, -2, -1, 0, 1, 2, 3], episodes=100, progress=False)
+    steered = mnb.intervene(run, red, strengths=[-2, 0, 2], episodes=60)
     left, right = plots.panels(2, width=5.6, height=3.4)
     plots.effect_sizes(permuted, title="The message of another episode", ax=left)
     plots.strength_response(steered, agents=["listener_0"], title="Steering the listener towards red", ax=right)

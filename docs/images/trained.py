@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,6 +20,7 @@ from docs.images.drawing import terminal
 from marlnb.training.collect.episodes import TimeStep
 
 ROOT = Path(__file__).resolve().parents[2]
+MAX_LETTERS = 120  # of a line in a terminal
 
 
 class Trained:
@@ -60,7 +63,11 @@ class Trained:
             path = Path(sys.executable).parent / program
             result = subprocess.run([path, *arguments], cwd=self.folder, text=True, capture_output=True)
             lines += [f"$ {command}", *(result.stdout + result.stderr).rstrip().split("\n"), ""]
-        return terminal("\n".join(lines))
+        text = "\n".join(lines)
+        for private, public in ((self.folder, "~/project"), (ROOT, "~/marlnb"), (platform.node(), "laptop")):
+            text = re.sub(rf"{re.escape(str(private))}\b", public, text)
+        shown = (line if len(line) <= MAX_LETTERS else f"{line[: MAX_LETTERS - 2]} …" for line in text.split("\n"))
+        return terminal("\n".join(shown))
 
 
 FIGURES: dict[str, Callable[[Trained], Figure]] = {}
