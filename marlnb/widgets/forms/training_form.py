@@ -16,7 +16,7 @@ from marlnb.widgets.forms.device_panel import DevicePanel
 from marlnb.widgets.forms.environment_panel import EnvironmentPanel
 from marlnb.widgets.forms.form import ConfigForm
 
-LENGTH = ("frames", "target_return", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
+LENGTH = ("frames", "target_return", "target_group", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
 SAVING = ("checkpoint_every", "keep_checkpoints", "loggers")
 
 

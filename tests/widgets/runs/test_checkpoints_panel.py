@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from marlnb.training.background import start
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.checkpoint_notes import NOTES, CheckpointNotes
 from marlnb.training.runs.run import Run
+from marlnb.widgets.runs.checkpoint_rows import CheckpointRows
 from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
 
@@ -141,3 +143,14 @@ def test_checkpoints_of_a_training_appear_and_its_only_one_stays(tmp_path_factor
         training.stop()
         training.wait(60)
         panel.close()
+
+
+def test_each_group_that_is_rewarded_differently_has_a_best_checkpoint() -> None:
+    notes = CheckpointNotes(Path(__file__).parents[3] / "data" / "simple_tag")
+    rows = CheckpointRows(notes)
+    cells = rows.of(rows.measured(notes.run.checkpoints))
+    assert [line[2] for line in cells.values() if "best" in line[2]] == [
+        "adversary 31.50, best; agent -41.11", "adversary 15.50; agent -22.22, best",
+    ]  # fmt: skip
+    with pytest.raises(CheckpointError, match=r"valid: 'best:adversary' or 'best:agent'"):
+        notes.run.checkpoint("best")
