@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass, make_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from marlnb.config import ENVIRONMENTS, EnvConfig
+from marlnb.config import ENVIRONMENTS, EnvConfig, resolve_config
 from marlnb.envs.pettingzoo import PettingZooConfig
 from marlnb.errors import ConfigError
 
@@ -69,7 +69,7 @@ def vector_env(
     """
     kind = _config_class(constructor)
     kind.name = name or str(getattr(constructor, "__name__", "custom"))
-    return kind(**options).build(n_envs, device)
+    return resolve_config(kind, None, options).build(n_envs, device)
 
 
 def _config_class(constructor: Callable[..., Any], arguments: type[Any] | None = None) -> type[PettingZooConfig]:

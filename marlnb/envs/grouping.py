@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from marlnb.errors import ConfigError, EnvBuildError
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec, group_agents
@@ -16,6 +17,8 @@ def group_specs(
     masked: Collection[str] = (),
 ) -> tuple[GroupSpec, ...]:
     """Specs of the groups that the user defines, or of those by the id convention `<group>_<index>`.
+
+    A group's features are named if all of its agents have the same names.
 
     Args:
         name: the environment's name, for messages.
@@ -34,7 +37,8 @@ def group_specs(
     specs = []
     for group, members in grouped.items():
         first, has_mask = members[0], any(agent in masked for agent in members)
-        for what, by_agent in (("observation", observations), ("action", actions)):
+        unnamed = {agent: replace(observations[agent], names=()) for agent in members}
+        for what, by_agent in (("observation", unnamed), ("action", actions)):
             other = next((agent for agent in members if by_agent[agent] != by_agent[first]), None)
             if other is not None:
                 raise EnvBuildError(
@@ -46,5 +50,7 @@ def group_specs(
             raise EnvBuildError(
                 f"{name}: group {group!r} has an action mask, which needs discrete actions; its actions are continuous"
             )
-        specs.append(GroupSpec(group, members, observations[first], actions[first], has_mask))
+        same_names = len({observations[agent].names for agent in members}) == 1
+        observation = observations[first] if same_names else unnamed[first]
+        specs.append(GroupSpec(group, members, observation, actions[first], has_mask))
     return tuple(specs)

@@ -29,6 +29,7 @@ class Stepper(Protocol):
 
     def reset(self) -> None: ...
     def step(self) -> None: ...
+    def write_labels(self) -> None: ...
     def render(self, index: int) -> np.ndarray: ...
     def close(self) -> None: ...
 
@@ -54,6 +55,11 @@ class InProcess:
         self._check_open()
         with PreservedGenerators(python=self._batch.draw_python):
             self._batch.step()
+
+    def write_labels(self) -> None:
+        self._check_open()
+        with PreservedGenerators(python=True):
+            self._batch.write_labels()
 
     def render(self, index: int) -> np.ndarray:
         self._check_open()
@@ -120,6 +126,20 @@ class ParallelVectorEnv(VectorEnv):
             port.put(actions[name])
         self._stepper.step()
         return self._on_device()
+
+    def labels(self) -> dict[str, Tensor]:
+        """What the environment's own method `labels` returns; `marlnb.envs.workers.labels` explains it.
+
+        Raises:
+            EnvError: before the first `reset`; the method raised, or returned something else than at first.
+        """
+        if not self.spec.labels:
+            return {}
+        if not self._was_reset:
+            raise EnvError(f"{self.spec.name}: reset before reading labels")
+        self._stepper.write_labels()
+        values = self._stepper.arrays.labels
+        return {name: torch.from_numpy(value.copy()).to(self.device) for name, value in values.items()}
 
     def render(self, index: int = 0) -> np.ndarray:
         if not self._source.render:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -151,7 +151,7 @@ def check_n_envs(name: str, n_envs: int) -> None:
 
 def allocate_step(spec: EnvSpec, n_envs: int, device: torch.device | str) -> Step:
     """Zeroed buffers for `spec`, with all agents alive and acting."""
-    step = step_of(allocate_arrays(spec, n_envs))
+    step = step_of(allocate_arrays(replace(spec, labels=()), n_envs))
     for group in step.groups.values():
         for flags in (group.alive, group.acting, group.action_mask):
             if flags is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from marlnb.envs.workers.api import StepResult, check_reset, check_step, find_violation
 from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
+from marlnb.envs.workers.labels import LabelRows
 from marlnb.envs.workers.memory import Arrays
 from marlnb.envs.workers.randomness import GlobalGenerators
 from marlnb.envs.workers.rows import GroupRows
@@ -48,6 +49,9 @@ class EnvBatch:
     def step(self) -> None:
         self._for_each(EnvSlot.step)
 
+    def write_labels(self) -> None:
+        self._for_each(EnvSlot.write_labels)
+
     def _for_each(self, run: Callable[[EnvSlot], None]) -> None:
         for slot in self.slots:
             try:
@@ -69,9 +73,7 @@ class EnvBatch:
 
     def close(self) -> None:
         for env in self.envs.values():
-            # PettingZoo's and mpe2's own environments shut pygame down for the whole process when they close
-            if not type(getattr(env, "unwrapped", env)).__module__.startswith(("pettingzoo.", "mpe2.")):
-                env.close()
+            close_env(env)
 
     def _failure(self, slot: EnvSlot, error: Exception) -> MarlnbError:
         """The error with env, episode and step; with a traceback if the environment itself raised."""
@@ -82,6 +84,12 @@ class EnvBatch:
         if kind is None:
             return EnvError(f"{prefix}\n\n{traceback.format_exc().rstrip()}")
         return kind(f"{prefix}: {error}")
+
+
+def close_env(env: Any) -> None:
+    """Closes a user's environment. PettingZoo's and mpe2's own would shut pygame down for the whole process."""
+    if not type(getattr(env, "unwrapped", env)).__module__.startswith(("pettingzoo.", "mpe2.")):
+        env.close()
 
 
 class EnvSlot:
@@ -97,6 +105,7 @@ class EnvSlot:
         self.final_state = None if arrays.final_state is None else arrays.final_state[index]
         codecs = codecs_of(env)
         self.groups = [GroupRows(group, arrays.groups[group.name], index, codecs) for group in spec.groups]
+        self.label_rows = LabelRows(env, spec, arrays.labels, index)
         self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())
         self.is_turn_based = isinstance(self.env, TurnBasedEnv)
         self.is_trusted = isinstance(self.env, FastParallel)  # keeps to the API, and draws only from its own generator
@@ -133,6 +142,10 @@ class EnvSlot:
             if (violation := find_violation(result, was_living, self.possible)) is None:
                 raise
             raise EnvError(violation) from error
+
+    def write_labels(self) -> None:
+        """Writes the labels of the current time step."""
+        self.label_rows.write(self.living)
 
     def _write(self, result: StepResult) -> None:
         """Writes the result of a step."""

@@ -37,6 +37,7 @@ class Arrays:
 
     Attributes:
         seed: `[1]` int64, the seed that was passed to `reset`.
+        labels: by label, `[env]` or `[env, agent]`; written on request.
     """
 
     groups: dict[str, GroupArrays]
@@ -45,6 +46,7 @@ class Arrays:
     seed: np.ndarray
     state: np.ndarray | None
     final_state: np.ndarray | None
+    labels: dict[str, np.ndarray]
 
 
 def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tuple[int, ...], str]]:
@@ -69,6 +71,9 @@ def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tu
         shapes[name, "reward"] = (shape, "float32")
         shapes[name, "terminated"] = shapes[name, "truncated"] = (shape, "bool")
     shapes[None, "done"] = ((n_envs,), "bool")
+    for label in spec.labels:
+        shape = (n_envs,) if label.group is None else rows[label.group]
+        shapes[None, f"labels/{label.name}"] = (shape, "int64" if label.classes else "float32")
     return shapes
 
 
@@ -94,6 +99,7 @@ def arrays_in(buffer: mmap.mmap | np.ndarray, spec: EnvSpec, n_envs: int, offset
     }
     return Arrays(
         groups=groups,
+        labels={label.name: views[None, f"labels/{label.name}"] for label in spec.labels},
         **{field: views.get((None, field)) for field in COMMON},  # type: ignore[arg-type]
     )
 

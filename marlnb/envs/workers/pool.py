@@ -17,7 +17,7 @@ import numpy as np
 
 from marlnb import errors
 from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
-from marlnb.envs.workers.process import COMMAND_BYTES, DONE, FAILURE, RENDER, RESET, STEP, WAKE, receive, send
+from marlnb.envs.workers.process import COMMAND_BYTES, DONE, FAILURE, LABELS, RENDER, RESET, STEP, WAKE, receive, send
 from marlnb.envs.workers.source import EnvSource
 from marlnb.errors import EnvError, MarlnbError
 from marlnb.specs import EnvSpec
@@ -145,6 +145,9 @@ class Pool:
 
     def step(self) -> None:
         self._command(STEP)
+
+    def write_labels(self) -> None:
+        self._command(LABELS)
 
     def render(self, index: int) -> np.ndarray:
         worker = next(worker for worker in self.workers if index in worker.indices)

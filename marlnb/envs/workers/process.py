@@ -19,7 +19,7 @@ import threading
 from typing import Any
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # for the training, which saves first
-RESET, STEP = 1, 2
+RESET, STEP, LABELS = 1, 2, 3
 WAKE, RENDER = b"w", b"r"  # to a worker; an object follows RENDER
 DONE, VALUE, FAILURE = b"d", b"v", b"f"  # from a worker; an object follows the last two
 COMMAND_BYTES = 4096  # head of the shared memory: command count, command kind, an answer slot for each worker
@@ -76,10 +76,7 @@ def _run_commands(command: int, result: int, head: memoryview, slot: int, envs: 
         number = head[0]
         if number == answered:
             continue
-        if head[1] == STEP:
-            envs.step()
-        else:
-            envs.reset()
+        {RESET: envs.reset, STEP: envs.step, LABELS: envs.write_labels}[head[1]]()
         answered = head[answer_slot] = number
         os.write(result, DONE)
 

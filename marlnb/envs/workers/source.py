@@ -10,6 +10,7 @@ from typing import Any
 from marlnb.envs.constructor_errors import construct
 from marlnb.envs.grouping import group_specs
 from marlnb.envs.workers.api import RESET, check_reset
+from marlnb.envs.workers.labels import label_specs
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
 from marlnb.envs.workers.turn_based import AECAsParallel, AsynchronousParallel, TurnBasedEnv
 from marlnb.errors import ConfigError, EnvBuildError
@@ -134,10 +135,10 @@ def codecs_of(env: Any) -> Codecs:
 
 
 def describe(source: EnvSource, env: Any) -> EnvSpec:
-    """The spec of an environment. Resets it once, to see whether infos contain action masks.
+    """The spec of an environment. Resets it once, to see whether infos contain action masks, and its labels.
 
     Raises:
-        EnvBuildError: agents of one group have different spaces, or a space or group is not supported.
+        EnvBuildError: agents of one group have different spaces, or a space, group or label is not supported.
     """
     codecs, agents = codecs_of(env), tuple(env.possible_agents)
     if not agents:
@@ -154,7 +155,8 @@ def describe(source: EnvSource, env: Any) -> EnvSpec:
     if is_turn_based and masked:  # infos may contain only the masks of acting agents
         masked = {agent for agent in agents if actions[agent].kind != "continuous"}
     groups = group_specs(source.name, observations, actions, source.groups, masked)
-    return EnvSpec(source.name, groups, _state_shape(source, env), source.max_steps, simultaneous=not is_turn_based)
+    state_shape, labels = _state_shape(source, env), label_specs(env, groups)
+    return EnvSpec(source.name, groups, state_shape, source.max_steps, labels, simultaneous=not is_turn_based)
 
 
 def _first_infos(name: str, env: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from marlnb.specs import ActionSpec, ObservationSpec
 OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
 ACTIONS = "Discrete, MultiDiscrete, MultiBinary, bounded Box, and Dict or Tuple of whole numbers only or of Boxes only"
 MASK, OBSERVATION = "action_mask", "observation"
+MAX_NAMES = 1000  # features of an observation that are named; a recording stores the names in one HDF5 attribute
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,42 @@ def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
             raise EnvError(f"agent {agent!r} observes {leaf}{where}, which is not supported; supported: {OBSERVATIONS}")
     whole = space
     return ObservationCodec(
-        ObservationSpec((int(spaces.flatdim(whole)),)),
+        ObservationSpec((int(spaces.flatdim(whole)),), names=feature_names(whole)),
         mask_inside,
         lambda value: spaces.flatten(whole, value).astype(np.float32),
     )
+
+
+def feature_names(space: spaces.Space) -> tuple[str, ...]:
+    """Names of the features of a flattened Dict, made of its keys: `position_0`, `position_1`, `goal_0`.
+
+    A nested key follows its parents' keys (`self_position_0`). A part with one number has its key alone (`speed`). A
+    choice of a Discrete part is named by its value (`door_3`), a cell of a larger box by its indices (`map_0_1`). If
+    two names are equal, all are joined by `/` instead. Other spaces have no names, nor have more than 1000 features.
+    """
+    if not isinstance(space, spaces.Dict) or spaces.flatdim(space) > MAX_NAMES:
+        return ()
+    parts = [(*path.split("/"), *index) for path, leaf in leaves(space) for index in _indices(leaf)]
+    for separator in ("_", "/"):
+        names = tuple(separator.join(part) for part in parts)
+        if len(set(names)) == len(names):
+            return names
+    return ()
+
+
+def _indices(space: spaces.Space) -> Iterator[tuple[str, ...]]:
+    """The index of each feature of a flattened leaf; empty for a single number."""
+    if isinstance(space, spaces.Discrete):
+        axes = [range(int(space.start), int(space.start + space.n))]
+    elif isinstance(space, spaces.MultiDiscrete):
+        nvec, start = np.ravel(space.nvec), np.ravel(space.start)
+        for component, (n, first) in enumerate(zip(nvec, start)):
+            yield from ((str(component), str(value)) for value in range(int(first), int(first + n)))
+        return
+    else:
+        shape = space.shape or ()
+        axes = [] if int(np.prod(shape)) == 1 else [range(size) for size in shape]
+    yield from (tuple(map(str, index)) for index in product(*axes))
 
 
 def leaves(space: spaces.Space, path: str = "") -> Iterator[tuple[str, spaces.Space]]:
