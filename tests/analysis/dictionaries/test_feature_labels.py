@@ -45,7 +45,7 @@ def _feature_of(dictionary: Dictionary, unit: int) -> int:
     return int(np.where(dictionary.density > 0, weights, -1).argmax())
 
 
-def test_the_feature_of_a_label_is_found_with_eta_squared(planted: Recording, dictionary: Dictionary) -> None:
+def test_the_feature_of_a_label_has_its_eta_squared(planted: Recording, dictionary: Dictionary) -> None:
     result = label_features(dictionary, planted, "goal")
     feature = _feature_of(dictionary, 5)
     assert feature in result.matched and result.share[feature] > 0.5 and result.p_value[feature] < 0.05

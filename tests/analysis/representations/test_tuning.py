@@ -55,7 +55,7 @@ def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> No
     assert json.loads(json.dumps(result.to_json()))["label"] == "goal" and result.table()["unit"][0] == 3
 
 
-def test_tuning_that_an_untrained_network_has_too_is_not_said_to_be_learned(
+def test_tuning_that_an_untrained_network_has_too_is_not_called_learned(
     recording: Recording, planted: Recording
 ) -> None:
     """The recorded policy is hardly trained; in the copy unit 3 was written by hand."""
