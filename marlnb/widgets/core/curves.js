@@ -168,7 +168,7 @@ function render({ model, el }) {
   const newestValues = () => shownLines().filter((n) => lines[n][0].length).map((n) => {
     const [xs, ys] = lines[n];
     return `${n} ${shortNumber(ys[ys.length - 1])} at ${shortNumber(xs[xs.length - 1])}`;
-  }).join(", ") || "no points yet";
+  }).join("; ") || "no points yet";
 
   function showReading() {
     reading.setAttribute("aria-live", pointer === null ? "off" : "polite"); // new points are not read aloud
@@ -178,7 +178,7 @@ function render({ model, el }) {
       let nearest = 0;
       xs.forEach((x, k) => { if (Math.abs(x - pointer) < Math.abs(xs[nearest] - pointer)) nearest = k; });
       return `${n} ${shortNumber(ys[nearest])}`;
-    }).join(", ");
+    }).join("; ");
   }
 
   const redraw = () => {
