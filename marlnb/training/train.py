@@ -227,9 +227,10 @@ def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
     done = int(run.status()["frames"])
-    frames = changes.get("frames", run.experiment.frames)
-    if frames < max(done, 1):
-        raise ConfigError(f"frames={frames} is less than the {done} frames that {run.path} has been trained for")
+    if "frames" in changes and changes["frames"] < max(done, 1):
+        raise ConfigError(
+            f"frames={changes['frames']} is less than the {done} frames that {run.path} has been trained for"
+        )
     with RunLock(run.path / LOCK):
         experiment = replace(run.experiment, **changes)
         write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")

@@ -103,3 +103,9 @@ def test_a_limit_can_be_raised(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "96 frames" in capsys.readouterr().out
     with pytest.raises(Exception, match=r"max_iterations: 3 there, 2 here; resume\(run, max_iterations=...\) changes"):
         train(replace(EXPERIMENT, max_iterations=2), tmp_path / "r", resume=True)
+
+
+def test_a_complete_run_gets_another_limit(tmp_path: Path) -> None:
+    run = train(replace(EXPERIMENT, frames=80), tmp_path / "r", progress=False)  # the third iteration ends at 96
+    assert resume(run, max_minutes=90.0, progress=False).status()["frames"] == 96
+    assert run.experiment.max_minutes == 90.0

@@ -45,7 +45,7 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
         return []
     baseline = find_compositions(cells, {}, defaults)
     jobs = {name: find_compositions(cells, values, defaults) for name, values in _chosen_jobs(sweep)}
-    everything = [each for found in (baseline, *jobs.values()) for each in found]
+    everything = [each for compositions in (baseline, *jobs.values()) for each in compositions]
     words = list(dict.fromkeys(known for each in everything if (known := _known_words(each)) is not None))
     verdicts = _verdicts(words)
     errors, notes = _errors(baseline, jobs, verdicts)
@@ -67,8 +67,8 @@ def _errors(
     valid_cells = {e.cell for e in baseline if (verdict := verdicts.get(_known_words(e))) and not verdict.error}
     errors: list[str] = []
     notes: list[str] = []
-    for name, found in jobs.items():
-        for each in found:
+    for name, compositions in jobs.items():
+        for each in compositions:
             verdict = verdicts.get(_known_words(each))
             if verdict is None or not verdict.error or not each.certain:
                 continue
@@ -84,15 +84,15 @@ def _unused(
 ) -> tuple[list[str], list[str]]:
     """Overrides without effect: errors if they have none in any job and the parameters are the reason, else notes."""
 
-    def texts(found: Sequence[Composition]) -> set[str]:
-        present = [(each.cell, verdict) for each in found if (verdict := verdicts.get(_known_words(each)))]
+    def texts(compositions: Sequence[Composition]) -> set[str]:
+        present = [(each.cell, verdict) for each in compositions if (verdict := verdicts.get(_known_words(each)))]
         return {f"cell {cell}: {text}" for cell, verdict in present for text in verdict.unused}
 
-    by_job = {name: texts(found) for name, found in jobs.items()}
+    by_job = {name: texts(compositions) for name, compositions in jobs.items()}
     errors: list[str] = []
     notes: list[str] = []
     for text in sorted(set().union(*by_job.values())):
-        n_jobs = sum(text in found for found in by_job.values())
+        n_jobs = sum(text in texts_of_job for texts_of_job in by_job.values())
         is_new = text not in texts(baseline)
         (errors if n_jobs == len(jobs) and is_new else notes).append(f"{text} (in {count(n_jobs, 'job')})")
     return errors, notes
@@ -161,5 +161,5 @@ def _verdicts(words: Sequence[Words]) -> Verdicts:
     if process.returncode:
         problem = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
         return dict.fromkeys(words, Verdict(problem, doubtful=True))
-    found = [None if each is None else Verdict(**each) for each in json.loads(process.stdout)]
-    return dict(zip(words, found, strict=True))
+    verdicts = [None if each is None else Verdict(**each) for each in json.loads(process.stdout)]
+    return dict(zip(words, verdicts, strict=True))

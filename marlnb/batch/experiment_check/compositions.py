@@ -121,13 +121,13 @@ def find_compositions(cells: Sequence[tuple[int, str]], values: Mapping[str, Any
             break
         if number == after:
             interpreter.names.update(values)
-    return interpreter.found
+    return interpreter.compositions
 
 
 class _Interpreter:
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
-        self.found: list[Composition] = []
+        self.compositions: list[Composition] = []
         self.cell = 0
         self._certain = True
         self._depth = self._steps = 0
@@ -364,8 +364,8 @@ class _Interpreter:
         if not all(map(_is_known, values)):
             return UNKNOWN
         results = (_attempt(_COMPARE[type(o)], *pair) for o, pair in zip(node.ops, itertools.pairwise(values)))
-        found = list(results)
-        return UNKNOWN if UNKNOWN in found else all(found)
+        outcomes = list(results)
+        return UNKNOWN if UNKNOWN in outcomes else all(outcomes)
 
     def _value_ifexp(self, node: ast.IfExp, scope: dict[str, Any]) -> Any:
         test = self.value(node.test, scope)
@@ -460,7 +460,7 @@ class _Interpreter:
 
     def _note(self, args: tuple[Any, ...]) -> None:
         texts = tuple(each for each in args if isinstance(each, str | UnknownText))
-        self.found.append(Composition(self.cell, texts, self._certain, complete=len(texts) == len(args)))
+        self.compositions.append(Composition(self.cell, texts, self._certain, complete=len(texts) == len(args)))
 
 
 def _is_known(value: Any) -> bool:

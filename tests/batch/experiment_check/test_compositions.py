@@ -47,10 +47,8 @@ def test_parameters_replace_the_defaults() -> None:
 
 def test_what_only_the_job_knows_is_unknown() -> None:
     assert overrides('x = train()\nExperiment.compose("env=e", f"lr={x}")') == [("env=e", UnknownText("lr="))]
-    cells = [
-        (1, 'if found():\n    Experiment.compose("a")\ntry:\n    Experiment.compose("b")\nexcept Error:\n    pass')
-    ]
-    assert [each.certain for each in find_compositions(cells, {}, 0)] == [False, False]
+    source = 'if found():\n    Experiment.compose("a")\ntry:\n    Experiment.compose("b")\nexcept Error:\n    pass'
+    assert [each.certain for each in find_compositions([(1, source)], {}, 0)] == [False, False]
 
 
 def test_nothing_is_executed_and_nothing_runs_for_ever(tmp_path: Path) -> None:
@@ -65,6 +63,6 @@ def test_nothing_is_executed_and_nothing_runs_for_ever(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "n"), [("quickstart", 1), ("choose_and_compare", 12), ("own_environments", 7)])
 def test_the_notebooks_compositions_are_followed(name: str, n: int) -> None:
     cells, parameters = _read_cells(NOTEBOOKS / f"{name}.ipynb")
-    found = find_compositions(cells, {}, parameters)
-    assert len(found) == n and all(each.complete for each in found)
-    assert json.dumps([[word for word in each.overrides if isinstance(word, str)] for each in found])
+    compositions = find_compositions(cells, {}, parameters)
+    assert len(compositions) == n and all(each.complete for each in compositions)
+    assert json.dumps([[word for word in each.overrides if isinstance(word, str)] for each in compositions])
