@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DEFAULT_PATHS = ("marlnb", "tests", "benchmarks", "docs", "notebooks", "README.md", "CONTRIBUTING.md")
+DEFAULT_PATHS = ("marlnb", "tests", "benchmarks", "docs", "notebooks", "README.md", "CONTRIBUTING.md", "conftest.py")
 
 # word in a name (split at underscores and capitals) -> what to write instead
 IDENTIFIERS = {

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from marlnb.cli import COMMANDS
-from marlnb.cli import main as command
-from marlnb.config import ENVIRONMENTS
-from marlnb.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "marlnb"
@@ -180,97 +172,6 @@ def test_notebook_is_stripped_and_has_one_parameters_cell(path: Path) -> None:
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
     assert len([cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]) == 1
-
-
-def blocks(path: Path, *languages: str) -> list[str]:
-    """The fenced blocks of a page in one of the languages."""
-    fenced = re.findall(r"^```(\w+)\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
-    return [text for language, text in fenced if language in languages]
-
-
-def trees(path: Path) -> Iterator[ast.AST]:
-    for text in blocks(path, "python"):
-        yield from ast.walk(ast.parse(text))
-
-
-def shell_lines(path: Path) -> Iterator[list[str]]:
-    for text in blocks(path, "sh", "bash", "console"):
-        lines = text.replace("\\\n", " ").splitlines()
-        if any(line.startswith("$ ") for line in lines):  # the others are what was printed
-            lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-        for line in lines:
-            yield shlex.split(line, comments=True)
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_names_in_a_page_exist(path: Path) -> None:
-    for node in trees(path):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("mnb", "marlnb"):
-            assert hasattr(importlib.import_module("marlnb"), node.attr), f"{path.name}: marlnb.{node.attr}"
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("marlnb"):
-            module = importlib.import_module(str(node.module))
-            assert [name.name for name in node.names if not hasattr(module, name.name)] == [], path.name
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_experiments_in_a_page_compose(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # without the worked examples, which other tests may have registered and which a page registers again
-    names = [name for name in ENVIRONMENTS.names() if not name.startswith("examples/")]
-    monkeypatch.setattr(ENVIRONMENTS, "_members", {name: ENVIRONMENTS.get(name) for name in names})
-    compose = Experiment.compose
-    for node in trees(path):
-        if isinstance(node, ast.FunctionDef) and any("mnb." in ast.unparse(by) for by in node.decorator_list):
-            # it registers an environment
-            exec(compile(ast.Module([node], []), str(path), "exec"), {"mnb": importlib.import_module("marlnb")})
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compose"):
-            continue
-        words = [word.value for word in node.args if isinstance(word, ast.Constant)]
-        if len(words) == len(node.args) and not node.keywords:
-            compose(*words)
-
-
-def write_files(path: Path, folder: Path) -> None:
-    """The files that a page shows: the blocks that begin with a comment that names one."""
-    for text in blocks(path, "python", "yaml"):
-        named = re.match(r"# ([\w/.-]+\.(?:py|yaml))\n", text)
-        if named:
-            (folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
-            with open(folder / named[1], "a") as file:
-                file.write(text)
-
-
-@pytest.mark.usefixtures("own_modules_forgotten")
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_commands_in_a_page_exist(
-    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_files(path, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    for words in shell_lines(path):
-        if words[:1] == ["make"]:
-            targets = {word for word in words[1:] if "=" not in word}
-            known = make_targets() | {f"bench-{name}" for name in BENCHMARKS}
-            assert targets <= known, f"{path.name}: {shlex.join(words)}"
-        if words[:1] == ["marlnb"] and words[1:2] != ["--help"]:
-            assert words[1] in COMMANDS, f"{path.name}: {shlex.join(words)}"
-        if words[:2] == ["marlnb", "train"] and "--config-dir" not in words and "seed=0,1,2" not in words:
-            code, errors = command([*words[1:], "--dry-run"]), capsys.readouterr().err
-            assert code == 0 or is_refused_for_want_of_a_library(words, errors), (
-                f"{path.name}: {shlex.join(words)}\n{errors}"
-            )
-
-
-def is_refused_for_want_of_a_library(words: list[str], errors: str) -> bool:
-    """Of an environment whose library is too large to be installed for the tests: it has a target of its own."""
-    names = [word.removeprefix("env=") for word in words if word.startswith(("env=meltingpot/", "env=smacv2/"))]
-    return any(f"{ENVIRONMENTS.lacking(name)}" in errors for name in names)
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_in_a_page_lead_somewhere(path: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
-    gone = [link for link in links if "://" not in link and not (path.parent / link).exists()]
-    assert gone == []
 
 
 def test_no_machine_is_named() -> None:

@@ -1,4 +1,7 @@
-"""What every test runs under: no screen, no network loggers, one torch thread, Ctrl-C heard, draws of its own."""
+"""What every test runs under: no screen, no network loggers, one torch thread, Ctrl-C heard, draws of its own.
+
+Also collects the code blocks of the documentation's pages (`tests/pages.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+from tests.pages import pytest_collect_file as pytest_collect_file
 
 os.environ.update(
     MPLBACKEND="Agg",
