@@ -17,7 +17,7 @@ from tests.browser.lab import ARGUMENTS, CHROMIUM, ROOT, SLOW_MS, lab_on
 CELL = """
 import marlnb as mnb
 recording = mnb.record("runs/listener", episodes=80, name="looked-at", progress=False)
-goal = mnb.decode(recording, site="listener/actor/hidden_2", label="goal", n_shuffles=1, progress=False)
+goal = mnb.decode(recording, site="listener/actor/hidden_2", label="goal", n_shuffles=19, progress=False)
 scope = mnb.microscope(recording, episode=1, t=6, layer="actor/hidden_2", order="cluster", concepts=[goal])
 scope
 """
@@ -33,7 +33,7 @@ def main() -> None:
         expect(scope).to_have_attribute("data-t", "6", timeout=SLOW_MS)
         expect(scope.locator("[data-agent=listener_0] .ms-looks .ms-bar-name")).to_have_count(8, timeout=SLOW_MS)
         expect(scope.locator(".ms-film canvas")).to_have_attribute("data-pictures", "25", timeout=SLOW_MS)
-        scope.get_by_label("colours").select_option(label="one range for all")
+        scope.get_by_label("colours").select_option(label="one range for all units")
         path = Path(__file__).with_name("microscope.png")
         scope.screenshot(path=str(path))
         Image.open(path).convert("RGB").save(path, optimize=True)  # whole: a palette loses the landmarks' colours
