@@ -172,7 +172,8 @@ def tracing_grid(
 def usage_effects(
     usage: Usage, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The effect of erasing and of steering along a direction on the agent's choices, next to random directions.
+    """The effect of erasing and of steering along a direction on the agent's choices, next to random directions, also
+    without what was given.
 
     Args:
         agents: all agents of the environment, for this one's colour.
@@ -188,7 +189,10 @@ def usage_effects(
         ax.errorbar(k + 0.28, test.effect, interval, capsize=5, linewidth=2, **style)
         ax.text(k + 0.36, test.effect, f"p = {test.p_value:.2g}", va="center", fontsize=9, color=INK)
     n_tests = len(usage.tests)
-    ax.set_xticks(np.arange(n_tests) + 0.14, [test.edit for test in usage.tests])
+    ax.set_xticks(
+        np.arange(n_tests) + 0.14,
+        [f"{test.edit},\nwithout {test.given}" if test.given else test.edit for test in usage.tests],
+    )
     ax.set_xlim(-0.4, n_tests - 0.2)
     ax.set_ylim(0, max(max(t.high, *t.random) for t in usage.tests) * 1.2 + 1e-9)
     ax.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)

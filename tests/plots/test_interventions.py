@@ -68,6 +68,7 @@ class Trial:
     high: float = 0.6
     p_value: float = 0.025
     random: tuple[float, ...] = (0.1, 0.2)
+    given: str = ""
 
 
 @dataclass
@@ -133,3 +134,5 @@ def test_usage_next_to_random_directions() -> None:
     ax = plots.usage_effects(Usage(), agents=AGENTS)
     assert "p = 0.025" in shown(ax) and "few episodes" in shown(ax) and "used" in ax.get_title(loc="left")
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.2])
+    ax = plots.usage_effects(Usage((Trial("erase"), Trial("erase", 0.1, 0.05, 0.15, given="action"))))
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["erase", "erase,\nwithout action"]

@@ -13,6 +13,7 @@ from torch import Tensor
 from marlnb.analysis.attribution.config import AttributionConfig, Baseline
 from marlnb.analysis.attribution.target import AttributionTarget
 from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.analysis.data.strata import Strata
 from marlnb.errors import AnalysisError, ShapeError, unknown
 from marlnb.specs import GroupSpec
 
@@ -60,6 +61,32 @@ def resolve_baseline(
         _, first = np.unique(rows.episode, return_index=True)
         rows, name = rows.at(np.sort(first)), "start: the mean of episodes' first rows"
     return ResolvedBaseline(_mean(target, source, rows).unsqueeze(0), name)
+
+
+def baselines_by_class(
+    target: AttributionTarget, source: RowSource, rows: Rows, config: AttributionConfig, strata: Strata
+) -> list[ResolvedBaseline]:
+    """By class of what is given, the baseline from the rows of each agent that are in this class.
+
+    Args:
+        rows: all rows of the recording.
+        strata: of these rows.
+    Raises:
+        AnalysisError: other agents' observations, or a state, explain the output, so that a row has no single class.
+    """
+    if target.sources != "own":
+        raise AnalysisError(
+            f"given= needs outputs that each agent's own observation explains; here sources={target.sources!r}"
+        )
+    baselines = []
+    for k, name in enumerate(strata.names):
+        parts = []
+        for agent in range(strata.index.shape[1]):
+            in_class = strata.index[:, agent] == k
+            of_agent = rows.at(in_class) if in_class.any() else rows  # an agent that is never in the class needs none
+            parts.append(resolve_baseline(target, source, of_agent, config).values[:, agent])
+        baselines.append(ResolvedBaseline(torch.stack(parts, dim=1), name))
+    return baselines
 
 
 def deviations(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:

@@ -81,6 +81,15 @@ class AttributionConfig:
     episodes: tuple[int, ...] | None = option(None, help="numbers of the explained episodes; none: all")
     checkpoint: int | None = option(None, help="iteration, where the recording spans several checkpoints")
     steps: tuple[int, ...] | None = option(None, help="steps explained, counted from each episode's start; none: all")
+    rows: str | None = option(
+        None, help="condition on labels, features and time that an explained row meets, as \"goal == 'red' and t < 5\""
+    )
+    given: str | tuple[str, ...] | None = option(
+        None,
+        help="labels of classes, or action: the baseline of a row comes from the rows of the same class, so that "
+        "values are what features add to what is given. For baseline=mean or distribution, and each agent's own "
+        "observation",
+    )
     batch_size: int = option(1024, help="rows read at once", ge=1)
     seed: int = option(0, help="of everything that is drawn")
 
@@ -98,10 +107,16 @@ class AttributionConfig:
             raise ConfigError(
                 f"method={self.method!r} averages over baseline='distribution'; got baseline={self.baseline!r}"
             )
+        if self.given is not None and not (is_distribution or self.baseline is None or self.has_mean_baseline):
+            raise ConfigError(f"given= needs baseline='mean' or 'distribution'; got baseline={self.baseline!r}")
         if self.settings.by_layer and self.smooth:
             raise ConfigError(
                 f"{self.method} cannot be averaged over noisy copies: smooth must be 0; got {self.smooth}"
             )
+
+    @property
+    def has_mean_baseline(self) -> bool:
+        return isinstance(self.baseline, str) and self.baseline == "mean"
 
     @property
     def settings(self) -> AttributionMethod:

@@ -24,7 +24,7 @@ networks with kinks (ReLU, a maximum), on which a quadrature converges slowly, a
 _BLOCK_ROWS = 65536
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Attribution(Result):
     """What each feature contributed to one output of each agent, at each row.
 
@@ -56,6 +56,10 @@ class Attribution(Result):
         seed: of everything that was drawn.
         n_samples: permutations or coalitions; 0 for methods that draw none.
         faithfulness: how well the values predict the output; measured where they need not add up.
+        rows: the condition that chose the explained rows; empty: none. Rows that no agent meets are left out; values
+            of agents that do not meet it are NaN.
+        given: names of what a row and its baseline have in common; empty: nothing. `baseline` then has one for each
+            class.
         file_warnings: warnings from the file, such as missing rows.
     """
 
@@ -84,6 +88,8 @@ class Attribution(Result):
     seed: int = 0
     n_samples: int = 0
     faithfulness: Faithfulness | None = None
+    rows: str = ""
+    given: tuple[str, ...] = ()
     file_warnings: tuple[str, ...] = ()
 
     @property
@@ -248,12 +254,43 @@ class Attribution(Result):
         name = f"{self.group}-{self.to}-{target}-{self.method}-{self.sources}{site}"
         return attribution_path(self.origin["recording"], name)
 
-    def __repr__(self) -> str:
-        n_rows, n_agents, n_features = self.values.shape
+    @property
+    def verdict(self) -> str:
+        summary = self.summary().dropna()
+        n_rows, n_episodes = len(self.values), len(np.unique(self.episode))
+        size = f"{n_rows} steps of {n_episodes} episodes"
+        if summary.empty:
+            return f"No agent of {self.group} acts at the explained steps; {size}."
+        by_feature = summary.groupby("feature", sort=False)["mean_abs"].mean().sort_values(ascending=False)
+        total = by_feature.sum()
+        top = ", ".join(f"{name} {value / total if total else 0:.0%}" for name, value in by_feature.head(3).items())
         return (
-            f"Attribution({self.method}, {self.target}, {self.group}: {n_rows} rows x {n_agents} agents x "
-            f"{n_features} features, {self.units}{self.remarks})"
+            f"The {self.target} of {', '.join(self.agents)} is attributed most to {top} ({self.method}, baseline: "
+            f"{self.baseline_name}); {self._control}; {size}; an attribution is no proof of use."
         )
+
+    @property
+    def _control(self) -> str:
+        """Whether the values add up to the output, or how well they predict it."""
+        if self.complete:
+            delta = self.relative_delta[np.isfinite(self.relative_delta)]
+            if not len(delta):
+                return "nothing is finite"
+            share = float(np.quantile(delta, 0.95))
+            return f"at 95% of the steps all but {share:.1%} of the output adds up (tolerated: {self.tolerance:.0%})"
+        if self.faithfulness is None:
+            return "its faithfulness was not measured"
+        measured = self.faithfulness
+        return (
+            f"infidelity {measured.infidelity:.2f} (values of 0 have 1), sensitivity {measured.sensitivity:.2f} on "
+            f"{measured.n_rows} steps"
+        )
+
+    def _repr_table(self) -> pd.DataFrame:
+        summary = self.summary().sort_values("mean_abs", ascending=False, ignore_index=True)
+        return summary[
+            [name for name in ("agent", "source", "feature", "mean", "mean_abs", "share") if name in summary]
+        ]
 
 
 def relative_to(size: np.ndarray, delta: np.ndarray) -> np.ndarray:

@@ -17,7 +17,10 @@ from marlnb.analysis.attribution.forward import actor_scalar, as_policy_input
 from marlnb.analysis.attribution.outputs import Output, Target, To, resolve_output
 from marlnb.analysis.attribution.task import build_axis, choose_policy, convergence_tolerance, explained_agents
 from marlnb.analysis.attribution.temporal_result import TemporalAttribution
+from marlnb.analysis.data.given import Given
+from marlnb.analysis.data.row_condition import Condition, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.analysis.data.strata import strata_of
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.threads import torch_threads
@@ -78,6 +81,8 @@ def attribute_over_time(
     n_steps: int = 50,
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
+    rows: Condition | None = None,
+    given: Given | None = None,
     checkpoint: int | None = None,
 ) -> TemporalAttribution:
     """Integrated gradients of an output at one step by the observations of that step and the `lookback` before it.
@@ -92,6 +97,9 @@ def attribute_over_time(
             left out.
         baseline: what each step's observation is compared with: the mean over the recording, the mean of episodes'
             first steps (start), or an array that broadcasts to `[agent, feature]`.
+        rows: a condition that the explained steps meet; an agent that does not meet it at a step is NaN there.
+        given: labels of classes, or "action": the baseline is the mean over the agent's steps of the same class as the
+            explained step; only for baseline="mean".
         Others as for `attribute`.
     Returns:
         values `[row, agent, lag, feature]`, lag 0 the explained step, and the state's contribution `[row, agent]`.
@@ -105,28 +113,49 @@ def attribute_over_time(
     output = resolve_output(spec.action, to, target)
     policy = choose_policy(source, policies, checkpoint, output)
     _check(policy, output, lookback, n_steps)
-    rows = source.rows(episodes, checkpoint)
-    if not source.keeps_every_step(rows):
+    all_rows = source.rows(episodes, checkpoint)
+    if not source.keeps_every_step(all_rows):
         raise AnalysisError(
             f"{recording.path.name} lacks steps (it was recorded with every=), so the network cannot be unrolled"
         )
     members = list(explained_agents(spec, agent, policy, output, None))
-    last = _explained_rows(rows, t, lookback)
+    last = _explained_rows(all_rows, t, lookback)
+    selected = rows_where(source, all_rows, rows)[last]
+    kept = selected[:, members].any(axis=1)
+    if not kept.any():
+        raise AnalysisError(f"rows={rows!r} selects none of the {len(last)} explained steps")
+    last, selected = last[kept], selected[kept]
     recorded = source.rows(None, checkpoint)
-    baseline_values = _resolve_baseline(source, recorded, baseline, spec.n_agents, spec.observation.size)
+    baselines: list[Tensor] = []
+    strata = None
+    if given is None:
+        baselines = [_resolve_baseline(source, recorded, baseline, spec.n_agents, spec.observation.size)]
+    else:
+        if not (isinstance(baseline, str) and baseline == "mean"):
+            raise AnalysisError(f"given= needs baseline='mean'; got {baseline!r}")
+        strata = strata_of(source, recorded, given)
+        baselines = [_mean_in_class(source, recorded, strata.index == k) for k in range(len(strata.names))]
     axis = build_axis([("", list(feature_names(spec)))], features)
     unrolled, parts = Unrolled(policy, output, members), []
     max_rows = max(1, MAX_EXAMPLES // (n_steps * spec.n_agents))
     for start in range(0, len(last), max_rows):
-        windows = _windows(source, rows, last[start : start + max_rows], lookback)
-        parts.append(_explain(unrolled, windows, baseline_values, n_steps, axis.groups))
+        chunk = slice(start, start + max_rows)
+        windows, chosen = _windows(source, all_rows, last[chunk], lookback), selected[chunk]
+        if strata is None:
+            index = np.zeros(chosen.shape, np.int64)
+        else:
+            index = strata.index[np.searchsorted(recorded.index, all_rows.index[last[chunk]])]
+        parts.append(_explain_by_class(unrolled, windows, baselines, np.where(chosen, index, -1), n_steps, axis.groups))
     values, state_values, score, baseline_score = (np.concatenate(arrays)[:, members] for arrays in zip(*parts))
+    name = baseline if isinstance(baseline, str) else "given"
     return TemporalAttribution(
         values=values, state_values=state_values, score=score, baseline_score=baseline_score,
-        episode=rows.episode[last], t=rows.t[last], agents=tuple(spec.agents[k] for k in members), group=group,
+        episode=all_rows.episode[last], t=all_rows.t[last], agents=tuple(spec.agents[k] for k in members), group=group,
         feature_names=axis.names, to=to, target=output.describe(spec.action), units=output.units, n_steps=n_steps,
-        baseline_name=baseline if isinstance(baseline, str) else "given",
+        baseline_name=name if strata is None else f"mean of steps with the same {strata}",
         tolerance=convergence_tolerance(policy, output), origin=source.origin(),
+        rows=rows if isinstance(rows, str) else "" if rows is None else "a bool array",
+        given=() if strata is None else strata.given,
     )  # fmt: skip
 
 
@@ -171,6 +200,37 @@ def _resolve_baseline(source: RowSource, rows: Rows, baseline: Any, n_agents: in
     if isinstance(baseline, str):
         raise AnalysisError(f"no baseline {baseline!r}; valid: 'mean', 'start' or an array")
     return broadcast_baseline(baseline, (n_agents, n_features), f"{source.group!r}", "[agent, feature]")
+
+
+def _mean_in_class(source: RowSource, rows: Rows, in_class: np.ndarray) -> Tensor:
+    """`[agent, feature]`, each agent's mean over its rows `[row, agent]` in one class; zero where it has none."""
+    means = [source.mean_observation(source.group, rows.at(of_agent)) for of_agent in in_class.T]
+    return torch.stack([mean[agent] for agent, mean in enumerate(means)])
+
+
+def _explain_by_class(
+    unrolled: Unrolled,
+    windows: dict[str, Tensor | None],
+    baselines: Sequence[Tensor],
+    index: np.ndarray,
+    n_steps: int,
+    groups: Tensor | None,
+) -> list[np.ndarray]:
+    """As `_explain`, each row and agent against the baseline of its class.
+
+    Args:
+        index: `[row, agent]`, the class; -1: not explained.
+    """
+    merged: list[np.ndarray] = []
+    for k, baseline in enumerate(baselines):
+        of_class = index == k
+        if merged and not of_class.any():
+            continue
+        arrays = _explain(unrolled, windows, baseline, n_steps, groups)
+        merged = merged or [np.full_like(array, np.nan) for array in arrays]
+        for result, array in zip(merged, arrays):
+            result[of_class] = array[of_class]
+    return merged
 
 
 def _windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> dict[str, Tensor | None]:

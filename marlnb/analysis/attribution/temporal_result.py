@@ -13,7 +13,7 @@ from marlnb.analysis.attribution.result import not_converged, relative_to
 from marlnb.analysis.results import Result
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TemporalAttribution(Result):
     """What each of the last observations contributed to an output, through the recurrent state.
 
@@ -34,6 +34,8 @@ class TemporalAttribution(Result):
         baseline_name: the baseline in words.
         tolerance: share of the output that may be unexplained.
         origin: recording, checkpoint, experiment as JSON, and code version.
+        rows: the condition that chose the explained steps; empty: none.
+        given: names of what a step and its baseline have in common; empty: nothing.
     """
 
     values: np.ndarray
@@ -52,6 +54,8 @@ class TemporalAttribution(Result):
     baseline_name: str
     tolerance: float
     origin: Mapping[str, Any] = field(default_factory=dict)
+    rows: str = ""
+    given: tuple[str, ...] = ()
 
     method = "integrated_gradients"
 
@@ -112,11 +116,31 @@ class TemporalAttribution(Result):
         return pd.DataFrame(lines)
 
     def to_json(self) -> dict[str, Any]:
-        names = ("group", "to", "target", "units", "n_steps", "baseline_name", "warnings")
+        names = ("group", "to", "target", "units", "n_steps", "baseline_name", "rows", "given", "warnings")
         return self._selected_json(*names, lags=self.table().to_dict("records"), **self.origin)
 
-    def __repr__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        table = self.table()
+        n_episodes = len(np.unique(self.episode))
+        if table.empty:
+            return f"No agent of {self.group} acts at the explained steps; {n_episodes} episodes."
+        shares = table.fillna({"lag": -1}).groupby("lag")["share"].mean()
+        now, state = shares.get(0, 0.0), shares.get(-1, 0.0)
+        shown = f"to this step's observation by {now:.0%}, to the {self.lookback} before it by {1 - now - state:.0%}"
         return (
-            f"TemporalAttribution({self.target}, {self.group}: {len(self.score)} rows x {len(self.agents)} agents x "
-            f"{self.lookback + 1} steps x {len(self.feature_names)} features, {self.units}{self.remarks})"
+            f"The {self.target} of {', '.join(self.agents)} is attributed {shown} and to the state before these by "
+            f"{state:.0%} (baseline: {self.baseline_name}); {self._control}; {len(self.score)} steps of {n_episodes} "
+            "episodes; an attribution is no proof of use."
         )
+
+    @property
+    def _control(self) -> str:
+        """How far the values add up to the output."""
+        finite = self._finite
+        if not finite.any():
+            return "nothing is finite"
+        return f"at 95% of the steps all but {float(np.quantile(self.relative_delta[finite], 0.95)):.1%} adds up"
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table()

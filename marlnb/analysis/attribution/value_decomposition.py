@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Of = Literal["taken", "best"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ValueDecomposition(Result):
     """A group's Q value, decomposed into the agents' contributions.
 
@@ -107,9 +107,20 @@ class ValueDecomposition(Result):
         records = self.table().to_dict("records")
         return self._selected_json("group", "mixer", "of", "baseline_name", "warnings", agents=records, **self.origin)
 
-    def __repr__(self) -> str:
+    @property
+    def verdict(self) -> str:
         parts = ", ".join(f"{line.agent} {line.part:.0%}" for line in self.table().itertuples())
-        return f"ValueDecomposition({self.group}, {self.mixer}: {parts}, {len(self.total)} rows{self.remarks})"
+        unexplained = float(np.quantile(self.relative_delta, 0.95))
+        added = "a sum, so shares are exact" if self.mixer == "sum" else (
+            f"at 95% of the steps all but {unexplained:.1%} of the shares adds up"
+        )  # fmt: skip
+        return (
+            f"The Q value of {self.group} ({self.mixer} mixer, baseline: {self.baseline_name}) consists of {parts}, by "
+            f"mean size; {added}; {len(self.total)} steps of {len(np.unique(self.episode))} episodes."
+        )
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table()
 
 
 def decompose_value(

@@ -32,7 +32,7 @@ from marlnb.training.runs.run_folder import Which
 Measure = Literal["total_variation", "action"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ActionInfluence(Result):
     """How far agents' actions move in the steps after one action of another agent was replaced.
 
@@ -88,11 +88,18 @@ class ActionInfluence(Result):
         names = ("source", "units", "n_episodes", "warnings", "settings")
         return self._selected_json(*names, lags=self.table().to_dict("records"))
 
-    def __repr__(self) -> str:
-        return (
-            f"ActionInfluence(of {self.source} on {', '.join(self.agents)}: {self.horizon} steps, "
-            f"{self.n_episodes} episodes, {self.units}{self.remarks})"
-        )
+    @property
+    def verdict(self) -> str:
+        a, lag = np.unravel_index(np.argmax(np.nan_to_num(self.values, nan=-np.inf)), self.values.shape)
+        value = f"{self.values[a, lag]:.2g} [{self.low[a, lag]:.2g}, {self.high[a, lag]:.2g}] ({self.units})"
+        end = f"within {self.horizon} steps; {self.n_episodes} episodes, each compared with itself up to that action."
+        if not self.low[a, lag] > 0:
+            return f"Another action of {self.source} is not shown to change other agents' actions: {value} {end}"
+        most = f"the actions of {self.agents[a]} most, {lag} steps later"
+        return f"Another action of {self.source} changes {most}: {value} {end}"
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table().sort_values("value", ascending=False, ignore_index=True)
 
 
 def action_influence(

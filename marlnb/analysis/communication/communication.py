@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from marlnb.analysis.communication.combinations import combinations_with_goal
 from marlnb.analysis.communication.communication_result import Communication
 from marlnb.analysis.communication.message_influence import ReceivedMessages, causal_influence
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
@@ -50,6 +51,10 @@ def communication(
     seed: int = 0,
 ) -> Communication:
     """Mutual information of message, goal and action, the code book, and the causal influence of the message.
+
+    A code such as "goal XOR key" tells nothing of the goal alone. The goal is therefore also tested together with each
+    other discrete quantity that the speaker observes (up to 8 features and labels), in `combinations`. Codes of three
+    and more quantities are not tested.
 
     Args:
         speaker: the speaker's name.
@@ -128,6 +133,7 @@ def communication(
         code=code,
         messages=tuple(map(messages.class_name, message_values)),
         goals=tuple(map(goals.class_name, goal_values)),
+        combinations=combinations_with_goal(of_speaker, messages, goals, n_shuffles, rng),
         n_rows=len(received),
         n_episodes=n_episodes,
         notes=(*notes, *missing.notes),

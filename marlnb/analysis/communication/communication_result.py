@@ -12,9 +12,33 @@ from marlnb.analysis.stats.bootstrap import Interval
 from marlnb.analysis.stats.mutual_information import MutualInformation
 
 MIN_INFLUENCE_BITS = 0.01
+MIN_SYNERGY_BITS = 0.05
+"""Bits that a pair must have beyond its parts; less is within the error of the corrected estimates."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class Combination:
+    """What the message shows about the goal together with another quantity that the speaker observes.
+
+    Attributes:
+        other: name of the quantity.
+        bits: mutual information of the message and the pair (goal, other), after Miller and Madow's correction.
+        alone: the larger sum of parts, `I(message; goal) + I(message; other)`, corrected in the same way.
+        p_value: of `bits` against pairings with other episodes; Holm over the combinations.
+    """
+
+    other: str
+    bits: float
+    alone: float
+    p_value: float
+
+    @property
+    def synergy(self) -> float:
+        """Bits that the message shows about the pair and about neither alone, as an XOR does; at least 0."""
+        return max(self.bits - self.alone, 0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Communication(Result):
     """How a speaker's message relates to its goal and to what the listener does.
 
@@ -41,6 +65,8 @@ class Communication(Result):
         goals: `[goal]`, names.
         n_rows: pairs of a message and an action.
         n_episodes: their episodes.
+        combinations: what the message shows about the goal together with each other discrete quantity that the speaker
+            observes: a code such as "goal XOR other" tells nothing of either alone.
         notes: facts that are no reason for distrust, such as rows without a label.
         warnings: reasons not to trust the result.
     """
@@ -63,6 +89,7 @@ class Communication(Result):
     goals: tuple[str, ...]
     n_rows: int
     n_episodes: int
+    combinations: tuple[Combination, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -70,6 +97,12 @@ class Communication(Result):
     def speaks(self) -> bool:
         """Positive signalling (Lowe et al. 2019): the message tells the goal, beyond chance."""
         return self.signalling.p_value < ALPHA
+
+    @property
+    def joint_codes(self) -> tuple[Combination, ...]:
+        """Combinations about which the message shows more than about their parts, beyond chance; the largest first."""
+        joint = [c for c in self.combinations if c.p_value < ALPHA and c.synergy > MIN_SYNERGY_BITS]
+        return tuple(sorted(joint, key=lambda combination: -combination.synergy))
 
     @property
     def listens(self) -> bool | None:
@@ -86,17 +119,41 @@ class Communication(Result):
             measures["consistency"] = self.consistency
         return pd.DataFrame([{"measure": name, **asdict(measure)} for name, measure in measures.items()])
 
-    def __repr__(self) -> str:
-        signalling, influence = self.signalling, self.influence
-        causal = (
-            "causal influence not available"
-            if influence is None
-            else f"causal influence {influence.value:.2f} bits [{influence.low:.2f}, {influence.high:.2f}]"
-        )
-        return (
-            f"Communication({self.speaker} to {self.listener}: message tells {signalling.corrected:.2f} of "
-            f"{signalling.entropy_b:.2f} bits of {self.goal} (chance {signalling.chance:.2f}), {causal}{self.remarks})"
-        )
+    @property
+    def verdict(self) -> str:
+        return f"{self._signalling()}; {self._listening()}; {self.n_episodes} episodes."
+
+    def _signalling(self) -> str:
+        signal = self.signalling
+        bits = f"{signal.corrected:.2f} of {signal.entropy_b:.2f} bits of {self.goal}"
+        evidence = f"(plug-in interval [{signal.low:.2f}, {signal.high:.2f}], chance {signal.chance:.2f}, "
+        evidence += f"p = {signal.p_value:.2g})"
+        text = f"The {self.message} of {self.speaker} tells {bits} {evidence}"
+        if not self.speaks:
+            text = f"Not shown that the {self.message} of {self.speaker} tells {self.goal} alone: {bits} {evidence}"
+        if self.joint_codes:
+            joint = self.joint_codes[0]
+            together = f"{joint.bits:.2f} bits of {self.goal} and {joint.other} together"
+            return f"{text}, and {together}, {joint.synergy:.2f} more than of both alone (p = {joint.p_value:.2g})"
+        if self.speaks:
+            return text
+        if self.combinations:
+            return f"{text}, nor together with any of {len(self.combinations)} other quantities that it observes"
+        return f"{text}; combinations with other quantities were not tested"
+
+    def _listening(self) -> str:
+        influence = self.influence
+        if influence is None:
+            return f"whether {self.listener} listens was not tested"
+        bits = f"{influence.value:.2f} bits [{influence.low:.2f}, {influence.high:.2f}]"
+        changed = f"exchanging the message while all else stays changes its actions by {bits}"
+        if self.listens:
+            return f"{self.listener} listens: {changed}"
+        shown = "does not listen" if influence.high <= MIN_INFLUENCE_BITS else "is not shown to listen"
+        return f"{self.listener} {shown}: {changed}"
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table()[["measure", "a", "b", "corrected", "chance", "p_value"]]
 
     def _repr_html_(self) -> str:
         code = pd.DataFrame(self.code.astype(int), index=list(self.messages), columns=list(self.goals))

@@ -16,7 +16,7 @@ from marlnb.errors import AnalysisError
 N_BOOTSTRAP = 2000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Influence(Result):
     """How much of each agent's output comes from each other agent.
 
@@ -78,11 +78,27 @@ class Influence(Result):
     def _html_table(self) -> pd.DataFrame:
         return pd.DataFrame(self.values, index=pd.Index(self.agents, name="agent"), columns=list(self.sources))
 
-    def __repr__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        pairs = self.table().query("agent != source and value == value").sort_values("value", ascending=False)
+        if pairs.empty:
+            return f"No influence between agents through {self.through} could be measured; {self.n_episodes} episodes."
+        largest = pairs.iloc[0]
+        value = f"{largest.value:.2g} [{largest.low:.2g}, {largest.high:.2g}] {self.units}"
+        n_exact = int((pairs["value"] == 0).sum())
+        exact = f"; {n_exact} are exactly 0" if n_exact else ""
+        control = {
+            "communication": "whole messages are exchanged between episodes, which is causal for that step",
+            "observation": "an attribution, which is no proof of use",
+            "critic": "an attribution, which is no proof of use",
+        }.get(self.through, self.through)
         return (
-            f"Influence(through {self.through}: {self.measure}, {len(self.agents)} agents x {len(self.sources)} "
-            f"sources, {self.n_episodes} episodes, {self.units}{self.remarks})"
+            f"Of {len(pairs)} pairs of agents, {largest.source} influences {largest.agent} most through "
+            f"{self.through}: {value} ({self.measure}){exact}; {control}; {self.n_episodes} episodes."
         )
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self._html_table()
 
 
 def over_episodes(by_row: np.ndarray, episode: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

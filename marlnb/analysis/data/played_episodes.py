@@ -1,4 +1,4 @@
-"""Episodes that an analysis has played, read as the rows of a recording: `rows=` and `given=` mean the same for both."""
+"""Episodes that an analysis has played, read as the rows of a recording, so that `rows=` and `given=` apply."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class PlayedEpisodes:
             where = track.in_episode.T.cpu()
             n = int(where.sum())
             filled = torch.zeros(*where.shape, *values.shape[1:], dtype=torch.bool)
-            filled[where] = torch.from_numpy(np.ascontiguousarray(values[start : start + n]))
+            filled[where] = torch.from_numpy(values[start : start + n].copy())
             parts.append(filled.transpose(0, 1).to(track.in_episode.device))
             start += n
         return parts

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
-from operator import itemgetter
 from typing import get_args
 
-import numpy as np
-
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
-from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
-from marlnb.analysis.interventions.outcomes import OutcomeKey, PairedOutcome, action_counts, paired_outcomes
-from marlnb.analysis.interventions.result import ActionShares, Arm, Effect, Intervention
-from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
-from marlnb.analysis.stats.corrections import holm
-from marlnb.analysis.stats.paired_test import Intervals, PairedDifference, paired_test
+from marlnb.analysis.data.given import Given
+from marlnb.analysis.data.row_condition import Condition
+from marlnb.analysis.data.trajectories import evaluate_on, roll_out
+from marlnb.analysis.interventions.batched_outcomes import BatchedOutcomes, power_warnings
+from marlnb.analysis.interventions.episode_selection import CountedSteps, episode_classes
+from marlnb.analysis.interventions.outcomes import paired_outcomes
+from marlnb.analysis.interventions.result import Intervention
+from marlnb.analysis.stats.paired_test import Intervals
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
 from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
-from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
@@ -32,14 +29,14 @@ from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.saved_edits import load_edits, save_edits, write_result
 
 MAX_ENVS = 256
-RELEVANT_EFFECT = 0.5
-"""An effect on returns that should not be missed, in their standard deviations (Cohen 1988: a medium effect)."""
 
 
 def intervene(
     policy_source: PolicySourceLike,
     edits: Edit | Sequence[Edit] | str = (),
     *,
+    rows: Condition | None = None,
+    given: Given | None = None,
     episodes: int = 200,
     seed: int = 1000,
     explore: bool = False,
@@ -61,6 +58,10 @@ def intervene(
     Args:
         policy_source: a run, its folder, or other agents.
         edits: one, several, or the name under which some were saved with the run.
+        rows: the steps of the episodes without edits over which effects on actions are averaged, as a condition on
+            labels, features and time; None: all. Returns, lengths, values and labels are those of whole episodes.
+        given: labels of classes that stay the same during an episode, such as "goal": the effects are also measured
+            in the episodes of each class. Nothing has to be adjusted for them, since each episode is its own control.
         episodes: how many to play.
         explore: sample actions; False takes the most likely ones.
         partners: by group, another policy source, or (policy source, checkpoint), whose policy plays that group in
@@ -74,6 +75,8 @@ def intervene(
     Raises:
         ConfigError: an option out of range, strengths without an edit that has one, or a partner that does not fit.
         SiteError, ShapeError: an edit of a site or unit that the policies do not have.
+        AnalysisError: an unknown name in `rows` or `given`, no step that meets the condition, or a `given` label that
+            changes during an episode.
     """
     policy_source = as_policy_source(policy_source)
     edits = (
@@ -93,19 +96,25 @@ def intervene(
     with policy_source.build_env(n_envs, device=device, env=env) as built:
         check_fit(policy_source.spec, built.spec)
         publish(built, policy_source.path / EVALUATION)
-        outcomes = _Outcomes(built.spec, len(edits_by_arm))
+        outcomes, steps = BatchedOutcomes(built.spec, len(edits_by_arm)), CountedSteps(rows)
         for first in range(0, episodes, n_envs):
             n = min(n_envs, episodes - first)
             play = partial(roll_out, built, seed=seed, first=first, explore=explore, episodes=n)
             baseline = play(policies, ())
             outcomes.hashes += episode_hashes(baseline)
+            counted = steps.of(baseline)
+            if given is not None:
+                outcomes.classes += episode_classes(baseline, given)
             baseline_outputs = evaluate_on(policies, baseline)
             for index, arm_edits in enumerate(edits_by_arm):
                 edited = play(edited_policies, arm_edits)
                 on_baseline = evaluate_on(edited_policies, baseline, arm_edits, values=False)
                 edited_outputs = evaluate_on(edited_policies, edited, arm_edits)
-                pairs = paired_outcomes(policies, baseline, edited, baseline_outputs, on_baseline, edited_outputs)
+                pairs = paired_outcomes(
+                    policies, baseline, edited, baseline_outputs, on_baseline, edited_outputs, counted
+                )
                 outcomes.add(index, pairs, baseline, edited)
+    notes = steps.notes(built.spec.group_names)
     touched = {agent for edit in edits for place in edit_targets(edited_policies, edit) for agent in place.all_agents}
     touched |= {agent for group in partner_names for agent in built.spec.group(group).agents}
     arms = tuple(
@@ -122,6 +131,8 @@ def intervene(
         "checkpoint": origin.iteration,
         "sha256": origin.sha256,
         "strengths": None if strengths is None else list(strengths),
+        "rows": rows if rows is None or isinstance(rows, str) else "a bool array",
+        "given": None if given is None else sorted(set(filter(None, outcomes.classes))),
     }
     result = Intervention(
         edits=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in edits),
@@ -130,124 +141,16 @@ def intervene(
         arms=arms,
         settings=settings,
         returns=outcomes.returns(),
+        notes=notes,
         warnings=(
             *duplicate_warnings(outcomes.hashes, greedy=not explore),
-            *_warnings(arms, episodes, outcomes.return_deviations()),
+            *power_warnings(arms, episodes, outcomes.return_deviations()),
         ),
     )
     if save is not None:
         save_edits(policy_source, save, edits, note=note, replace=True)
         write_result(policy_source, save, "intervention", result.to_json())
     return result
-
-
-class _Outcomes:
-    """Outcomes of all batches of episodes, by arm.
-
-    Attributes:
-        hashes: by episode, a digest of the unedited episode; equal digests are duplicate episodes.
-    """
-
-    def __init__(self, spec: EnvSpec, n_arms: int) -> None:
-        self.spec = spec
-        self.hashes: list[bytes] = []
-        self._pairs: list[dict[OutcomeKey, list[PairedOutcome]]] = [{} for _ in range(n_arms)]
-        self._actions: list[dict[str, list[np.ndarray]]] = [{} for _ in range(n_arms)]
-
-    def add(
-        self, index: int, pairs: Mapping[OutcomeKey, PairedOutcome], baseline: Trajectories, edited: Trajectories
-    ) -> None:
-        for key, pair in pairs.items():
-            self._pairs[index].setdefault(key, []).append(pair)
-        for group in self.spec.group_names:
-            before, after = action_counts(baseline, group), action_counts(edited, group)
-            if before is not None and after is not None:
-                self._actions[index].setdefault(group, []).append(np.stack([before, after]))
-
-    def pair(self, index: int, key: OutcomeKey) -> PairedOutcome:
-        return PairedOutcome(*map(np.concatenate, zip(*self._pairs[index][key])))
-
-    def arm(self, index: int, strength: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
-        keys = list(self._pairs[index])
-        pairs = [self.pair(index, key) for key in keys]
-        tests = [paired_test(pair.after - pair.before, intervals, seed=seed) for pair in pairs]
-        members = {group.name: set(group.agents) for group in self.spec.groups}
-        # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
-        single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
-        tested = [k for k, key in enumerate(keys) if not _is_distance(key) and key.who not in single]
-        p_holm = {keys[k]: p for k, p in zip(tested, holm(np.array([tests[k].p_value for k in tested])))}
-        for key in keys:
-            if key.who in single:
-                p_holm[key] = p_holm[key._replace(who=single[key.who])]
-        effects = tuple(
-            _effect(key, pair, test, p_holm.get(key), bool(members.get(key.who, {key.who}) & touched))
-            for key, pair, test in zip(keys, pairs, tests)
-        )
-        return Arm(strength, effects, self._action_shares(index))
-
-    def returns(self) -> dict[str, tuple[tuple[float, ...], ...]]:
-        """By agent, the returns of each episode without edits and in each arm."""
-        returns = {}
-        for agent in self.spec.agents:
-            pairs = [self.pair(index, OutcomeKey("return", agent, "reward")) for index in range(len(self._pairs))]
-            by_arm = (pairs[0].before, *(pair.after for pair in pairs))
-            returns[agent] = tuple(tuple(values.tolist()) for values in by_arm)
-        return returns
-
-    def return_deviations(self) -> dict[str, float]:
-        """By group and agent, the standard deviation of an episode's return without edits."""
-        keys = [key for key in self._pairs[0] if key.outcome == "return"]
-        return {key.who: float(np.std(self.pair(0, key).before)) for key in keys}
-
-    def _action_shares(self, index: int) -> ActionShares:
-        by_agent: ActionShares = {}
-        for name, batches in self._actions[index].items():
-            counts, group = np.sum(batches, axis=0), self.spec.group(name)
-            names = group.action.names or tuple(str(k) for k in range(group.action.n[0]))
-            shares = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
-            for k, agent in enumerate(group.agents):
-                by_agent[agent] = (names, tuple(shares[0, k].tolist()), tuple(shares[1, k].tolist()))
-        return by_agent
-
-
-def _is_distance(key: OutcomeKey) -> bool:
-    return key.outcome.endswith(("_direct", "_total"))
-
-
-def _effect(key: OutcomeKey, pair: PairedOutcome, test: PairedDifference, p_holm: float | None, edited: bool) -> Effect:
-    distance = _is_distance(key)
-    both = np.isfinite(pair.before) & np.isfinite(pair.after)
-    before, after = (float(x[both].mean()) if both.any() else float("nan") for x in (pair.before, pair.after))
-    return Effect(
-        **key._asdict(),
-        edited=edited,
-        n=test.n,
-        before=before,
-        after=after,
-        difference=test.mean,
-        low=max(test.low, 0.0) if distance else test.low,
-        high=test.high,
-        p_value=None if distance else test.p_value,
-        p_holm=None if p_holm is None else float(p_holm),
-        detectable=test.detectable,
-    )
-
-
-def _warnings(arms: Sequence[Arm], episodes: int, deviations: Mapping[str, float]) -> Iterator[str]:
-    yield from few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS)
-    effects = list(chain.from_iterable(arm.effects for arm in arms if arm.strength != 0))
-    if all(effect.difference == 0 for effect in effects):
-        yield "the edits changed nothing at all: check that the edited sites lead to actions"
-        return
-    returns = [effect for effect in effects if effect.outcome == "return"]
-    if any(effect.excludes_zero for effect in returns):
-        return
-    detectable = [(float("inf") if e.detectable is None else e.detectable, e.who) for e in returns]
-    undetectable = [(size, who) for size, who in detectable if size > RELEVANT_EFFECT * deviations[who]]
-    if undetectable:
-        size, who = max(undetectable, key=itemgetter(0))
-        what = "any effect" if size == float("inf") else f"effects below {size:.3g}"
-        yield f"no effect on returns, but {episodes} episodes are too few to detect {what} ({who})"
 
 
 def _at_strengths(edits: Sequence[Edit], strengths: Sequence[float] | None) -> list[list[Edit]]:

@@ -9,30 +9,34 @@ actions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from math import sqrt
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.interventions.intervene import MAX_ENVS
-from marlnb.analysis.interventions.usage import (
+from marlnb.analysis.interventions.action_sensitivity import (
     NEGLIGIBLE,
     ActionSensitivity,
     acting_group,
     baseline_warnings,
     play_episodes,
 )
+from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
-from marlnb.analysis.stats.paired_test import paired_test
+from marlnb.analysis.stats.paired_test import PairedDifference, paired_test
 from marlnb.models.hooks.directions import Erase
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
+MAX_PAIRED = 8
+"""Of the units that do not mediate alone, so many (the most strongly tuned) are tested in pairs."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Mediation(Result):
     """The tuned units of one agent at a site, and how much its actions depend on each.
 
@@ -49,6 +53,14 @@ class Mediation(Result):
         low: `[tuned unit]`, lower end of the effect's 95% t interval over episodes.
         high: `[tuned unit]`, upper end of that interval.
         p_effect: `[tuned unit]`, one-sided, that the effect is at most `negligible`; Holm over the tuned units.
+        pair: `[pair, 2]`, units that do not mediate alone and were held at their means two at a time, since of two
+            units that carry the same, holding one changes nothing.
+        pair_effect: `[pair]`, effect of holding both.
+        p_pair: `[pair]`, p-value of the pair's path, as `p_value`; Holm over the pairs.
+        rest_effect: effect of holding all tuned units that do not mediate alone; None where there is none.
+        rest_low: lower end of its 95% t interval.
+        rest_high: upper end of that interval.
+        n_episodes: how many were played.
         warnings: reasons not to trust the result.
     """
 
@@ -63,6 +75,13 @@ class Mediation(Result):
     low: np.ndarray
     high: np.ndarray
     p_effect: np.ndarray
+    pair: np.ndarray
+    pair_effect: np.ndarray
+    p_pair: np.ndarray
+    rest_effect: float | None
+    rest_low: float | None
+    rest_high: float | None
+    n_episodes: int
     warnings: tuple[str, ...] = ()
 
     @property
@@ -80,12 +99,41 @@ class Mediation(Result):
         names = ("unit", "p_tuned", "effect", "low", "high", "p_effect", "p_value")
         return pd.DataFrame({name: getattr(self, name) for name in names})
 
-    def __repr__(self) -> str:
-        mediators = ", ".join(map(str, self.mediators.tolist())) or "none"
-        return (
-            f"Mediation({self.label} at {self.site}, {self.agent}: {len(self.unit)} units tuned, "
-            f"mediators {mediators}{self.remarks})"
-        )
+    @property
+    def redundant_pairs(self) -> list[tuple[int, int]]:
+        """Pairs of units through which the label reaches the actions, although neither does by itself."""
+        return [(int(a), int(b)) for (a, b), p in zip(self.pair, self.p_pair) if p <= ALPHA]
+
+    @property
+    def verdict(self) -> str:
+        n, mediators = len(self.unit), self.mediators.tolist()
+        where = f"{self.site} of {self.agent}"
+        if n == 0:
+            return f"No unit of {where} is tuned to {self.label}, so none was tested; {self.n_episodes} episodes."
+        parts = [f"no single one of the {n} tuned units is shown to carry {self.label} to the actions at {where}"]
+        if mediators:
+            k = int(np.argmax(np.where(self.p_value <= ALPHA, self.effect, -np.inf)))
+            strongest = f"{self.effect[k]:.2f} [{self.low[k]:.2f}, {self.high[k]:.2f}] ({self.units})"
+            parts = [
+                f"{len(mediators)} of the {n} units tuned to {self.label} at {where} each carry it to the actions "
+                f"(held at its mean, unit {self.unit[k]} changes them by {strongest}, p = {self.p_value[k]:.2g})"
+            ]
+        if self.redundant_pairs:
+            names = ", ".join(f"{a} and {b}" for a, b in self.redundant_pairs[:3])
+            parts.append(f"{len(self.redundant_pairs)} pairs do only together ({names})")
+        elif len(self.pair):
+            parts.append(f"no pair of {len(np.unique(self.pair))} others does so together")
+        if self.rest_effect is not None:
+            rest = f"{self.rest_effect:.2f} [{self.rest_low:.2f}, {self.rest_high:.2f}]"
+            parts.append(f"all {n - len(mediators)} other tuned units held together change the actions by {rest}")
+        text = "; ".join(parts)
+        return f"{text[0].upper()}{text[1:]}; {self.n_episodes} episodes."
+
+    def _repr_table(self) -> pd.DataFrame | None:
+        if not len(self.unit):
+            return None
+        columns = ["unit", "effect", "low", "high", "p_tuned", "p_value"]
+        return self.table()[columns].sort_values("effect", ascending=False, ignore_index=True)
 
 
 def mediation(
@@ -102,8 +150,9 @@ def mediation(
     """Tests on which of the units that are tuned to a label the agent's actions depend.
 
     The second part of the path is an intervention: each tuned unit is held at its mean by itself. The first part is
-    what `tuning` observed, so a label that only correlates with what sets the unit is named as well. A label that is
-    spread over many units, so that holding one changes little, is not found: use `usage` for that.
+    what `tuning` observed, so a label that only correlates with what sets the unit is named as well. Holding one unit
+    shows nothing where a second one carries the same, or where a label is spread over many units. Therefore the units
+    that do not mediate alone are also held two at a time (the 8 most strongly tuned) and all together.
 
     Args:
         policy_source: a run, its folder, or other agents.
@@ -124,11 +173,20 @@ def mediation(
         check_fit(policy_source.spec, env.spec)
         baseline = play_episodes(env, policies, (), episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
     sensitivity = ActionSensitivity(policies, group.name, group.agents.index(tuned.agent), baseline)
-    tests = [
-        paired_test(sensitivity.effect([Erase(tuned.site, (direction,), agents=(tuned.agent,))]))
-        for direction in tuned.directions()
-    ]
-    p = np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests])
+    directions = tuned.directions()
+
+    def held(*numbers: int) -> PairedDifference:
+        edit = Erase(tuned.site, tuple(directions[k] for k in numbers), agents=(tuned.agent,))
+        return paired_test(sensitivity.effect([edit]))
+
+    tests = [held(k) for k in range(len(directions))]
+    p_tuned = tuned.p_value[tuned.tuned]
+    p_effect = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests]))
+    others = np.flatnonzero(np.maximum(p_tuned, p_effect) > ALPHA)
+    pairs = list(combinations(others[:MAX_PAIRED].tolist(), 2))
+    pair_tests = [held(*pair) for pair in pairs]
+    p_pair = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in pair_tests]))
+    rest = held(*others) if len(others) > 1 else None
     warnings = (
         *tuned.warnings,
         *baseline_warnings(baseline, greedy=not explore),
@@ -141,11 +199,18 @@ def mediation(
         units=sensitivity.units,
         negligible=negligible,
         unit=tuned.tuned,
-        p_tuned=tuned.p_value[tuned.tuned],
+        p_tuned=p_tuned,
         effect=np.array([test.mean for test in tests]),
         low=np.array([max(test.low, 0.0) for test in tests]),
         high=np.array([test.high for test in tests]),
-        p_effect=holm(p),
+        p_effect=p_effect,
+        pair=tuned.tuned[np.array(pairs, dtype=np.int64).reshape(-1, 2)],
+        pair_effect=np.array([test.mean for test in pair_tests]),
+        p_pair=np.array([max(p, *p_tuned[list(pair)]) for p, pair in zip(p_pair, pairs)]),
+        rest_effect=None if rest is None else rest.mean,
+        rest_low=None if rest is None else max(rest.low, 0.0),
+        rest_high=None if rest is None else rest.high,
+        n_episodes=episodes,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 

@@ -49,6 +49,7 @@ def paired_outcomes(
     baseline_outputs: PolicyOutputs,
     edited_on_baseline: PolicyOutputs,
     edited_outputs: PolicyOutputs,
+    counted: Mapping[str, Tensor] | None = None,
 ) -> Outcomes:
     """All outcomes of one batch of episodes.
 
@@ -59,6 +60,8 @@ def paired_outcomes(
         baseline_outputs: outputs of the unedited policies on the baseline episodes.
         edited_on_baseline: outputs of the edited policies on the baseline episodes.
         edited_outputs: outputs of the edited policies on the edited episodes.
+        counted: by group, `[time, env, agent]` bool, the steps of the baseline episodes over which effects on actions
+            are averaged; None: all.
     """
     outcomes = _returns(baseline, edited)
     lengths = (track.table.length.astype(float) for track in (baseline, edited))
@@ -69,7 +72,9 @@ def paired_outcomes(
             means = mean_over_time(before, baseline.acting[name]), mean_over_time(after, edited.acting[name])
             for agent, *pair in zip(policy.group.agents, *(by_agent.T for by_agent in means)):
                 outcomes[OutcomeKey("value", agent, "reward")] = PairedOutcome(*pair)
-        outcomes |= _actions(policy, baseline, edited, edited_on_baseline.logits.get(name))
+        acting = baseline.acting[name]
+        steps = acting if counted is None else acting & counted[name]
+        outcomes |= _actions(policy, baseline, edited, edited_on_baseline.logits.get(name), steps)
     return outcomes | _labels(baseline, edited)
 
 
@@ -84,24 +89,25 @@ def _returns(baseline: Trajectories, edited: Trajectories) -> Outcomes:
 
 
 def _actions(
-    policy: Policy, baseline: Trajectories, edited: Trajectories, logits_on_baseline: Tensor | None
+    policy: Policy, baseline: Trajectories, edited: Trajectories, logits_on_baseline: Tensor | None, counted: Tensor
 ) -> Outcomes:
     """Distances between actions; `before` is 0 by definition.
 
     Args:
         logits_on_baseline: the edited policy's, on the baseline episodes.
+        counted: `[time, env, agent]` bool, steps of the baseline episodes at which the agent acts.
     """
     name = policy.group.name
     steps = min(len(baseline.in_episode), len(edited.in_episode))
-    both_act = baseline.acting[name][:steps] & edited.acting[name][:steps]
+    both_act = counted[:steps] & edited.acting[name][:steps]
     distance, unit = action_distance(baseline.action[name][:steps], edited.action[name][:steps], policy)
     distances: dict[tuple[str, str], tuple[Tensor, Tensor]] = {("changed_total", unit): (distance, both_act)}
     if logits_on_baseline is not None and policy.distribution is not None:
-        logits, acting = baseline.logits[name], baseline.acting[name]
+        logits = baseline.logits[name]
         mode, edited_mode = (policy.distribution.mode(values).action for values in (logits, logits_on_baseline))
-        distances["changed_direct", unit] = (action_distance(mode, edited_mode, policy)[0], acting)
+        distances["changed_direct", unit] = (action_distance(mode, edited_mode, policy)[0], counted)
         compared = {
-            "direct": (logits, logits_on_baseline, acting),
+            "direct": (logits, logits_on_baseline, counted),
             "total": (logits[:steps], edited.logits[name][:steps], both_act),
         }
         for effect, (p, q, when) in compared.items():

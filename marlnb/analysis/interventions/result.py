@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
 import pandas as pd
 
-from marlnb.analysis.results import Result
-from marlnb.errors import AnalysisError
+from marlnb.analysis.results import ALPHA, Result
+from marlnb.errors import AnalysisError, unknown
 
 ActionShares = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
 """By agent with discrete actions: the actions' names, and the share of its steps of each without and with edits."""
@@ -65,14 +67,17 @@ class Arm:
         strength: None: as the edits were given.
         effects: one for each outcome.
         actions: how often each agent chose each action, see `ActionShares`.
+        by_class: by class of what is `given`, as "goal = red", the effects in its episodes; `p_holm` corrects for all
+            classes and outcomes together.
     """
 
     strength: float | None
     effects: tuple[Effect, ...]
     actions: ActionShares = field(default_factory=dict, repr=False)
+    by_class: Mapping[str, tuple[Effect, ...]] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Intervention(Result):
     """The effects of edits, or of other partners.
 
@@ -83,6 +88,7 @@ class Intervention(Result):
         arms: one for each strength, or a single one.
         settings: the options, enough to repeat the intervention.
         returns: by agent, each episode's return without edits, and with those of each arm.
+        notes: facts that are no reason for distrust.
         warnings: reasons not to trust the result.
     """
 
@@ -92,6 +98,7 @@ class Intervention(Result):
     arms: tuple[Arm, ...]
     settings: dict[str, Any]
     returns: dict[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -106,14 +113,20 @@ class Intervention(Result):
             raise AnalysisError(f"there are several strengths, {strengths}: use table(), or of(..., strength=)")
         return self.arms[0].effects
 
-    def of(self, outcome: str, who: str = "", *, strength: float | None = None) -> Effect:
+    def of(self, outcome: str, who: str = "", *, strength: float | None = None, given: str | None = None) -> Effect:
         """One effect.
 
+        Args:
+            given: a class, as "goal = red": the effect in its episodes; None: in all episodes.
         Raises:
             AnalysisError: there is none or more than one; the message lists those available.
         """
         arms = [arm for arm in self.arms if strength is None or arm.strength == strength]
-        matches = [e for arm in arms for e in arm.effects if e.outcome == outcome and e.who == who]
+        classes = list(self.arms[0].by_class)
+        if given is not None and given not in classes:
+            raise AnalysisError(unknown("class of what is given", given, classes))
+        by_arm = [arm.effects if given is None else arm.by_class[given] for arm in arms]
+        matches = [e for effects in by_arm for e in effects if e.outcome == outcome and e.who == who]
         if len(matches) != 1:
             available = ", ".join(sorted({f"({e.outcome}, {e.who!r})" for arm in self.arms for e in arm.effects}))
             raise AnalysisError(
@@ -123,23 +136,74 @@ class Intervention(Result):
         return matches[0]
 
     def table(self) -> pd.DataFrame:
-        """One row for each strength and effect."""
-        table = pd.DataFrame(
-            [{"strength": arm.strength, **asdict(effect)} for arm in self.arms for effect in arm.effects]
-        )
-        return table.drop(columns="strength") if len(self.arms) == 1 and self.arms[0].strength is None else table
+        """One row for each strength and effect; with something given, also for each class."""
+        lines = [
+            {"strength": arm.strength, "given": name, **asdict(effect)}
+            for arm in self.arms
+            for name, effects in {"": arm.effects, **arm.by_class}.items()
+            for effect in effects
+        ]
+        table = pd.DataFrame(lines)
+        single = len(self.arms) == 1 and self.arms[0].strength is None
+        return table.drop(columns=["strength"] * single + ["given"] * (not self.arms[0].by_class))
 
-    def __repr__(self) -> str:
-        changes = [f"{edit['edit']} {edit['site']}" for edit in self.edits]
-        changes += [f"{group} from {partner}" for group, partner in self.partners.items()]
-        arm = max(self.arms, key=lambda arm: abs(arm.strength or 0.0))
-        returns = "; ".join(
-            f"{e.who} {e.difference:+.3g} [{e.low:.3g}, {e.high:.3g}]"
-            for e in arm.effects
-            if e.outcome == "return" and e.who in self.agents
-        )
-        strength = "" if arm.strength is None else f" at strength {arm.strength:g}"
-        return (
-            f"Intervention({', '.join(changes)}{strength}: return {returns}; {self.settings.get('episodes')} episodes"
-            f"{self.remarks})"
+    @property
+    def verdict(self) -> str:
+        arm = self._strongest_arm
+        changes = [f"{edit['edit']} at {edit['site']}" for edit in self.edits]
+        changes += [f"{group} played by {partner}" for group, partner in self.partners.items()]
+        strength = "" if arm.strength is None else f" (strength {arm.strength:g})"
+        returns = self._group_returns(arm)
+        clauses = []
+        for numbers, same in groupby(returns, key=lambda e: (e.difference, e.low, e.high)):
+            members = list(same)
+            p = min(1.0 if e.p_holm is None else e.p_holm for e in members)
+            names = " and ".join(e.who for e in members)
+            shown = "changes by" if p <= ALPHA else "is not shown to change:"
+            difference, low, high = numbers
+            clauses.append(f"the return of {names} {shown} {difference:+.3g} [{low:.3g}, {high:.3g}] (p = {p:.2g})")
+        direct = [
+            e for e in arm.effects if e.edited and e.outcome == self._direct_outcome(arm) and e.who in self.agents
+        ]
+        if direct:
+            e = max(direct, key=lambda effect: effect.difference)
+            moved = f"{e.difference:.2g} [{e.low:.2g}, {e.high:.2g}] ({e.units})"
+            clauses.append(f"the actions of {e.who} on the same states by {moved}")
+        text = f"With {', '.join(changes)}{strength}, {', '.join(clauses)}"
+        nothing = all((e.p_holm or 1.0) > ALPHA for e in returns) and not any(e.excludes_zero for e in direct)
+        if nothing and self.edits:
+            text += "; whether other units replace the edited ones was not tested"
+        episodes = self.settings.get("episodes", "?")
+        return f"{text}; each of {episodes} episodes is compared with itself without edits, Holm over all outcomes."
+
+    @property
+    def _strongest_arm(self) -> Arm:
+        return max(self.arms, key=lambda arm: abs(arm.strength or 0.0))
+
+    def _group_returns(self, arm: Arm) -> list[Effect]:
+        """Of each group; groups compete, so there is no mean over them."""
+        return [e for e in arm.effects if e.outcome == "return" and e.who not in self.agents]
+
+    @staticmethod
+    def _direct_outcome(arm: Arm) -> str:
+        """The measure of actions on the same states that this arm has: total variation, or KL, or changed actions."""
+        outcomes = {effect.outcome for effect in arm.effects}
+        return next((name for name in ("tv_direct", "kl_direct", "changed_direct") if name in outcomes), "")
+
+    def _repr_table(self) -> pd.DataFrame:
+        arm = self._strongest_arm
+        outcome = self._direct_outcome(arm)
+        chosen = [*self._group_returns(arm), *(e for e in arm.effects if e.outcome == outcome and e.who in self.agents)]
+        return pd.DataFrame(
+            [
+                {
+                    "outcome": effect.outcome,
+                    "of": effect.who,
+                    "without": effect.before,
+                    "with": effect.after,
+                    "difference": f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}]",
+                    "p (Holm)": effect.p_holm,
+                }
+                for effect in chosen
+            ]
         )

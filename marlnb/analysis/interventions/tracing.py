@@ -72,14 +72,16 @@ def trace(
             (`PermuteChannel("listener")`), another goal (`PermuteChannel("speaker", units="goal_*")`), no message.
         outcome: "return", the mean return of `group`; "actions", how close its action distributions are to the clean
             ones at equal steps (total variation, or KL for continuous actions).
-        group: whose outcome; None: the mean over all groups.
+        group: whose outcome. None: of "actions" the mean over all groups; of "return" that of all agents, where every
+            group has the same one.
         sites: globs over site names; `<group>/observation` may be among them.
         agents: names; None for all.
         times: first steps of the restored windows; None: every `span` steps of the longest episode.
         span: restored steps in each window.
         episodes: how many to play, 2 to 256, stepped at once.
     Raises:
-        AnalysisError: an unknown outcome, group or agent, or a recording whose run does not exist.
+        AnalysisError: an unknown outcome, group or agent, a recording whose run does not exist, or no group= where
+            groups have different returns, whose mean would say nothing.
         ConfigError: episodes or span out of range.
         SiteError: a pattern that matches no site.
     """
@@ -103,6 +105,8 @@ def trace(
         check_fit(policy_source.spec, built.spec)
         groups = list(built.spec.group_names) if group is None else [built.spec.group(group).name]
         rollouts = _Rollouts(built, policies, seed, outcome, groups, {site for site, _ in lines})
+        if group is None and outcome == "return":
+            _check_same_returns(rollouts.clean)
         corrupted = rollouts.score(edits)
         starts = list(times) if times is not None else list(range(0, len(rollouts.clean.in_episode), span))
         scores = np.empty((len(lines), len(starts), episodes))
@@ -256,6 +260,16 @@ def _recovered(
         samples = np.tensordot(weights, gained, axes=(1, 2)) / (weights @ lost)[:, None, None]
     low, high = percentile_interval(samples)
     return recovered, low, high
+
+
+def _check_same_returns(clean: Trajectories) -> None:
+    names = clean.env.group_names
+    returns = np.stack([clean.table.group_return(name) for name in names])
+    if not np.allclose(returns, returns[:1], rtol=1e-3, atol=1e-3):
+        raise AnalysisError(
+            f"outcome='return' of all groups, but {', '.join(names)} have returns of their own: choose group= from "
+            f"{list(names)}"
+        )
 
 
 def _warnings(clean: np.ndarray, corrupted: np.ndarray, episodes: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from marlnb.analysis.results import Result, grid_table
 from marlnb.errors import AnalysisError, unknown
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tracing(Result):
     """Shares of a corruption's effect that are recovered when one site of one agent is restored for some steps.
 
@@ -69,9 +69,19 @@ class Tracing(Result):
     def _html_table(self) -> None:
         return None
 
-    def __repr__(self) -> str:
-        k, j = np.unravel_index(np.argmax(np.nan_to_num(self.recovered, nan=-np.inf)), self.recovered.shape)
-        return (
-            f"Tracing({self.outcome}: clean {self.clean:.3g}, corrupted {self.corrupted:.3g}; most recovered: "
-            f"{self.recovered[k, j]:.0%} at {self.sites[k]} of {self.agents[k]}, t={self.times[j]}{self.remarks})"
-        )
+    @property
+    def verdict(self) -> str:
+        lost = f"the corruption changes the {self.outcome} from {self.clean:.3g} to {self.corrupted:.3g} ({self.units})"
+        end = f"{self.settings.get('episodes', '?')} episodes; sites were restored one at a time, not together."
+        finite = np.nan_to_num(self.recovered, nan=-np.inf)
+        k, j = np.unravel_index(np.argmax(finite), finite.shape)
+        cell = f"{self.sites[k]} of {self.agents[k]} at t={self.times[j]}"
+        share = f"{self.recovered[k, j]:.0%} [{self.low[k, j]:.0%}, {self.high[k, j]:.0%}]"
+        n_cells = f"the largest of {self.recovered.size}, not corrected"
+        if self.low[k, j] > 0:
+            return f"Restoring {cell} recovers most, {share} ({n_cells}): {lost}; {end}"
+        return f"No single site and step is shown to recover it ({cell}: {share}, {n_cells}): {lost}; {end}"
+
+    def _repr_table(self) -> pd.DataFrame:
+        order = np.argsort(-np.nan_to_num(self.recovered, nan=-np.inf), axis=None)
+        return self.table().iloc[order].reset_index(drop=True)

@@ -1,47 +1,55 @@
 """Test whether an agent uses a decoded direction: erase it, steer along it, and measure the change in its actions.
 
 A decoder shows that a concept can be read from activations, not that the agent reads it. Amnesic probing removes the
-direction and compares the behaviour (Elazar et al. 2021, arXiv:2006.00995); the random directions are its control.
+direction and compares the behaviour (Elazar et al. 2021, arXiv:2006.00995); the random directions are its control. A
+direction may also carry other quantities than its concept, so the effect is measured again without these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
-from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
+from marlnb.analysis.data.given import Given, GivenColumns, given_columns
+from marlnb.analysis.data.played_episodes import PlayedEpisodes
+from marlnb.analysis.data.row_condition import Condition, rows_where
+from marlnb.analysis.interventions.action_sensitivity import (
+    NEGLIGIBLE,
+    ActionSensitivity,
+    LabelFunctions,
+    acting_group,
+    baseline_warnings,
+    play_episodes,
+)
+from marlnb.analysis.interventions.confounds import Correlates, concept_label, confound_tests, correlates
+from marlnb.analysis.interventions.direction_tests import DirectionTests
 from marlnb.analysis.interventions.intervene import MAX_ENVS
-from marlnb.analysis.interventions.outcomes import mean_over_time
-from marlnb.analysis.interventions.usage_result import Conclusion, Usage, UsageTest
+from marlnb.analysis.interventions.usage_result import (
+    EQUAL_VARIANCE,
+    Conclusion,
+    Confound,
+    Usage,
+    UsageTest,
+    beyond_matched,
+    beyond_random,
+    of_given,
+)
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
-from marlnb.analysis.stats.corrections import holm
-from marlnb.analysis.stats.divergence import kl_divergence, total_variation
-from marlnb.analysis.stats.paired_test import paired_test
-from marlnb.analysis.stats.random_directions import MAX_VARIANCE_MISMATCH, matched_directions, random_directions
+from marlnb.analysis.stats.given_patterns import DETERMINED, explained_share, half_agreement, patterns
 from marlnb.config import EnvConfig
-from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError, ConfigError
-from marlnb.models.hooks.directions import Direction, Erase, Steer
-from marlnb.models.hooks.edit import Edit
-from marlnb.models.policies.distributions import ActionDistribution
-from marlnb.models.policies.policy import Policy
-from marlnb.specs import GroupSpec
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.models.hooks.directions import Direction
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
 MIN_RANDOM_DIRECTIONS = 39
 """Fewer cannot give a p-value of 0.025, which Holm's correction over the two edits needs."""
-NEGLIGIBLE = 0.02
-Distance = Callable[[ActionDistribution, Tensor, Tensor], Tensor]
+MIN_AGREEMENT = 0.9
 
 
 class DirectionSource(Protocol):
@@ -56,6 +64,9 @@ def usage(
     directions: Direction | Sequence[Direction] | DirectionSource,
     *,
     agent: str | None = None,
+    rows: Condition | None = None,
+    given: Given | None = None,
+    labels: LabelFunctions | None = None,
     episodes: int = 100,
     seed: int = 1000,
     strength: float = 2.0,
@@ -73,10 +84,22 @@ def usage(
     with the effects of random directions of the same length, orthogonal to the tested ones, and of random directions
     along which the activations vary as much.
 
+    A direction v may carry other quantities z than its concept k. With the activations `h = m + A k + B z + e` of the
+    episodes and W an orthonormal basis of the columns of B, the effect is measured again for `v - W W' v`, along which
+    the activations do not change with z (see `patterns`). This is done for what is `given`. Where there is an effect,
+    it is also done for the observed features and the labels that correlate with the projection onto v while the
+    concept stays the same; this needs a concept that is a label of these episodes.
+
     Args:
         policy_source: a run, its folder, or other agents.
         directions: one Direction, several of one concept, or a decoding, of which all directions are taken.
         agent: whose, if a decoding has several; None: the directions' own agent.
+        rows: the steps over which effects are averaged, as a condition on labels, features and time; None: all. Edits
+            act at every step.
+        given: what the effect must not be explained by: labels, observed features, or "action", the agent's own.
+            An agent's action follows from what it uses, so given the action little is left of a direction near the
+            output.
+        labels: functions of the time step, by name, as `record` takes them, for `rows`, `given` and the concept.
         episodes: how many to play.
         strength: of the steering, in standard deviations along the direction, forwards and backwards.
         n_random_directions: the smallest possible p-value is 1 / (1 + n_random_directions).
@@ -84,7 +107,8 @@ def usage(
         n_envs: environments stepped at once.
         explore: sample actions; False takes the most likely ones.
     Raises:
-        AnalysisError: directions of several sites or agents, or of a critic, which chooses no actions.
+        AnalysisError: directions of several sites or agents, or of a critic, which chooses no actions; an unknown name
+            in `rows` or `given`, or no step that meets the condition.
     """
     directions, decodable = _resolve_directions(directions, agent)
     site, agent = directions[0].site, directions[0].agent
@@ -100,17 +124,37 @@ def usage(
     with policy_source.build_env(n_envs, env=env) as built:
         check_fit(policy_source.spec, built.spec)
         play = partial(play_episodes, built, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
-        baseline = play((), sites=[site])
-        sensitivity = ActionSensitivity(policies, group.name, group.agents.index(agent), baseline)
-        activations = sensitivity.activations(site)
-        rng = np.random.default_rng(derive_seed(seed, "usage"))
-        vectors = np.array([direction.vector for direction in directions])
-        matched, mismatch = matched_directions(vectors, np.cov(activations.T), max(n_random_directions // 2, 1), rng)
-        random = random_directions(vectors, n_random_directions, rng)
-        if mismatch > MAX_VARIANCE_MISMATCH:
-            matched = matched[:0]
-        controls = [[_with_vectors(directions, vectors, activations) for vectors in sets] for sets in (random, matched)]
-        tests = tuple(_test(kind, sensitivity, directions, controls, strength, play) for kind in ("erase", "steer"))
+        baseline = play((), sites=[site], labels=labels or {})
+        played = PlayedEpisodes(baseline)
+        source, all_rows = played.source(group.name)
+        index = group.agents.index(agent)
+        selected = rows_where(source, all_rows, rows)[:, index]
+        sensitivity = ActionSensitivity(policies, group.name, index, baseline, played.by_step(selected))
+        tests_of = DirectionTests(
+            directions, sensitivity, sensitivity.activations(site), n_random_directions, strength, seed, play
+        )
+        tests = tests_of.run()
+        counted = selected & source.acting(all_rows)[:, index]
+        concept = concept_label(source, all_rows, directions[0].concept)
+        if concept is not None and not concept.known[counted, index].all():
+            concept = None
+        held = None if concept is None else concept.values[counted, index]
+        given_values, agreement = np.empty((int(counted.sum()), 0)), 1.0
+        given_names: tuple[str, ...] = ()
+        columns = given_columns(source, all_rows, given)
+        if columns is not None:
+            given_values, given_names = _known_values(columns, counted, index, agent), columns.names
+            if held is None or explained_share(held, given_values) < DETERMINED:
+                tests += tests_of.run(patterns(tests_of.activations, given_values, held), given=str(columns))
+                agreement = half_agreement(tests_of.vectors, tests_of.activations, given_values, held)
+        correlated = Correlates((), 0, ())
+        confounds: tuple[Confound, ...] = ()
+        if concept is not None and held is not None:
+            projection = tests_of.activations @ tests_of.vectors.T
+            correlated = correlates(source, all_rows, counted, index, projection, concept, excluded=given_names)
+            if beyond_random(of_given(tests, False), negligible):
+                confounds = confound_tests(tests_of, correlated.candidates, held, given_values, negligible)
+    conclusion, others = _conclude(tests, confounds, given_names, decodable, negligible)
     return Usage(
         concept=_concept(directions),
         site=site,
@@ -122,158 +166,26 @@ def usage(
         units=sensitivity.units,
         negligible=negligible,
         decodable=decodable,
-        conclusion=_conclusion(tests, decodable, negligible),
+        conclusion=conclusion,
         tests=tests,
-        settings={"seed": seed, "checkpoint": origin.iteration, "sha256": origin.sha256, "n_envs": n_envs},
+        settings={
+            "seed": seed,
+            "checkpoint": origin.iteration,
+            "sha256": origin.sha256,
+            "n_envs": n_envs,
+            "rows": rows if rows is None or isinstance(rows, str) else "a bool array",
+            "given": list(given_names),
+        },
+        not_separable_from=others,
+        confounds=confounds,
+        carried_by=correlated.carried_by,
+        notes=tuple(_notes(_concept(directions), concept, correlated, tests, given_names)),
         warnings=(
             *baseline_warnings(baseline, greedy=not explore),
-            *_warnings(tests, episodes, n_random_directions, activations, directions),
+            *_warnings(tests, episodes, n_random_directions, tests_of.activations, directions),
+            *_imprecise(agreement, given_names),
         ),
     )
-
-
-def acting_group(policy_source: PolicySource, agent: str, site: str) -> GroupSpec:
-    """The group of an agent whose actions depend on a site.
-
-    Raises:
-        AnalysisError: no such agent, or a site of the critic.
-    """
-    group = next((group for group in policy_source.spec.groups if agent in group.agents), None)
-    if group is None or "/critic/" in site:
-        raise AnalysisError(f"{site!r} of {agent!r} chooses no actions; the agents are {policy_source.spec.agents}")
-    return group
-
-
-def play_episodes(
-    env: VectorEnv,
-    policies: Mapping[str, Policy],
-    edits: Sequence[Edit],
-    *,
-    episodes: int,
-    n_envs: int,
-    seed: int,
-    explore: bool,
-    sites: Sequence[str] = (),
-) -> list[Trajectories]:
-    """Episodes 0 to `episodes` - 1, `n_envs` at a time."""
-    return [
-        roll_out(
-            env, policies, edits, seed=seed, first=first, explore=explore, sites=sites, labels=False,
-            episodes=min(n_envs, episodes - first),
-        )
-        for first in range(0, episodes, n_envs)
-    ]  # fmt: skip
-
-
-def baseline_warnings(baseline: Sequence[Trajectories], *, greedy: bool) -> tuple[str, ...]:
-    """A warning if many of the episodes are duplicates."""
-    return duplicate_warnings([hash for track in baseline for hash in episode_hashes(track)], greedy=greedy)
-
-
-class ActionSensitivity:
-    """How far one agent's action distributions move under edits, on the states of episodes without edits.
-
-    Attributes:
-        units: of the effects: total variation, KL (nats), or action for actions without a density.
-    """
-
-    def __init__(
-        self, policies: Mapping[str, Policy], group: str, agent_index: int, baseline: Sequence[Trajectories]
-    ) -> None:
-        self.policies, self.group, self.agent_index, self.baseline = policies, group, agent_index, baseline
-        distribution = policies[group].distribution
-        if distribution is None:
-            raise AnalysisError(f"{type(policies[group]).__name__} has no action distribution to compare")
-        self.distribution = distribution
-        logits = baseline[0].logits[group][:1]
-        if total_variation(distribution, logits, logits) is not None:
-            self.units, self._distance = "total variation", cast(Distance, total_variation)
-        elif kl_divergence(distribution, logits, logits) is not None:
-            self.units, self._distance = "KL (nats)", cast(Distance, kl_divergence)
-        else:
-            self.units, self._distance = "action", _mode_distance
-
-    def activations(self, site: str) -> np.ndarray:
-        """`[step, unit]` float64, of the steps at which the agent acts."""
-        of_agents = next(s for s in self.policies[self.group].sites() if s.name == site).agents
-        column = 0 if of_agents is not None else self.agent_index
-        acting = (track.acting[self.group][:, :, self.agent_index] for track in self.baseline)
-        rows = [track.activations[site][:, :, column][acts] for track, acts in zip(self.baseline, acting)]
-        return torch.cat(rows).double().cpu().numpy()
-
-    def effect(self, edits: Sequence[Edit]) -> np.ndarray:
-        """Mean distance between the action distributions without and with the edits, `[episode]`."""
-        effects = []
-        for track in self.baseline:
-            outputs = evaluate_on(self.policies, track, edits, values=False, groups=[self.group])
-            edited_logits = outputs.logits[self.group]
-            assert edited_logits is not None
-            distance = self._distance(self.distribution, track.logits[self.group], edited_logits)
-            effects.append(mean_over_time(distance, track.acting[self.group])[:, self.agent_index])
-        return np.concatenate(effects)
-
-    def returns(self, tracks: Sequence[Trajectories]) -> np.ndarray:
-        """The agent's returns, `[episode]`."""
-        return np.concatenate([track.table.returns[self.group][:, self.agent_index] for track in tracks])
-
-
-def _test(
-    kind: str,
-    sensitivity: ActionSensitivity,
-    directions: Sequence[Direction],
-    controls: Sequence[Sequence[Sequence[Direction]]],
-    strength: float,
-    play: Callable[[Sequence[Edit]], list[Trajectories]],
-) -> UsageTest:
-    def effect_of(tested: Sequence[Direction]) -> np.ndarray:
-        effects = [sensitivity.effect(edits) for edits in _edits(kind, tested, strength)]
-        return np.asarray(np.mean(effects, axis=0))
-
-    effect = paired_test(effect_of(directions))
-    random, matched = (np.array([np.nanmean(effect_of(control)) for control in sets]) for sets in controls)
-    forwards = play(_edits(kind, directions, strength)[0])
-    returns = paired_test(sensitivity.returns(forwards) - sensitivity.returns(sensitivity.baseline))
-    return UsageTest(
-        edit="erase" if kind == "erase" else "steer",
-        effect=effect.mean,
-        low=max(effect.low, 0.0),
-        high=effect.high,
-        random_mean=float(random.mean()),
-        random_high=float(np.quantile(random, 0.95)),
-        p_value=_share_at_least(random, effect.mean),
-        matched_mean=float(matched.mean()) if len(matched) else None,
-        p_matched=_share_at_least(matched, effect.mean) if len(matched) else None,
-        return_change=returns.mean,
-        return_low=returns.low,
-        return_high=returns.high,
-        random=tuple(random.tolist()),
-    )
-
-
-def _mode_distance(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor:
-    """For actions without a density: the mean distance of their components."""
-    return (distribution.mode(before).action - distribution.mode(after).action).abs().mean(-1)
-
-
-def _share_at_least(random: np.ndarray, effect: float) -> float:
-    return float((1 + (random >= effect).sum()) / (1 + len(random)))
-
-
-def _edits(kind: str, directions: Sequence[Direction], strength: float) -> list[list[Edit]]:
-    """The edits to be tried, each by itself; the first one steers forwards along the first direction."""
-    site, agents = directions[0].site, (directions[0].agent,)
-    if kind == "erase":
-        return [[Erase(site, tuple(directions), agents=agents)]]
-    return [[Steer(site, direction, sign * strength, agents=agents)] for direction in directions for sign in (1, -1)]
-
-
-def _with_vectors(directions: Sequence[Direction], vectors: np.ndarray, activations: np.ndarray) -> list[Direction]:
-    """The directions with other vectors: steered as far as they are, erased to the mean along the new vector."""
-    means = activations.mean(axis=0)
-    return [
-        replace(direction, vector=tuple(vector), mean=float(vector @ means), concept="random")
-        for direction, vector in zip(directions, vectors)
-    ]
 
 
 def _concept(directions: Sequence[Direction]) -> str:
@@ -302,12 +214,65 @@ def _resolve_directions(
     return directions, decodable
 
 
-def _conclusion(tests: Sequence[UsageTest], decodable: bool | None, negligible: float) -> Conclusion:
-    corrected = holm(np.array([test.p_value for test in tests]))
-    if any(p <= ALPHA and test.low > negligible for p, test in zip(corrected, tests)):
-        return "used"
-    small = all(test.high <= negligible for test in tests)
-    return "decodable but not used" if small and decodable else "not shown to be used"
+def _imprecise(agreement: float, given: Sequence[str]) -> Iterator[str]:
+    if agreement < MIN_AGREEMENT:
+        yield (
+            f"what is left of the directions without {', '.join(given)} is estimated imprecisely: halves of the "
+            f"episodes agree by {agreement:.2f} (cosine; {MIN_AGREEMENT} is enough); raise episodes"
+        )
+
+
+def _known_values(columns: GivenColumns, counted: np.ndarray, index: int, agent: str) -> np.ndarray:
+    """`[counted step, column]` of what is given.
+
+    Raises:
+        AnalysisError: it is unknown at some of these steps.
+    """
+    unknown_steps = int((~columns.known[counted, index]).sum())
+    if unknown_steps:
+        raise AnalysisError(
+            f"given={columns} is unknown at {unknown_steps} of {int(counted.sum())} steps of {agent}: choose others "
+            "with rows="
+        )
+    return columns.values[counted, index]
+
+
+def _conclude(
+    tests: Sequence[UsageTest],
+    confounds: Sequence[Confound],
+    given: Sequence[str],
+    decodable: bool | None,
+    negligible: float,
+) -> tuple[Conclusion, tuple[str, ...]]:
+    """The conclusion, and what the effect is not separable from."""
+    alone, without_given = of_given(tests, False), of_given(tests, True)
+    if not beyond_random(alone, negligible):
+        small = all(test.high <= negligible for test in alone)
+        return ("decodable but not used" if small and decodable else "not shown to be used"), ()
+    others = [] if beyond_matched(alone, negligible) else [EQUAL_VARIANCE]
+    if given and not (without_given and beyond_random(without_given, negligible)):
+        others += given
+    others += [name for confound in confounds if confound.explains for name in confound.names]
+    return ("not separable" if others else "used"), tuple(dict.fromkeys(others))
+
+
+def _notes(
+    name: str,
+    concept: GivenColumns | None,
+    correlated: Correlates,
+    tests: Sequence[UsageTest],
+    given: Sequence[str],
+) -> Iterator[str]:
+    if given and not of_given(tests, True):
+        yield f"given {', '.join(given)}, nothing of the direction of {name} is left to test"
+    if concept is None:
+        yield (
+            f"{name!r} is no label of these episodes (labels= adds one), so other quantities that its direction may "
+            "carry were not tested; given= tests those that you name"
+        )
+    elif correlated.n_candidates > len(correlated.candidates):
+        n_tested = len(correlated.candidates)
+        yield f"{correlated.n_candidates} quantities correlate with the direction; the {n_tested} strongest were tested"
 
 
 def _warnings(

@@ -49,6 +49,20 @@ def without(directions: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.n
     return rest / np.maximum(length, 1e-12)[:, None], np.where(length < MIN_REST, 0.0, length)
 
 
+def half_agreement(
+    directions: np.ndarray, activations: np.ndarray, given: np.ndarray, concept: np.ndarray | None
+) -> float:
+    """How far two halves of the rows agree on what is left of the directions: the smallest cosine; 1 for few rows."""
+    half = len(activations) // 2
+    parts = slice(0, half), slice(half, None)
+    rests = [
+        without(directions, patterns(activations[p], given[p], None if concept is None else concept[p])) for p in parts
+    ]
+    (first, left), (second, other_left) = rests
+    cosines = np.abs((first * second).sum(1))[(left > 0) & (other_left > 0)]
+    return float(cosines.min(initial=1.0))
+
+
 def residual(values: np.ndarray, predictors: np.ndarray) -> np.ndarray:
     """What a linear regression on the predictors `[row, column]` leaves of the values `[row, column]`."""
     x = _standardised(predictors)

@@ -151,3 +151,37 @@ def test_invalid_requests_are_rejected_before_any_work(recording: Recording) -> 
         attribute(recording, group="listener", metod="saliency")
     with pytest.raises(AnalysisError, match="did you mean 'left'"):
         attribute(recording, group="listener", to="logit", target="lefft")
+
+
+def test_rows_choose_what_is_explained_and_given_what_it_is_compared_with(recording: Recording) -> None:
+    whole = attribute(recording, group="listener", n_steps=5)
+    goal, t = recording.label("goal").to_numpy(), whole.t
+    red = recording.classes("goal").index("red")
+    part = attribute(recording, group="listener", n_steps=5, rows="goal == 'red' and t < 4", batch_size=7)
+    keep = (goal == red) & (t < 4)
+    np.testing.assert_allclose(part.values, whole.values[keep], atol=1e-6)
+    assert part.rows == "goal == 'red' and t < 4" and part.t.tolist() == t[keep].tolist()
+    with pytest.raises(AnalysisError, match="selects none"):
+        attribute(recording, group="listener", rows="t > 99")
+
+    given = attribute(recording, group="listener", n_steps=5, given="goal", batch_size=64)
+    of_red = recording.steps("listener", "observation").to_numpy()[goal == red, 0].mean(0)
+    alone = attribute(recording, group="listener", n_steps=5, baseline=of_red)
+    np.testing.assert_allclose(given.values[goal == red], alone.values[goal == red], atol=1e-5)
+    assert given.baseline.shape == (3, 1, 11) and given.given == ("goal",) and np.isfinite(given.values).all()
+    assert "rows with the same goal" in given.verdict and np.nanmax(given.relative_delta) < 1e-2
+    ablated = attribute(recording, group="listener", given="goal", method="feature_ablation", rows="t == 3")
+    assert ablated.faithfulness is not None and "infidelity" in ablated.verdict
+    with pytest.raises(AnalysisError, match="without classes"):
+        attribute(recording, group="listener", given="goal_dx")
+    with pytest.raises(ConfigError, match="given= needs baseline"):
+        attribute(recording, group="listener", given="goal", baseline="zero")
+    with pytest.raises(AnalysisError, match="own observation"):
+        attribute(recording, group="listener", given="goal", to="value")
+
+
+def test_an_interrupted_file_with_something_given_is_continued(recording: Recording) -> None:
+    memory = attribute(recording, group="listener", n_steps=5, given="action", rows="t < 6")
+    file = attribute(recording, group="listener", n_steps=5, given="action", rows="t < 6", save="given", batch_size=50)
+    np.testing.assert_allclose(file.values, memory.values, atol=1e-6)
+    assert file.given == ("action",) and Attribution.load(recording.path.with_suffix(".attributions") / "given.h5").rows

@@ -73,3 +73,20 @@ def test_policies_that_cannot_be_unrolled_are_rejected(team: Recording, recordin
         attribute_over_time(team, group="agent", t=2, lookback=5)
     with pytest.raises(AnalysisError, match="'mean', 'start' or an array"):
         attribute_over_time(team, group="agent", baseline="zero")  # type: ignore[arg-type]
+
+
+def test_rows_and_given_choose_steps_and_baselines(team: Recording) -> None:
+    options = {"group": "agent", "to": "logit", "target": 1, "lookback": LOOKBACK, "n_steps": 5, "agent": "agent_0"}
+    whole = attribute_over_time(team, t=range(3, 12), **options)
+    part = attribute_over_time(team, t=range(3, 12), rows="t >= 9 and action == 'left'", **options)
+    action = team.steps("agent", "action").sel(agent="agent_0").to_numpy().reshape(12, 25)
+    kept = np.array([action[episode, t] == 1 and t >= 9 for episode, t in zip(whole.episode, whole.t)])
+    np.testing.assert_allclose(part.values, whole.values[kept], atol=1e-6)
+    given = attribute_over_time(team, t=range(3, 12), given="action", **options)
+    taken = np.array([action[episode, t] for episode, t in zip(whole.episode, whole.t)])
+    mean = team.steps("agent", "observation").sel(agent="agent_0").to_numpy()[action.ravel() == 1].mean(0)
+    alone = attribute_over_time(team, t=range(3, 12), baseline=mean, **options)
+    np.testing.assert_allclose(given.values[taken == 1], alone.values[taken == 1], atol=1e-5)
+    assert given.given == ("action",) and "the same action" in given.verdict and np.isfinite(given.values).all()
+    with pytest.raises(AnalysisError, match="baseline='mean'"):
+        attribute_over_time(team, given="action", baseline="start", **options)

@@ -22,6 +22,7 @@ from marlnb.analysis.stats.mutual_information import (
 from marlnb.errors import AnalysisError
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.run import Run
 
 TALK = Path(__file__).parents[3] / "data" / "speaker_listener"
 
@@ -97,12 +98,10 @@ def test_of_a_recording(talk: Recording) -> None:
     assert result.influence is not None and result.influence.value >= 0 and result.times.tolist() == list(range(1, 25))
     assert np.mean(result.influence_at) == pytest.approx(result.influence.value)
     assert result.speaks and result.listens and result.context_independence == 1.0
-    assert result.warnings == () and "causal influence" in repr(result)
+    assert result.warnings == () and repr(result).startswith(result.verdict) and "listener_0 listens" in result.verdict
 
 
 def test_influence_equals_a_loop_over_messages(talk: Recording) -> None:
-    from marlnb.training.runs.run import Run
-
     result = communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20)
     policy = Run.open(talk.run_path).policies()["listener"]  # type: ignore[arg-type]
     seen = torch.from_numpy(talk.steps("listener", "observation").sel(t=slice(1, 25)).to_numpy())
@@ -137,3 +136,19 @@ def test_invalid_requests_are_rejected(talk: Recording) -> None:
         n_bootstrap=20,
     )
     assert mute.influence is None and mute.listens is None and "no feature of the listener's" in mute.notes[0]
+
+
+def test_the_code_of_two_quantities_that_neither_alone_shows(talk: Recording) -> None:
+    """The message is "goal XOR key": 0 bits of the goal, 0 of the key, 1 of both."""
+    run = Run.open(talk.run_path)  # type: ignore[arg-type]
+    keys = {"key": lambda step: step.episode.clamp(min=0) % 2}
+    with record(run, episodes=60, sites=[], name="keys", labels=keys, progress=False) as recording:
+        episode = recording.rows["episode"].to_numpy()
+        bit, noise = episode // 2 % 2, episode // 4 % 2
+        options = {"speaker": "speaker_0", "listener": "listener_0", "goal": bit, "n_shuffles": 60, "n_bootstrap": 20}
+        result = communication(recording, message=bit ^ (episode % 2), **options)
+        none = communication(recording, message=noise, **options)
+    assert not result.speaks and result.signalling.bits == pytest.approx(0)
+    assert result.joint_codes[0].other == "key" and result.joint_codes[0].synergy == pytest.approx(1.0, abs=0.01)
+    assert "and 1.00 bits of label and key together" in result.verdict and "Not shown" in result.verdict
+    assert not none.joint_codes and "nor together with any" in none.verdict

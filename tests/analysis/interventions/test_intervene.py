@@ -241,3 +241,38 @@ def test_bootstrap_intervals_are_scipys_and_the_default_stays(talkers: Run) -> N
     )
     with pytest.raises(ConfigError, match="no kind of intervals 'bca'"):
         intervene(talkers, edit, episodes=2, intervals="bca")  # type: ignore[arg-type]
+
+
+def test_rows_choose_the_steps_of_effects_on_actions_and_given_the_episodes(talkers: Run) -> None:
+    edit = PermuteChannel("listener")
+    every, late = (intervene(talkers, edit, episodes=30, n_envs=20, rows=rows) for rows in (None, "t >= 20"))
+    one = [intervene(talkers, edit, episodes=30, n_envs=20, rows=f"t == {t}") for t in range(20, 25)]
+    by_step = [result.of("tv_direct", "listener_0").difference for result in one]
+    assert late.of("tv_direct", "listener_0").difference == pytest.approx(np.mean(by_step), abs=1e-6)
+    assert late.of("tv_direct", "listener_0") != every.of("tv_direct", "listener_0")
+    assert late.of("return", "listener") == every.of("return", "listener") and "t >= 20" in late.notes[0]
+    only = intervene(talkers, edit, episodes=4, rows="message_0 == 1")
+    assert "speaker has no such step" in only.notes[0]
+    with pytest.raises(AnalysisError, match="did you mean 'message_0'"):
+        intervene(talkers, edit, episodes=4, rows="massage_0 == 1")
+
+    result = intervene(talkers, edit, episodes=30, n_envs=20, given="goal")
+    red = np.array(result.settings["given"]) == "goal = red"
+    assert red.sum() == 1 and set(result.arms[0].by_class) == {"goal = red", "goal = green", "goal = blue"}
+    parts = [result.of("return", "listener", given=name) for name in result.arms[0].by_class]
+    assert sum(part.n for part in parts) == 30
+    weighted = sum(part.n * part.difference for part in parts) / 30
+    assert weighted == pytest.approx(result.of("return", "listener").difference)
+    assert set(result.table()["given"]) == {"", *result.arms[0].by_class}
+    with pytest.raises(AnalysisError, match="changes during an episode"):
+        intervene(talkers, edit, episodes=4, given=("listener_0", "action"))
+    with pytest.raises(AnalysisError, match="without classes"):
+        intervene(talkers, edit, episodes=4, given="goal_distance")
+
+
+def test_a_verdict_names_each_group_and_averages_none(tmp_path: Path) -> None:
+    shutil.copytree(TALKERS.parent / "simple_tag", tmp_path / "tag")
+    result = intervene(Run.open(tmp_path / "tag"), Ablate("adversary/actor/hidden_2"), episodes=30)
+    hunters, prey = result.of("return", "adversary"), result.of("return", "agent")
+    assert f"{hunters.difference:+.3g}" in result.verdict and f"{prey.difference:+.3g}" in result.verdict
+    assert repr(result).startswith(result.verdict) and "30 episodes" in result.verdict

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from marlnb.analysis.interventions.mediation import _p_above, mediation
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth import Planted, planted
+from marlnb.groundtruth.envs.sparse_signals import SparseSignalsConfig
+from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.agents import Agents
 
 SITE = "listener/actor/hidden_2"
 
@@ -32,10 +38,38 @@ def test_gated_units_mediate_and_decoys_do_not(gated: tuple[Planted, Recording],
     assert set(result.mediators) <= set(node.units) and len(result.mediators) >= 10
     is_decoy = np.isin(result.unit, decoy.units)
     assert is_decoy.sum() == 3 and np.all(result.effect[is_decoy] == 0) and np.all(result.p_value[is_decoy] == 1)
-    assert np.all(result.p_value >= tuned.p_value[result.unit]) and "mediators" in repr(result)
+    assert np.all(result.p_value >= tuned.p_value[result.unit]) and repr(result).startswith(result.verdict)
     assert result.table()["unit"].tolist() == tuned.tuned.tolist()
     few = mediation(subject.agents, tuned, episodes=5)
     assert any("only" in note for note in few.warnings) and "NOT TO BE TRUSTED" in repr(few)
+
+
+@pytest.fixture
+def redundant(tmp_path: Path) -> Agents:
+    """Units 0 and 1 of hidden_1 both hold signal_0; hidden_2 is on if either is, and the head reads it."""
+    spec = SparseSignalsConfig().build(1).spec
+    (group,) = spec.groups
+    torch.manual_seed(0)
+    policy = ActorCritic(group, spec, MLPConfig(hidden=(6, 6)), MLPConfig(hidden=(4,)))
+    network = policy.actor.network
+    first, second = (layer.linear for layer in network.hidden)  # type: ignore[union-attr]
+    with torch.no_grad():
+        for tensor in (first.weight, first.bias, second.weight, second.bias, network.head.weight):  # type: ignore[union-attr]
+            tensor.zero_()  # type: ignore[operator]
+        first.weight[:2, group.observation.names.index("signal_0")] = 5.0  # type: ignore[index, operator]
+        second.weight[0, :2], second.bias[0] = 20.0, -12.0  # type: ignore[index, operator]
+        network.head.weight[0, 0] = 3.0  # type: ignore[union-attr, index, operator]
+    return Agents({group.name: policy}, SparseSignalsConfig(), tmp_path)
+
+
+def test_pairs_show_units_that_replace_each_other(redundant: Agents) -> None:
+    with record(redundant, episodes=40, sites="agent/actor/hidden_1", progress=False) as recording:
+        options = {"site": "agent/actor/hidden_1", "agent": "agent_0", "label": "signal_0"}
+        tuned = tuning(recording, n_shuffles=40, n_bootstrap=20, **options)
+    result = mediation(redundant, tuned, episodes=40)
+    assert set(result.unit) == {0, 1} and len(result.mediators) == 0 and result.effect.max() < 1e-3
+    assert [set(pair) for pair in result.redundant_pairs] == [{0, 1}] and result.pair_effect[0] > 0.03
+    assert "1 pairs do only together" in result.verdict and result.rest_effect == pytest.approx(result.pair_effect[0])
 
 
 def test_units_of_a_critic_are_rejected(gated: tuple[Planted, Recording]) -> None:

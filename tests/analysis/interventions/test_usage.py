@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from marlnb.analysis.interventions.usage import usage
+from marlnb.analysis.stats.given_patterns import explained_share, patterns, without
 from marlnb.analysis.stats.random_directions import matched_directions, random_directions
 from marlnb.errors import AnalysisError
+from marlnb.groundtruth.envs.sparse_signals import SparseSignalsConfig
 from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
@@ -61,7 +63,7 @@ class PerfectDecoding:
 
 def test_a_unit_that_the_head_reads_is_used_and_its_copy_is_not(planted: Agents) -> None:
     used = usage(planted, PerfectDecoding(unit(0)), episodes=30, n_envs=30)
-    assert used.conclusion == "used" and used.decodable and "used" in repr(used) and not used.warnings
+    assert used.conclusion == "used" and used.decodable and "a_0 uses unit 0" in repr(used) and not used.warnings
     assert used.of("erase").p_value == used.of("steer").p_value == 1 / 40
     assert used.of("erase").low > 0.1 > used.of("erase").random_mean
     decoy = usage(planted, PerfectDecoding(unit(1)), episodes=30, n_envs=30)
@@ -116,3 +118,110 @@ def test_invalid_requests_are_rejected(planted: Agents) -> None:
     assert usage(planted, several, episodes=2, n_random_directions=1).concept == "goal"
     with pytest.raises(AnalysisError, match="one agent at one site"):
         usage(planted, [unit(0), Direction(SITE, "a_1", tuple(np.eye(16)[0]), 0, 1)])
+
+
+EVENTS = "agent/actor/hidden_1"
+
+
+@pytest.fixture
+def rumour(tmp_path: Path) -> Agents:
+    """Unit 0 holds rumour_0, unit 1 signal_0, which correlates with it; the head reads unit 1 and not unit 0.
+
+    Units 2 and 3 vary as much, with the position, and are hardly read.
+    """
+    spec = SparseSignalsConfig().build(1).spec
+    (group,) = spec.groups
+    torch.manual_seed(0)
+    policy = ActorCritic(group, spec, MLPConfig(hidden=(24,)), MLPConfig(hidden=(4,)))
+    network = policy.actor.network
+    hidden, head = network.hidden[0].linear, network.head  # type: ignore[union-attr, index]
+    names = list(group.observation.names)
+    with torch.no_grad():
+        hidden.weight.copy_(torch.randn_like(hidden.weight) * 0.02)  # type: ignore[operator, arg-type]
+        hidden.weight[:, [names.index("rumour_0"), names.index("signal_0")]] = 0.0  # type: ignore[index, operator]
+        hidden.weight[:2] = 0.0  # type: ignore[index, operator]
+        hidden.weight[0, names.index("rumour_0")] = hidden.weight[1, names.index("signal_0")] = 2.0  # type: ignore[index, operator]
+        hidden.weight[2, names.index("position_x")] = hidden.weight[3, names.index("position_y")] = 3.0  # type: ignore[index, operator]
+        hidden.bias[:2] = 0.0  # type: ignore[index, operator]
+        head.weight.copy_(torch.randn_like(head.weight) * 0.02)  # type: ignore[union-attr, operator, arg-type]
+        head.weight[:, 0] = 0.0  # type: ignore[index, operator]
+        head.weight[:, 1] = torch.linspace(-6, 6, head.weight.shape[0])  # type: ignore[index, operator, union-attr]
+    return Agents({group.name: policy}, SparseSignalsConfig(), tmp_path)
+
+
+def event(of_rumour: float, of_signal: float, concept: str) -> Direction:
+    vector = np.eye(24)[0] * of_rumour + np.eye(24)[1] * of_signal
+    return Direction(EVENTS, "agent_0", tuple(vector / np.linalg.norm(vector)), 0.08, 0.27, concept)
+
+
+def test_what_a_correlated_quantity_explains_is_not_separable_from_it(rumour: Agents) -> None:
+    """The pattern of rumour_0 has 0.66 of its length in the unit of signal_0, with which it correlates by that much."""
+    result = usage(rumour, event(1.0, 0.66, "rumour_0"), episodes=40, n_envs=40)
+    alone = result.of("steer")
+    assert alone.p_value == 1 / 40 and alone.low > result.negligible  # without its confounds it would be used
+    assert result.conclusion == "not separable" and "signal_0" in result.not_separable_from
+    assert "Not separable from" in result.verdict and repr(result).startswith(result.verdict)
+    (confound,) = [confound for confound in result.confounds if confound.names == ("signal_0",)]
+    assert confound.explains and confound.correlation > 0.5 and confound.tests[0].effect < 0.02
+    signal = usage(rumour, event(0.66, 1.0, "signal_0"), episodes=40, n_envs=40)
+    assert signal.conclusion == "used" and not signal.not_separable_from
+    assert "rumour_0" in signal.confounds[0].names and not signal.confounds[0].explains
+    assert "does not explain it" in signal.verdict
+
+
+def test_what_is_given_is_removed_and_both_effects_are_reported(rumour: Agents) -> None:
+    result = usage(rumour, event(1.0, 0.66, "rumour_0"), given="signal_0", episodes=40, n_envs=40, strength=1.0)
+    assert [(test.edit, test.given) for test in result.tests] == [
+        *(("erase", ""), ("steer", ""), ("erase", "signal_0"), ("steer", "signal_0"))
+    ]
+    left = result.of("erase", given=True)
+    assert left.effect < 0.02 < result.of("erase").effect
+    assert left.share_left == pytest.approx(1 / np.hypot(1, 0.66), abs=0.02)
+    assert "signal_0" in result.not_separable_from and "signal_0" in str(result._repr_table())
+    own = usage(rumour, event(0.66, 1.0, "signal_0"), given=["action", "rumour_0"], episodes=40, n_envs=40)
+    assert own.of("steer", given=True).given == "action, rumour_0"
+    with pytest.raises(AnalysisError, match="signal_0"):
+        usage(rumour, event(0.66, 1.0, "signal_0"), given="signal0", episodes=2)
+    with pytest.raises(AnalysisError, match="erase"):
+        result.of("ablate")
+
+
+def test_a_direction_without_its_matched_control_is_not_separable(rumour: Agents) -> None:
+    """Nothing else varies as much as the unit that holds the signal."""
+    network = rumour.policies()["agent"].actor.network  # type: ignore[attr-defined, union-attr]
+    with torch.no_grad():
+        network.hidden[0].linear.weight[[0, 2, 3]] = 0.0  # type: ignore[union-attr, index, operator]
+    result = usage(rumour, event(0.0, 1.0, "unit 1"), episodes=40, n_envs=40)
+    assert result.of("erase").matched_mean is None and result.of("erase").p_value == 1 / 40
+    assert result.conclusion == "not separable" and "no random direction varies as much" in result.verdict
+    assert any("is no label of these episodes" in note for note in result.notes)
+
+
+def test_rows_choose_the_steps_that_count(rumour: Agents) -> None:
+    """Erasing a signal to its mean moves the choices most where the signal is on."""
+    direction = event(0.0, 1.0, "signal_0")
+    on, off = (
+        usage(rumour, direction, rows=f"signal_0 == {value}", episodes=20, n_random_directions=2).of("erase").effect
+        for value in (1, 0)
+    )
+    both = usage(rumour, direction, episodes=20, n_random_directions=2).of("erase").effect
+    assert on > 2 * off > 0 and off < both < on
+    with pytest.raises(AnalysisError, match="selects none"):
+        usage(rumour, direction, rows="t > 1000", episodes=2, n_random_directions=1)
+
+
+def test_patterns_are_those_of_a_regression_with_the_concept_held_fixed() -> None:
+    rng = np.random.default_rng(0)
+    k = rng.standard_normal((4000, 1))
+    z = 0.8 * k + 0.6 * rng.standard_normal((4000, 1))
+    h = k @ [[3.0, 0.0, 1.0]] + z @ [[0.0, 2.0, 0.0]]
+    (basis,) = patterns(h, z, k)
+    np.testing.assert_allclose(np.abs(basis), [0, 1, 0], atol=1e-9)
+    (alone,) = patterns(h, z)
+    covariance = np.array([3 * 0.8, 2 * 1.0, 0.8])  # Cov(h, z) by hand
+    np.testing.assert_allclose(np.abs(alone), covariance / np.linalg.norm(covariance), atol=0.03)
+    rest, left = without(np.array([[0.6, 0.8, 0.0]]), basis[None])
+    np.testing.assert_allclose(rest, [[1, 0, 0]], atol=1e-9)
+    assert left == pytest.approx([0.6]) and len(patterns(h, k, k)) == 0
+    assert explained_share(z, k) == pytest.approx(0.64, abs=0.03)
+    assert explained_share(h, z, k) == pytest.approx(1.0)
