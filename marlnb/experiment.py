@@ -30,7 +30,7 @@ class Experiment:
     groups: Mapping[str, tuple[str, ...]] = option(
         {}, help="agents by group, each agent in exactly one; none: the environment's own groups"
     )
-    frames: int = option(1_000_000, help="maximum length of the training", unit="frames", ge=1)
+    frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
     max_iterations: int | None = option(None, help="end after so many iterations", unit="iterations", ge=1)
     max_minutes: float | None = option(
         None, help="end after so much training time, all sessions together", unit="minutes", gt=0
