@@ -179,7 +179,7 @@ def test_what_this_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_a_preview_tells_the_processes_and_begins_nothing(make: Maker, tmp_path: Path) -> None:
     batch = make("", n=(0, 1, 2), then="", at_once=2, python="/elsewhere/python")
     lines = executor_of(batch).preview(batch, batch.jobs(), then=True).splitlines()
-    assert lines[0] == f"# 3 processes, 2 in parallel, each with 1 of {usable_cores()} cores"
+    assert lines[0] == f"# 3 jobs, 2 in parallel, each with 1 of {usable_cores()} cores"
     assert lines[1] == f"/elsewhere/python -m marlnb.batch.job.run_job {batch.path}/jobs/n=0"
     assert lines[-2:] == [
         "# when all are complete",
