@@ -72,8 +72,8 @@ def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tu
         shapes[name, "terminated"] = shapes[name, "truncated"] = (shape, "bool")
     shapes[None, "done"] = ((n_envs,), "bool")
     for label in spec.labels:
-        shape = (n_envs,) if label.group is None else rows[label.group]
-        shapes[None, f"labels/{label.name}"] = (shape, "int64" if label.classes else "float32")
+        label_shape: tuple[int, ...] = (n_envs,) if label.group is None else rows[label.group]
+        shapes[None, f"labels/{label.name}"] = (label_shape, "int64" if label.classes else "float32")
     return shapes
 
 

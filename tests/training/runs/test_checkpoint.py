@@ -23,9 +23,7 @@ from marlnb.training.runs.checkpoint import (
 from marlnb.training.runs.state_file import write_state
 
 
-def _save(
-    folder: Path, iteration: int, score: float | None = None, value: float = 0.0, **returns: float
-) -> Checkpoint:
+def _save(folder: Path, iteration: int, score: float | None = None, value: float = 0.0, **returns: float) -> Checkpoint:
     state = {"w": torch.full((4,), value)}
     of_groups = returns or ({} if score is None else {"speaker": score, "listener": score})
     return save_checkpoint(folder, state, iteration=iteration, frames=10 * iteration, returns=of_groups)
