@@ -40,11 +40,14 @@ def test_an_environment_that_cannot_be_had(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("algorithm=qmix env.continuous_actions=true", "it takes discrete. continuous ones: iddpg, ippo, isac"),
+        (
+            "algorithm=qmix env.continuous_actions=true algorithm.learning_starts=0",
+            "it takes discrete. continuous ones: iddpg, ippo, isac",
+        ),
         ("algorithm=maddpg model=gru", "got gru. Recurrent ones learn ippo, iql, mappo, qmix, vdn"),
         ("model=cnn", "mappo for group 'agent' of mpe/simple_spread, whose agents observe (18,): model 'cnn' reads"),
         ("algorithm=iql algorithm.batch_size=20 algorithm.buffer_frames=10", "batch_size=20 is larger than the"),
-        ("algorithm=iql", "iql for group 'agent' would learn nothing: for the first"),
+        ("algorithm=iql", "iql for every group would learn nothing: for the first"),
         ("algorithm=matd3 algorithm.learning_starts=101 env.continuous_actions=true", "101 frames (algorithm.learning"),
         ("algorithms.agent=iql", "algorithms.agent.learning_starts=0 to 50; a group that is meant to act at random"),
         ("device=gpu", "no device 'gpu'; valid: cpu"),

@@ -67,11 +67,13 @@ def test_two_simulators_are_solved_by_two_algorithms_through_a_kill(tmp_path: Pa
             simulator(processes, folder)
             killed_at.append(report.iteration)
 
-    run = train(experiment("frames=12800", "target_return=3.9"), folder, progress=False, on_report=[kill])
+    run = train(
+        experiment("frames=12800", "target_return=3.9", "target_group=signal"), folder, progress=False, on_report=[kill]
+    )
     metrics = run.metrics()
     assert killed_at == [2] and run.status()["state"] == "complete"
     assert metrics["iteration"].tolist() == list(range(1, len(metrics) + 1))  # none was lost
-    assert metrics["recent_return"].iloc[-1] >= 3.9 and metrics["recent_return"].iloc[0] < 3
+    assert metrics["recent_returns/signal"].iloc[-1] >= 3.9 and metrics["recent_returns/signal"].iloc[0] < 3
     assert len(metrics) < 100  # 3.9 was reached before the frames ended
     assert [process.wait(120) for process in processes[2:]] == [0, 0]  # they received the end of the training
     assert not (folder / "server.json").exists()
@@ -126,7 +128,7 @@ def test_an_interrupted_training_is_resumed_with_new_simulators(tmp_path: Path, 
     metrics = run.metrics()
     assert run.status()["state"] == "complete"
     assert metrics["iteration"].tolist() == list(range(1, 11))
-    assert metrics["recent_return"].iloc[-1] > metrics["recent_return"].iloc[0]
+    assert metrics["recent_returns/signal"].iloc[-1] > metrics["recent_returns/signal"].iloc[0]
     assert not (folder / "server.json").exists()
 
 
