@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test meltingpot-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
+.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ demo: $(READY) ## train, record and explain: runs/quickstart holds the executed 
 test: $(READY) ## run the tests, a file a core; then the notebooks, likewise
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
+
+notebook-test: $(READY) ## every notebook with tiny parameters; 2 min
+	MARLNB_NOTEBOOK_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks/test_tiny_parameters.py --numprocesses 2
 
 cluster-test: $(READY) ## root, Debian: a real SLURM, a node without internet, kills; 30 min; ARGS="-k kills"
 	MARLNB_CLUSTER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster --verbose $(ARGS)

@@ -1,10 +1,12 @@
 """Notebooks run to their ends with other parameters, far too small for what they claim: they say so and continue.
 
-About two minutes on two idle cores: each notebook starts a kernel and imports torch.
+`make notebook-test` runs all of them, about two minutes on two idle cores: each notebook starts a kernel and imports
+torch. `make test` runs two.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,14 @@ TINY: dict[str, dict[str, Any]] = {
     "pursuit_roles": {"episodes": 6, "evaluation_episodes": 4, "n_shuffles": 20, "window": 8, "n_units": 3},
     "agents_from_elsewhere": {"episodes": 2, "intervention_episodes": 2, "n_units": 4, "seed": 3},
 }
+IN_EVERY_RUN = ("quickstart", "choose_and_compare")
+NAMES = TINY if os.environ.get("MARLNB_NOTEBOOK_TESTS") == "1" else IN_EVERY_RUN
 ALWAYS_TRUE = ("agents_from_elsewhere", "who_knows_what_when")  # what they claim holds even so
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("own_modules_forgotten")
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs_and_says_what_it_does_not_claim(name: str, tmp_path: Path) -> None:
     executed = execute(FOLDER / f"{name}.ipynb", tmp_path / "run", TINY[name], progress=False)
     cells = nbformat.read(executed, 4).cells
