@@ -71,6 +71,7 @@ class _Evaluation:
 
     Attributes:
         known: `[row, agent]` bool, where every name so far has a value.
+        classes: the labels so far whose values have names, by name.
     """
 
     def __init__(self, source: RowSource, rows: Rows, condition: str) -> None:

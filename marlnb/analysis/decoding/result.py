@@ -59,9 +59,11 @@ class Gain:
     def is_positive(self) -> bool:
         return self.low > 0 and self.p_holm <= ALPHA
 
-    def __str__(self) -> str:
+    def describe(self, given: str) -> str:
+        """The control's score and the gain over it, in words; `given` names what was passed as `given=`."""
+        control = f"{given} alone" if self.control == "given" else self.control
         interval = f"[{self.low:+.2f}, {self.high:+.2f}]"
-        return f"{self.control} {self.score:.2f} (difference {self.gain:+.2f} {interval}, p = {self.p_holm:.2g})"
+        return f"{control} {self.score:.2f} (difference {self.gain:+.2f} {interval}, p = {self.p_holm:.2g})"
 
 
 @dataclass(frozen=True)
@@ -335,7 +337,7 @@ class Decoding(Result):
             f"{self.metric} {score.score:.2f} [{score.low:.2f}, {score.high:.2f}] (n = {score.n_episodes} episodes, "
             f"chance {score.chance:.2f}, {corrected} = {score.p_max:.2g})"
         )
-        against = [str(gain).replace("given", f"{self.given} alone", 1) for gain in score.gains]
+        against = [gain.describe(self.given) for gain in score.gains]
         return "; ".join([f"{label} {text}: {numbers}", *against])
 
     def _names(self, gains: Sequence[Gain]) -> str:
