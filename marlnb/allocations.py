@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from marlnb.display.formatting import format_duration
 from marlnb.errors import ConfigError
-from marlnb.formatting import format_duration
 
 ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970; overrides the scheduler
 ASK_TIMEOUT_S = 5.0

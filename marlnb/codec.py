@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, unknown
 from marlnb.registry import Registry
-from marlnb.values import INFINITY, check_value, hints, join_path
+from marlnb.unloaded import Unloaded, code_named
+from marlnb.values import INFINITY, Reader, check_value, hints, join_path
 
 T = TypeVar("T")
 
@@ -22,6 +24,8 @@ def to_json(value: Any) -> Any:
     Raises:
         ConfigError: a value that JSON cannot represent.
     """
+    if isinstance(value, Unloaded):
+        return {"name": value.name, **to_json(value.options)}
     if is_dataclass(value) and not isinstance(value, type):
         name = {"name": getattr(value, "name", None)} if hasattr(value, "registry") else {}
         return {**name, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
@@ -43,25 +47,32 @@ def defaults_json(kind: type[Any]) -> dict[str, Any]:
     return {item.name: to_json(_default(item)) for item in fields(kind) if not _required(item)}
 
 
-def from_json(data: Mapping[str, Any], kind: type[T], path: str = "") -> T:
+def from_json(data: Mapping[str, Any], kind: type[T], path: str = "", *, origin: str | None = None) -> T:
     """The dataclass that `to_json` wrote.
 
     Args:
         kind: the class to read; for a registered family (EnvConfig, AlgorithmConfig, ModelConfig), `data["name"]`
             chooses the class.
         path: the position of `data` in a larger document, for messages: "algorithm".
+        origin: the file or folder of `data`, if it may come from anybody: parts that name code to import become
+            `Unloaded`, and nothing is imported.
     Raises:
         ConfigError: an unknown key or name, a missing one, a wrong type, a value out of range, with its full path.
     """
-    instance: T = _read_dataclass(kind, data, path)
+    instance: T = _read_dataclass(kind, data, path, origin)
     return instance
 
 
-def _read_dataclass(kind: type[Any], data: Any, path: str) -> Any:
+def _read_dataclass(kind: type[Any], data: Any, path: str, origin: str | None = None) -> Any:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or kind.__name__} must be a mapping of options; got {data!r}")
     options = dict(data)
     registry: Registry[Any] | None = getattr(kind, "registry", None)
+    name = options.get("name")
+    if registry is not None and origin is not None and isinstance(name, str):
+        if code := tuple(code_named(registry, name, options)):
+            del options["name"]
+            return kind.unloaded(name=name, options=options, origin=origin, code=code)
     if registry is not None:
         kind = _named(registry, kind, options.pop("name", None), path)
     known = {field.name: field for field in fields(kind) if field.init}
@@ -75,13 +86,14 @@ def _read_dataclass(kind: type[Any], data: Any, path: str) -> Any:
         help_text = known[missing[0]].metadata.get("help")
         hint = f"; {help_text}" if help_text else ""
         raise ConfigError(f"{join_path(path, missing[0])} has no default and must be given{hint}")
-    values = {key: _read_value(kind, known[key], value, join_path(path, key)) for key, value in options.items()}
+    read = partial(_read_dataclass, origin=origin)
+    values = {key: _read_value(kind, known[key], value, join_path(path, key), read) for key, value in options.items()}
     return _construct(kind, values, path)
 
 
-def _read_value(kind: type[Any], field: Field[Any], value: Any, path: str) -> Any:
+def _read_value(kind: type[Any], field: Field[Any], value: Any, path: str, read: Reader) -> Any:
     try:
-        return check_value(value, hints(kind)[field.name], path, field, _read_dataclass)
+        return check_value(value, hints(kind)[field.name], path, field, read)
     except ConfigError as error:
         error.at = error.at or path
         raise

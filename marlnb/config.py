@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.registry import Registry
 from marlnb.specs import ActionKind, EnvSpec, GroupSpec, InputSpec
+from marlnb.trust import loaded
+from marlnb.unloaded import Unloaded
 from marlnb.values import validate
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def option(
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
+    effect: str = "",
 ) -> Any:
     """A dataclass field with help, unit and valid range, from which forms, help texts and checks are made.
 
@@ -57,8 +60,11 @@ def option(
         gt: exclusive minimum.
         le: maximum.
         lt: exclusive maximum.
+        effect: what becomes of a value that names code or a file, as "imports and calls". Such a value in a run folder
+            from somebody else has no effect before the user trusts it (`marlnb.trust`).
     """
     metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le, "lt": lt}
+    metadata["effect"] = effect
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -111,6 +117,7 @@ class EnvConfig(ABC):
     """The options of one environment; registered under its name, as `mpe/simple_spread`."""
 
     registry: ClassVar[Registry[type[EnvConfig]]] = ENVIRONMENTS
+    unloaded: ClassVar[type[UnloadedEnv]]
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -131,6 +138,7 @@ class ModelConfig(ABC):
     """
 
     registry: ClassVar[Registry[type[ModelConfig]]] = MODELS
+    unloaded: ClassVar[type[UnloadedModel]]
     name: ClassVar[str]
     reads_shape: ClassVar[bool] = False
 
@@ -195,6 +203,7 @@ class AlgorithmConfig(ABC):
     """
 
     registry: ClassVar[Registry[type[AlgorithmConfig]]] = ALGORITHMS
+    unloaded: ClassVar[type[UnloadedAlgorithm]]
     name: ClassVar[str]
     on_policy: ClassVar[bool] = True
     learns: ClassVar[bool] = True
@@ -259,3 +268,33 @@ class AlgorithmConfig(ABC):
         Raises:
             ConfigError: the group, environment or model is not one that this algorithm can learn on.
         """
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UnloadedEnv(Unloaded, EnvConfig):  # type: ignore[misc]  # `name` is of the instance here
+    """An environment whose code has not been imported."""
+
+    def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
+        """Raises TrustError: the user does not trust the code."""
+        return loaded(cast(EnvConfig, self), "env").build(n_envs, device)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UnloadedModel(Unloaded, ModelConfig):  # type: ignore[misc]
+    """A network whose code has not been imported."""
+
+    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        """Raises TrustError: the user does not trust the code."""
+        return loaded(cast(ModelConfig, self), "model").build(n_agents, inputs, out_features)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UnloadedAlgorithm(Unloaded, AlgorithmConfig):  # type: ignore[misc]
+    """An algorithm whose code has not been imported."""
+
+    def build(self, context: LearnerContext) -> Learner:
+        """Raises TrustError: the user does not trust the code."""
+        return loaded(cast(AlgorithmConfig, self), "algorithm").build(context)
+
+
+EnvConfig.unloaded, ModelConfig.unloaded, AlgorithmConfig.unloaded = UnloadedEnv, UnloadedModel, UnloadedAlgorithm

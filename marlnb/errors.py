@@ -48,6 +48,10 @@ class RunError(MarlnbError):
     """A run folder is missing or incomplete, or exists already."""
 
 
+class TrustError(RunError):
+    """A run folder names code to import that the user does not trust; nothing of it was run."""
+
+
 class CheckpointError(RunError):
     """A checkpoint is missing or damaged, or belongs to another experiment."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from marlnb.codec import from_json, to_json
@@ -145,17 +145,17 @@ class Experiment:
         Raises:
             ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range.
         """
-        from marlnb.compose import compose
+        from marlnb.composition.compose import compose
 
         return compose(Experiment, *overrides, config_dir=config_dir)
 
     def __repr__(self) -> str:
-        from marlnb.experiment_text import experiment_text
+        from marlnb.composition.experiment_text import experiment_text
 
         return experiment_text(self)
 
     def _repr_html_(self) -> str:
-        from marlnb.experiment_text import experiment_html
+        from marlnb.composition.experiment_text import experiment_html
 
         return experiment_html(self)
 
@@ -164,5 +164,46 @@ class Experiment:
         return to_json(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Experiment:
-        return from_json(data, Experiment)
+    def from_json(data: Mapping[str, Any], *, origin: str | None = None) -> Experiment:
+        """The Experiment that `to_json` wrote.
+
+        Args:
+            data: plain JSON.
+            origin: the file or folder of `data`, if it may come from anybody. Then nothing that it names is imported:
+                such parts become `marlnb.unloaded.Unloaded`, which can be read, and `loaded` makes the real ones.
+        Raises:
+            ConfigError: an unknown key or name, a missing one, a wrong type or a value out of range.
+        """
+        return from_json(data, Experiment, origin=origin)
+
+    @property
+    def unloaded(self) -> dict[str, Unloaded]:
+        """By position, as "env" and "algorithms.prey", the parts that name code which has not been imported."""
+        parts: dict[str, Any] = {name: getattr(self, name) for name in ("env", "algorithm", "model", "critic")}
+        for several in ("algorithms", "models", "critics"):
+            parts |= {f"{several}.{name}": part for name, part in getattr(self, several).items()}
+        return {where: part for where, part in parts.items() if isinstance(part, Unloaded)}
+
+    def loaded(self, *, env: bool = True) -> Experiment:
+        """This experiment with the code that it names imported, if the user trusts it.
+
+        Args:
+            env: also load the environment's; learners do without.
+        Raises:
+            TrustError: the user does not trust some of the code; nothing was imported.
+            ConfigError: it cannot be imported.
+        """
+        parts = {where: part for where, part in self.unloaded.items() if env or where != "env"}
+        untrusted = {where: part for where, part in parts.items() if trusted(part) is None}
+        if untrusted:
+            raise TrustError(describe(untrusted, next(iter(untrusted.values())).origin))
+        if not parts:
+            return self
+
+        def load(name: str) -> Any:
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                return {key: loaded(part, f"{name}.{key}") for key, part in value.items()}
+            return loaded(value, name)
+
+        return replace(self, **{name: load(name) for name in {where.partition(".")[0] for where in parts}})

@@ -12,6 +12,10 @@ from typing import Any
 from marlnb import user_code
 from marlnb.errors import ConfigError, unknown
 
+NOT_HERE = (
+    "it is searched on sys.path alone: what other people's run folders name is not searched in the current folder; "
+    "PYTHONPATH=. adds it"
+)
 _PATH = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
@@ -35,12 +39,29 @@ def hidden_message(module: str, file: str) -> str:
     return f"the file {file} has the name of the installed library {module!r} and hides it; rename the file"
 
 
-def load_object(path: str) -> Any:
+def file_of(module: str) -> str | None:
+    """The file that importing a module would execute, found without importing anything; None if there is none."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    spec, locations, parts = None, None, module.split(".")
+    for length in range(1, len(parts) + 1):
+        name = ".".join(parts[:length])
+        specs = (finder.find_spec(name, locations, None) for finder in sys.meta_path)
+        spec = next(filter(None, specs), None)
+        if spec is None:
+            return None
+        locations = spec.submodule_search_locations
+    return spec.origin if spec is not None else None
+
+
+def load_object(path: str, *, search_here: bool = True) -> Any:
     """The object at "module:attribute".
 
-    The module is searched on `sys.path` and then in the current folder, which is appended to `sys.path` so that worker
-    processes find the module as well.
-
+    Args:
+        path: of a module of the user's or of a library; Python's own modules are refused, since none of them has
+            anything that marlnb could use, and some, as os, run commands.
+        search_here: search the module on `sys.path` and then in the current folder, which is appended to `sys.path` so
+            that worker processes find the module as well; otherwise on `sys.path` alone.
     Raises:
         ConfigError: not a path of that form, a module that cannot be imported, or a name that it does not have.
     """
@@ -48,9 +69,11 @@ def load_object(path: str) -> Any:
         raise ConfigError(f'an import path has the form "module:name"; got {path!r}')
     module, _, attribute = path.partition(":")
     folder = os.getcwd()
-    if folder not in sys.path and "" not in sys.path:
+    if search_here and folder not in sys.path and "" not in sys.path:
         sys.path.append(folder)
     top, _, below = module.partition(".")
+    if top in sys.stdlib_module_names:
+        raise ConfigError(f"cannot use {path!r}: {top!r} is a module of Python itself; expected a module of yours")
     if below and (file := hidden_by(top)) is not None:
         raise ConfigError(f"cannot import {module!r} for {path!r}: {hidden_message(top, file)}")
     try:
@@ -60,7 +83,7 @@ def load_object(path: str) -> Any:
             raise ConfigError(f"cannot import {module!r} for {path!r}: it raised {cause}") from error
         raise ConfigError(
             f"cannot import {module!r} for {path!r}: {type(error).__name__}: {error}; "
-            f"it is searched on sys.path and in the current folder {folder}"
+            + (f"it is searched on sys.path and in the current folder {folder}" if search_here else NOT_HERE)
         ) from error
     for part in attribute.split("."):
         if not hasattr(value, part):

@@ -10,8 +10,8 @@ from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import executor_of
 from marlnb.batch.job.failures import rerun_command
 from marlnb.batch.job.job import JOB, Job
+from marlnb.display.formatting import count
 from marlnb.errors import RunError
-from marlnb.formatting import count
 from marlnb.training.control import request
 from marlnb.training.runs.files import LOCK, is_run
 from marlnb.training.runs.lock import is_locked

@@ -14,7 +14,7 @@ from typing import Any
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
-from marlnb.formatting import count, format_bytes, format_duration
+from marlnb.display.formatting import count, format_bytes, format_duration
 
 MAX_MEASURED_JOBS = 20  # finished jobs whose folders are measured
 

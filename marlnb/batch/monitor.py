@@ -15,8 +15,8 @@ from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.progress_display import BatchProgress
 from marlnb.batch.retries import count_restarts, give_up
+from marlnb.display.formatting import count
 from marlnb.errors import BatchError, MarlnbError, RunError
-from marlnb.formatting import count
 from marlnb.training.runs.lock import RunLock, read_holder
 
 LOCK = "watch.lock"

@@ -12,8 +12,8 @@ from marlnb.batch.batch import BATCH, REPORT, Batch
 from marlnb.batch.executor import executor_of
 from marlnb.batch.job.failures import rerun_command
 from marlnb.batch.job.job import Job, JobInfo, JobStatus
+from marlnb.display.formatting import format_clock
 from marlnb.errors import BatchError, MarlnbError
-from marlnb.formatting import format_clock
 
 MAX_DEPTH = 3  # of subfolders that are searched for batches
 HEADER = ("job", "state", "progress", "attempts", "time", "reason")

@@ -9,8 +9,8 @@ from typing import TextIO
 
 from marlnb.batch.job.job import Job, JobStatus
 from marlnb.batch.job.training_progress import run_of_job
+from marlnb.display.formatting import format_clock
 from marlnb.errors import RunError
-from marlnb.formatting import format_clock
 from marlnb.training.progress import BAR_WIDTH, StatusLine
 from marlnb.training.runs.files import STATUS, read_json
 

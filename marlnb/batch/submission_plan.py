@@ -14,8 +14,8 @@ from marlnb.batch.batch import JOBS, REPORT, THEN, Batch, digest
 from marlnb.batch.cost import Cost, estimate
 from marlnb.batch.executor import executor_of
 from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
+from marlnb.display.formatting import count
 from marlnb.errors import BatchError, unknown
-from marlnb.formatting import count
 
 MAX_ROWS = 12
 N_FIRST_ROWS, N_LAST_ROWS = 7, 2

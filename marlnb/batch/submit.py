@@ -16,8 +16,8 @@ from marlnb.batch.profile import Profile, find_profile, with_changes
 from marlnb.batch.submission_plan import PlannedJob, SubmissionPlan, make_plan
 from marlnb.batch.sweep.grammar import Values, make_sweep, values_of_python
 from marlnb.batch.sweep.parameters import find_parameter, read_parameters
+from marlnb.display.formatting import count
 from marlnb.errors import BatchError, ConfigError, RunError
-from marlnb.formatting import count
 from marlnb.training.runs.files import STOP
 from marlnb.training.runs.lock import RunLock
 

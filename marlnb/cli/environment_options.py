@@ -31,6 +31,6 @@ def chosen_environment(arguments: argparse.Namespace) -> EnvConfig | None:
     for word in arguments.overrides:
         if not word.startswith("env."):
             raise ConfigError(f"expected an option of the environment, env.KEY=VALUE; got {word!r}")
-    from marlnb.compose import compose_env
+    from marlnb.composition.compose import compose_env
 
     return compose_env(arguments.env, *arguments.overrides, config_dir=arguments.config_dir)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from marlnb.composition.option_help import meaning, summary
+from marlnb.composition.override_writing import write_value
 from marlnb.errors import ConfigError, unknown
 from marlnb.values import hints
-from marlnb.wording import meaning, summary, write_value
 
 Config = TypeVar("Config")
 Annotation = Any
@@ -159,7 +160,7 @@ def part_texts(experiment: type[Any], overrides: Sequence[str], config_dir: str 
     if not overrides:
         yield "`marlnb train algorithm=mappo --help` shows that part's options; `marlnb list algorithms` has the names"
         return
-    from marlnb.compose import chosen_parts
+    from marlnb.composition.compose import chosen_parts
 
     for part, kind in chosen_parts(overrides, config_dir).items():
         description = summary(kind)

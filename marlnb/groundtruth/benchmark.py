@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from marlnb.formatting import format_clock
+from marlnb.display.formatting import format_clock
 from marlnb.groundtruth.instance import Analyse, Instance, analyses
 from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted, runs_on
 from marlnb.groundtruth.score_cache import CachedScore, ScoreCache

@@ -6,7 +6,7 @@ import os
 import time
 
 from marlnb.allocations import Allocation
-from marlnb.formatting import format_duration
+from marlnb.display.formatting import format_duration
 
 MAX_MARGIN_S = 60.0
 MAX_MARGIN_SHARE = 0.25  # of a short allocation

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from marlnb.formatting import count, format_duration
+from marlnb.display.formatting import count, format_duration
 from marlnb.training.runs.files import write_atomically
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from marlnb.display.formatting import format_clock, format_count
 from marlnb.experiment import Experiment
-from marlnb.formatting import format_clock, format_count
 from marlnb.training.limits import Trained, expected_frames, reached_limit
 from marlnb.training.report import Report
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from marlnb.compose import compose_env
+from marlnb.composition.compose import compose_env
 from marlnb.envs.custom import vector_env
 from marlnb.envs.torchrl.config import vector_env as torchrl_vector_env
 from marlnb.errors import ConfigError, EnvBuildError, EnvError, UnknownNameError

@@ -10,9 +10,9 @@ import numpy as np
 
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun, ScoreKind, check_unique
 from marlnb.analysis.benchmarking.statistics import normalise
+from marlnb.display.formatting import count
+from marlnb.display.notebook_html import note_html, table_html
 from marlnb.errors import AnalysisError, unknown
-from marlnb.formatting import count
-from marlnb.notebook_html import note_html, table_html
 
 Scale = Literal["references", "min-max"]
 SCALES = ("references", "min-max")

@@ -30,8 +30,8 @@ from marlnb.analysis.stats.linear_models import FoldScores
 from marlnb.analysis.stats.streaming_logistic import STEP_ROWS, STEPS, StreamingLogistic, balanced_accuracy_from_counts
 from marlnb.analysis.stats.streaming_problems import StreamedTargets
 from marlnb.analysis.stats.streaming_ridge import RidgeSums, ridge_from_sums
+from marlnb.display.formatting import format_clock
 from marlnb.errors import AnalysisError
-from marlnb.formatting import format_clock
 from marlnb.models.policies.policy import Policy
 from marlnb.training.progress import StatusLine
 

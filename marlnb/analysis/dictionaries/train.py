@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from marlnb.analysis.data.activation_stream import BLOCK_ROWS, ActivationStream
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.evaluation import evaluate_dictionary
-from marlnb.formatting import format_clock, format_count
+from marlnb.display.formatting import format_clock, format_count
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder, SparseKind
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.progress import StatusLine

@@ -16,7 +16,7 @@ from pathlib import Path
 from marlnb.batch.cost import stated_costs
 from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.request import DoctorRequest
-from marlnb.formatting import format_bytes
+from marlnb.display.formatting import format_bytes
 
 MOUNTS = Path("/proc/self/mountinfo")
 # file systems of a single machine; all others (nfs, lustre, gpfs, beegfs, ceph, fuse, 9p) may be shared

@@ -22,7 +22,7 @@ from marlnb.batch.job.job import UNKNOWN, Job, JobInfo
 from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
-from marlnb.formatting import count
+from marlnb.display.formatting import count
 from marlnb.training.runs.files import JOB_VARIABLE, STOP, read_json
 from marlnb.training.runs.lock import read_holder
 

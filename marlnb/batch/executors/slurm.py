@@ -19,8 +19,8 @@ from marlnb.batch.slurm.queue import Site, cancel_tasks, query_accounting, query
 from marlnb.batch.slurm.refusals import check_path, check_profile
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
 from marlnb.batch.slurm.submission_record import RECORD, Array, SubmissionRecord, Task, tasks
+from marlnb.display.formatting import count
 from marlnb.errors import BatchError
-from marlnb.formatting import count
 from marlnb.training.runs.files import STOP
 
 SBATCH_DEFAULTS = {key: f"SBATCH_{key.upper()}" for key in ("partition", "account", "qos", "constraint")}

@@ -14,8 +14,8 @@ from marlnb.batch.experiment_check.compositions import Composition, UnknownText,
 from marlnb.batch.experiment_check.verdict import Verdict
 from marlnb.batch.sweep.parameters import TAG
 from marlnb.batch.sweep.sweep import Sweep
+from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
-from marlnb.formatting import count
 
 TIME_LIMIT_S = 1.0  # of composing, apart from imports
 MAX_JOBS = 200  # whose notebooks are followed

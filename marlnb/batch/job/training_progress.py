@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from marlnb.display.formatting import format_clock
 from marlnb.errors import RunError
-from marlnb.formatting import format_clock
 from marlnb.training.runs.files import LOCK, STATUS, TRAINING, is_run, read_json
 from marlnb.training.runs.lock import is_locked
 

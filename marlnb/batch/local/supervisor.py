@@ -24,7 +24,7 @@ from marlnb.batch.local.pool import Pool
 from marlnb.batch.local.process import JobProcess
 from marlnb.batch.local.supervisor_files import JobEntry, requested_cancels, write_entries
 from marlnb.batch.retries import count_restarts, give_up
-from marlnb.formatting import count
+from marlnb.display.formatting import count
 from marlnb.training.runs.files import read_json
 
 POLL_S = 0.2

@@ -20,7 +20,7 @@ from marlnb.batch.local.process import THREAD_VARIABLES
 from marlnb.batch.offline import OFFLINE_VARIABLES, job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.slurm.refusals import check_path
-from marlnb.formatting import count
+from marlnb.display.formatting import count
 
 SCRIPT = "script.sbatch"
 REPORT_SCRIPT = "report.sbatch"

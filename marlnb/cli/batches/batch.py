@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
+from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
-from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
-from marlnb.formatting import count
+from marlnb.display.formatting import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> None:
         return _list_sites(arguments)
     if arguments.of:
         raise ConfigError(f"`marlnb list {arguments.what}` takes no further arguments; got {' '.join(arguments.of)}")
-    from marlnb.compose import REGISTRIES
-    from marlnb.variants import Variants
-    from marlnb.wording import summary
+    from marlnb.composition.compose import REGISTRIES
+    from marlnb.composition.option_help import summary
+    from marlnb.composition.variants import Variants
 
     group = _GROUPS[arguments.what]
     registry, variants = REGISTRIES[group], Variants.find(arguments.config_dir)

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, quiet_stdout
+from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
-from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from marlnb.batch.doctor.check import Finding

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_json, print_table, quiet_stdout
+from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
-from marlnb.formatting import count
 
 if TYPE_CHECKING:
     from marlnb.models.hooks.edit import Edit

@@ -23,8 +23,8 @@ from typing import Any
 
 from marlnb.cli.output import print_table, quiet_stdout, say
 from marlnb.cli.train_and_resume import STOPPED, add_record_argument, chosen_callbacks, end_of_training
+from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
-from marlnb.formatting import count
 
 FAILED = 1
 

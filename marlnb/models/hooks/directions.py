@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from marlnb.display.notebook_html import facts_html
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget, Window
-from marlnb.notebook_html import facts_html
 
 Agents = tuple[int | str, ...] | str | None
 

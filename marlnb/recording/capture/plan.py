@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.config import accepts_options, resolve_config
+from marlnb.display.formatting import format_bytes, format_duration
 from marlnb.errors import RecordingError
-from marlnb.formatting import format_bytes, format_duration
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.file.layout import Field

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.display.formatting import format_bytes
 from marlnb.errors import RecordingError
-from marlnb.formatting import format_bytes
 from marlnb.recording.file.layout import Field
 
 MAX_MEMORY_BYTES = 2 * 1024**3

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.display.formatting import format_bytes
+from marlnb.display.notebook_html import note_html, table_html
 from marlnb.errors import RecordingError, unknown
-from marlnb.formatting import format_bytes
-from marlnb.notebook_html import note_html, table_html
 from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, hdf5_type, is_bfloat16
 
 Selector = int | str | slice | Sequence[int] | Sequence[str] | np.ndarray

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import h5py
 import numpy as np
 
+from marlnb.display.notebook_html import facts_html
 from marlnb.errors import RecordingError, SiteError, unknown
 from marlnb.experiment import Experiment
-from marlnb.notebook_html import facts_html
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.episode_index import EpisodeIndex
 from marlnb.recording.file.layout import BFLOAT16, count_rows, datasets_below, is_bfloat16

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
+from marlnb.display.formatting import format_bytes
 from marlnb.errors import RecordingError
-from marlnb.formatting import format_bytes
 from marlnb.recording.file.block import Block
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.journal import JournaledFile

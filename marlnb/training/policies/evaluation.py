@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
+from marlnb.display.formatting import count
+from marlnb.display.notebook_html import table_html
 from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
-from marlnb.formatting import count
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
-from marlnb.notebook_html import table_html
 from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit

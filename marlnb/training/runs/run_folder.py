@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from marlnb.display.notebook_html import facts_html
 from marlnb.envs.regroup import build_env
 from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
-from marlnb.notebook_html import facts_html
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, competing_groups, list_checkpoints
 from marlnb.training.runs.files import (

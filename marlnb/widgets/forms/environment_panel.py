@@ -8,11 +8,11 @@ from functools import partial
 
 import ipywidgets as w
 
+from marlnb.composition.overrides import part_overrides
 from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.envs.regroup import Groups
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
-from marlnb.overrides import part_overrides
 from marlnb.specs import EnvSpec
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import button_for

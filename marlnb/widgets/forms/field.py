@@ -9,10 +9,10 @@ from dataclasses import MISSING, Field
 from typing import Any, Literal, Union, get_args, get_origin
 
 from marlnb.codec import from_json, to_json
+from marlnb.composition.option_help import meaning
 from marlnb.errors import MarlnbError
 from marlnb.values import check_value, hints
 from marlnb.widgets.core.ui_lock import with_ui_lock
-from marlnb.wording import meaning
 
 NONE = "(none)"
 _UNIONS = (Union, types.UnionType)

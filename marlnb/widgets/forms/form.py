@@ -8,10 +8,10 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+from marlnb.composition.override_writing import write_override
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.field import OptionField
 from marlnb.widgets.forms.form_view import PREFIX, FormView
-from marlnb.wording import write_override
 
 
 class ConfigForm:

@@ -8,13 +8,13 @@ from typing import Any
 
 import ipywidgets as w
 
+from marlnb.composition.option_help import summary
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.registry import Registry
 from marlnb.widgets.core.controls import Dropdown, Select, Text
 from marlnb.widgets.core.style import LABEL, note_html, problem_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
-from marlnb.wording import summary
 
 ALL_FAMILIES = "(all)"
 

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from marlnb.composition.override_writing import write_arguments, write_command_options
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.training.runs.run import Run
-from marlnb.wording import write_arguments, write_command_options
 
 FORM_OPTIONS = ("name", "episodes", "seed", "every", "dtype", "values", "frames", "explore", "agents", "n_envs")
 

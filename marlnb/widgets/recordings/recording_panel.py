@@ -9,8 +9,8 @@ from typing import Any
 
 import ipywidgets as w
 
+from marlnb.display.formatting import format_count
 from marlnb.errors import ConfigError, MarlnbError
-from marlnb.formatting import format_count
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site
 from marlnb.recording.capture.config import RecordingConfig

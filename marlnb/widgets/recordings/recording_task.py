@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.formatting import format_bytes, format_clock
+from marlnb.display.formatting import format_bytes, format_clock
 from marlnb.recording.capture.progress import RecordingProgress
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording

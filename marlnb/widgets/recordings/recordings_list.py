@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ipywidgets as w
 
-from marlnb.formatting import format_bytes
+from marlnb.display.formatting import format_bytes
 from marlnb.recording.capture.plan import recording_path
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from marlnb.composition.override_writing import write_arguments
 from marlnb.training.policies.evaluation import EvaluationOptions
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.run import Run
-from marlnb.wording import write_arguments
 
 
 def code_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], note: str, other: int | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from marlnb.formatting import format_bytes, format_count
+from marlnb.display.formatting import format_bytes, format_count
 from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, competing_groups, returns_text
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes
 from marlnb.widgets.runs.checkpoint_evaluation import score_text

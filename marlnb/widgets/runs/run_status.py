@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from marlnb.formatting import format_clock, format_count
+from marlnb.display.formatting import format_clock, format_count
 from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
 

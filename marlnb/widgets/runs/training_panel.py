@@ -9,10 +9,10 @@ from typing import Any
 import ipywidgets as w
 from matplotlib.figure import Figure
 
+from marlnb.composition.overrides import as_code, as_command
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.overrides import as_code, as_command
 from marlnb.training.background import Training
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run

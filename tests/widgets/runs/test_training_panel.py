@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.composition.overrides import as_command
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
-from marlnb.overrides import as_command
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.widgets.runs.training_panel import TrainingPanel

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from marlnb.composition.overrides import as_code, as_command, overrides_of
 from marlnb.config import ALGORITHMS, MODELS
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.overrides import as_code, as_command, overrides_of
 
 ASKED = [
     ("env=mpe/simple_spread",),

@@ -21,12 +21,19 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from marlnb.codec import defaults_json, from_json
+from marlnb.composition.override_parsing import (
+    GROUP_OF,
+    GROUP_OF_EACH,
+    OverrideRequest,
+    group_of,
+    named_parts,
+    read_overrides,
+)
+from marlnb.composition.variants import Variants, base_of
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.imports import is_import_path
-from marlnb.override_parsing import GROUP_OF, GROUP_OF_EACH, OverrideRequest, group_of, named_parts, read_overrides
 from marlnb.registry import Registry
-from marlnb.variants import Variants, base_of
 
 T = TypeVar("T")
 

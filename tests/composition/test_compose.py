@@ -11,7 +11,7 @@ from hydra import initialize
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 
-from marlnb.compose import chosen_parts, compose_env
+from marlnb.composition.compose import chosen_parts, compose_env
 from marlnb.errors import ConfigError, UnknownNameError
 from marlnb.experiment import Experiment
 

@@ -10,9 +10,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Sweep
 from hydra.errors import HydraException
 
+from marlnb.composition.variants import Variants, experiment_choices
 from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError
-from marlnb.variants import Variants, experiment_choices
 
 DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
 GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model"}

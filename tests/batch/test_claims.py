@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marlnb.claims import Claims
+from marlnb.batch.claims import Claims
 
 
 def test_a_claim_is_asserted_with_its_parameters(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from marlnb.codec import defaults_json
-from marlnb.formatting import count
-from marlnb.notebook_html import folded_html, note_html, table_html
-from marlnb.override_parsing import DEFAULTS
-from marlnb.overrides import PARTS, PARTS_BY_GROUP, overrides_of
-from marlnb.wording import write_value
-
-if TYPE_CHECKING:
-    from marlnb.experiment import Experiment
+from marlnb.composition.composed import Composed
+from marlnb.composition.override_parsing import DEFAULTS
+from marlnb.composition.override_writing import write_value
+from marlnb.composition.overrides import PARTS, PARTS_BY_GROUP, overrides_of
+from marlnb.display.formatting import count
+from marlnb.display.notebook_html import folded_html, note_html, table_html
 
 MAX_LINE_LENGTH = 110
 
 
-def experiment_text(experiment: Experiment) -> str:
+def experiment_text(experiment: Composed) -> str:
     """At most three lines: the options that differ from their defaults, as overrides, then the size of the training."""
     words, lines = overrides_of(experiment), ["Experiment:"]
     while words:
@@ -32,7 +30,7 @@ def experiment_text(experiment: Experiment) -> str:
     return "\n".join([*lines, f"  {_size(experiment)}; everything else is the default"])
 
 
-def experiment_html(experiment: Experiment) -> str:
+def experiment_html(experiment: Composed) -> str:
     """A table of the options that differ from their defaults, then the size, and all options folded."""
     pairs = (override.partition("=") for override in overrides_of(experiment))
     rows = [(key, _readable(value), _default(experiment, key)) for key, _, value in pairs]
@@ -44,7 +42,7 @@ def experiment_html(experiment: Experiment) -> str:
     )
 
 
-def _size(experiment: Experiment) -> str:
+def _size(experiment: Composed) -> str:
     parts = f"{experiment.algorithm.name} with {experiment.model.name}"
     iterations = count(experiment.iterations, "iteration")
     steps = f"{experiment.n_envs} environments × {experiment.rollout_steps} steps"
@@ -55,7 +53,7 @@ def _readable(value: str) -> str:
     return f"{int(value):_}" if value.isdigit() else value
 
 
-def _default(experiment: Experiment, key: str) -> str:
+def _default(experiment: Composed, key: str) -> str:
     """The default of one override's option, in words; empty if it has none."""
     first, *rest = key.split(".")
     if first in PARTS_BY_GROUP:

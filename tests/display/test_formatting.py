@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from marlnb.formatting import format_bytes, format_clock, format_count, format_duration
+from marlnb.display.formatting import format_bytes, format_clock, format_count, format_duration
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from marlnb.codec import defaults_json, to_json
-from marlnb.override_parsing import DEFAULTS
-from marlnb.wording import write_override
+from marlnb.composition.composed import Composed
+from marlnb.composition.override_parsing import DEFAULTS, GROUP_OF, GROUP_OF_EACH
+from marlnb.composition.override_writing import write_override
 
-if TYPE_CHECKING:
-    from marlnb.experiment import Experiment
-
-PARTS = ("env", "algorithm", "model", "critic")
-PARTS_BY_GROUP = ("algorithms", "models", "critics")
+PARTS, PARTS_BY_GROUP = tuple(GROUP_OF), tuple(GROUP_OF_EACH)
 MAX_LINE_LENGTH = 100
 
 
-def overrides_of(experiment: Experiment) -> list[str]:
+def overrides_of(experiment: Composed) -> list[str]:
     """The shortest list of overrides from which `Experiment.compose` makes an equal experiment.
 
     Names of default parts and options with default values are omitted.
@@ -40,7 +37,7 @@ def overrides_of(experiment: Experiment) -> list[str]:
     return overrides
 
 
-def as_code(experiment: Experiment, run: str | None = None, *, stop_after_s: float | None = None) -> str:
+def as_code(experiment: Composed, run: str | None = None, *, stop_after_s: float | None = None) -> str:
     """A notebook cell that composes the experiment and trains it, optionally for a limited time."""
     lines = "".join(f"    {_literal(word)},\n" for word in overrides_of(experiment))
     folder = f", run={run!r}, resume=True" if run else ""
@@ -55,7 +52,7 @@ def as_code(experiment: Experiment, run: str | None = None, *, stop_after_s: flo
     )
 
 
-def as_command(experiment: Experiment, run: str | None = None, *, stop_after_s: float | None = None) -> str:
+def as_command(experiment: Composed, run: str | None = None, *, stop_after_s: float | None = None) -> str:
     """The command that trains it, optionally for a limited time; long commands are split into lines."""
     limit = [] if stop_after_s is None else ["timeout", f"{stop_after_s:g}"]  # a training saves and ends at SIGTERM
     words = [*limit, "marlnb", "train", *map(shlex.quote, overrides_of(experiment))]

@@ -1,0 +1,1 @@
+"""Numbers and tables for people: counts, sizes and durations in words, and HTML for notebooks."""
