@@ -7,74 +7,21 @@ Gumbel-softmax, as in Lowe et al., section 6. The tests compare the losses with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from marlnb.algorithms.configs.ddpg import IDDPGConfig as IDDPGConfig
+from marlnb.algorithms.configs.ddpg import MADDPGConfig as MADDPGConfig
+from marlnb.algorithms.configs.ddpg import MATD3Config as MATD3Config
 from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticConfig, QActorCriticLearner, td_target
+from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
-from marlnb.config import ALGORITHMS, LearnerContext, option
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.specs import EnvSpec
-
-
-@ALGORITHMS.register("iddpg")
-@dataclass(frozen=True)
-class IDDPGConfig(QActorCriticConfig):
-    """Independent DDPG: each agent's critic reads what the agent observes and does."""
-
-    twins: ClassVar[bool] = False
-    # options of MADDPG and MATD3
-    policy_actions = "own"
-    actor_every = 1
-    target_noise = target_noise_clip = 0.0
-
-    noise: float = option(0.2, help="deviation of the noise on continuous actions, bounds scaled to -1..1", ge=0)
-    noise_final: float | None = option(None, help="deviation after noise_frames; it changes linearly", ge=0)
-    noise_frames: int = option(0, help="frames over which the noise moves to noise_final", unit="frames", ge=0)
-    temperature: float = option(1.0, help="of the relaxed discrete actions that the actor learns through", gt=0)
-    output_penalty: float = option(
-        1e-3, help="weight of the actor's squared outputs (logits, or actions before the tanh)", ge=0
-    )
-
-    def build(self, context: LearnerContext) -> DDPGLearner:
-        self.check_fit(context)
-        networks = (context.group, context.env, context.actor, context.critic)
-        policy = DeterministicPolicy(*networks, centralised=self.centralised, twins=self.twins)
-        return DDPGLearner(self, policy.to(context.device), context.env)
-
-
-@ALGORITHMS.register("maddpg")
-@dataclass(frozen=True)
-class MADDPGConfig(IDDPGConfig):
-    """Multi-agent DDPG: the critic reads every group's observations and actions, and the state if there is one."""
-
-    centralised: ClassVar[bool] = True
-    simultaneous_only: ClassVar[bool] = True
-
-    policy_actions: Literal["own", "all"] = option(
-        "own",
-        help="whose actions the current policy chooses in the actor's loss; own: the agent's, next to the others' "
-        "remembered ones (Lowe et al. 2017, equation 6); all: its group's at once, which is cheaper (as in BenchMARL)",
-        choices=("own", "all"),
-    )
-
-
-@ALGORITHMS.register("matd3")
-@dataclass(frozen=True)
-class MATD3Config(MADDPGConfig):
-    """Multi-agent TD3: MADDPG with twin critics, smoothed target actions and fewer steps of the actor."""
-
-    twins: ClassVar[bool] = True
-
-    actor_every: int = option(2, help="steps of the critics per step of the actor and the targets", ge=1)
-    target_noise: float = option(0.2, help="deviation of the noise on the targets' continuous actions", ge=0)
-    target_noise_clip: float = option(0.5, help="bound on that noise", ge=0)
 
 
 class DDPGLearner(QActorCriticLearner):

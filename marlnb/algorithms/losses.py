@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor
 from torch.nn import functional as F
 
-RegressionLoss = Literal["l2", "huber"]
+from marlnb.algorithms.configs.choices import RegressionLoss
 
 
 def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:

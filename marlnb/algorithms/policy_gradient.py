@@ -5,13 +5,12 @@ A new algorithm of this kind is one config with one method; `tests/examples/ippo
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
 
-from marlnb.algorithms.on_policy import Minibatch, OnPolicyConfig, OnPolicyLearner
+from marlnb.algorithms.configs.on_policy import PolicyGradientConfig as PolicyGradientConfig
+from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.config import LearnerContext
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor_critic import ActorCritic
@@ -29,29 +28,6 @@ class Evaluation(NamedTuple):
     log_prob: Tensor
     entropy: Tensor
     value: Tensor
-
-
-@dataclass(frozen=True)
-class PolicyGradientConfig(OnPolicyConfig):
-    """An algorithm whose loss is a function of log-probabilities, entropies and values, as PPO's."""
-
-    @property
-    def needs_old_values(self) -> bool:
-        """Whether the loss reads the values from before the update."""
-        return False
-
-    @abstractmethod
-    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a minibatch, and metrics without gradient.
-
-        Args:
-            evaluation: of the policy in training.
-            minibatch: as in `OnPolicyLearner.loss`.
-        """
-
-    def build(self, context: LearnerContext) -> PolicyGradientLearner:
-        self.check_fit(context)
-        return PolicyGradientLearner(self, self.build_policy(context), context)
 
 
 class PolicyGradientLearner(OnPolicyLearner):

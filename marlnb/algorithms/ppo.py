@@ -6,74 +6,47 @@ Source: Schulman et al. 2017 (arXiv:1707.06347); de Witt et al. 2020 (arXiv:2011
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.losses import RegressionLoss, masked_mean, regression_loss
+from marlnb.algorithms.configs.choices import RegressionLoss
+from marlnb.algorithms.configs.ppo import IPPOConfig as IPPOConfig
+from marlnb.algorithms.configs.ppo import MAPPOConfig as MAPPOConfig
+from marlnb.algorithms.losses import masked_mean, regression_loss
 from marlnb.algorithms.on_policy import Minibatch
-from marlnb.algorithms.policy_gradient import Evaluation, PolicyGradientConfig
-from marlnb.config import ALGORITHMS, option
+from marlnb.algorithms.policy_gradient import Evaluation
 
 HUBER_DELTA = 10.0
 
 
-@ALGORITHMS.register("ippo")
-@dataclass(frozen=True)
-class IPPOConfig(PolicyGradientConfig):
-    """Independent PPO: each agent's critic reads what the agent observes."""
+def ppo_loss(config: IPPOConfig, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of a minibatch, each term a mean over the agents that acted; and metrics without gradient:
 
-    clip: float = option(0.2, help="bound on the change of the probability ratio", gt=0)
-    entropy_coef: float = option(0.0, help="weight of the entropy bonus", ge=0)
-    value_coef: float = option(1.0, help="weight of the value loss", ge=0)
-    value_loss: RegressionLoss = option("l2", help="shape of the value loss", choices=("l2", "huber"))
-    value_clip: float | None = option(None, help="bound on the change of the normalised value; none: unbounded", gt=0)
-    target_kl: float | None = option(None, help="the update ends once the mean KL exceeds this", unit="nats", gt=0)
+        L = L_clip + value_coef L_value - entropy_coef H
 
-    @property
-    def needs_old_values(self) -> bool:
-        return self.value_clip is not None
-
-    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """L = L_clip + value_coef L_value - entropy_coef H, each term a mean over the agents that acted.
-
-        Source: Schulman et al. 2017, equation 9 (arXiv:1707.06347).
-        """
-        weight = minibatch.get("weight")
-        log_ratio = evaluation.log_prob - minibatch["log_prob"]
-        ratio = log_ratio.exp()
-        policy_loss = -masked_mean(clipped_surrogate(ratio, minibatch["advantage"], self.clip), weight)
-        value_error = value_errors(
-            evaluation.value, minibatch["target"], self.value_loss, minibatch.get("value"), self.value_clip
-        )
-        value_loss = masked_mean(value_error, weight)
-        entropy = masked_mean(evaluation.entropy, weight)
-        loss = policy_loss + self.value_coef * value_loss
-        if self.entropy_coef:
-            loss = loss - self.entropy_coef * entropy
-        with torch.no_grad():
-            metrics = {
-                "policy_loss": policy_loss.detach(),
-                "value_loss": value_loss.detach(),
-                "entropy": entropy.detach(),
-                "kl": masked_mean(approximate_kl(log_ratio), weight),
-                "clip_fraction": masked_mean(((ratio - 1).abs() > self.clip).to(ratio.dtype), weight),
-            }
-        return loss, metrics
-
-    def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
-        return self.target_kl is not None and float(metrics["kl"]) > self.target_kl
-
-
-@ALGORITHMS.register("mappo")
-@dataclass(frozen=True)
-class MAPPOConfig(IPPOConfig):
-    """Multi-agent PPO: the critic reads every group's observations, and the environment's state if it has one."""
-
-    centralised: ClassVar[bool] = True
+    Source: Schulman et al. 2017, equation 9 (arXiv:1707.06347).
+    """
+    weight = minibatch.get("weight")
+    log_ratio = evaluation.log_prob - minibatch["log_prob"]
+    ratio = log_ratio.exp()
+    policy_loss = -masked_mean(clipped_surrogate(ratio, minibatch["advantage"], config.clip), weight)
+    value_error = value_errors(
+        evaluation.value, minibatch["target"], config.value_loss, minibatch.get("value"), config.value_clip
+    )
+    value_loss = masked_mean(value_error, weight)
+    entropy = masked_mean(evaluation.entropy, weight)
+    loss = policy_loss + config.value_coef * value_loss
+    if config.entropy_coef:
+        loss = loss - config.entropy_coef * entropy
+    with torch.no_grad():
+        metrics = {
+            "policy_loss": policy_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "entropy": entropy.detach(),
+            "kl": masked_mean(approximate_kl(log_ratio), weight),
+            "clip_fraction": masked_mean(((ratio - 1).abs() > config.clip).to(ratio.dtype), weight),
+        }
+    return loss, metrics
 
 
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:

@@ -9,31 +9,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from marlnb.algorithms.configs.off_policy import QActorCriticConfig as QActorCriticConfig
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
+from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
-from marlnb.config import option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import EnvSpec
-
-
-@dataclass(frozen=True)
-class QActorCriticConfig(OffPolicyConfig):
-    """Options of the algorithms that have an actor and learn the values of actions."""
-
-    recurrent: ClassVar[bool] = False
-    centralised: ClassVar[bool] = False
-
-    lr_critic: float | None = option(None, help="the critics' learning rate; none: the actor's", gt=0)
 
 
 class CriticBatch(NamedTuple):

@@ -7,94 +7,24 @@ et al. 2015; double Q-learning: van Hasselt et al. 2016 (arXiv:1509.06461); recu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from marlnb.algorithms.configs.value_decomposition import IQLConfig as IQLConfig
+from marlnb.algorithms.configs.value_decomposition import QMIXConfig as QMIXConfig
+from marlnb.algorithms.configs.value_decomposition import VDNConfig as VDNConfig
 from marlnb.algorithms.learner import linear_schedule
-from marlnb.algorithms.losses import RegressionLoss, masked_mean, regression_loss
-from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
+from marlnb.algorithms.losses import masked_mean, regression_loss
+from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
-from marlnb.config import ALGORITHMS, LearnerContext, ModelConfig, option
-from marlnb.errors import ConfigError
 from marlnb.models.networks.inputs import features
-from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.q_policy import QPolicy
-from marlnb.specs import ActionKind, EnvSpec, GroupSpec
+from marlnb.specs import EnvSpec
 
 MIN_REWARD_STD = 1e-6  # below, rewards count as constant
-
-
-@ALGORITHMS.register("iql")
-@dataclass(frozen=True)
-class IQLConfig(OffPolicyConfig):
-    """Independent Q-learning: each agent learns the values of its own actions, from its own rewards."""
-
-    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
-    recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length", "burn_in")
-
-    epsilon_start: float = option(1.0, help="share of random actions at the start", ge=0, le=1)
-    epsilon_end: float = option(0.05, help="share of random actions after epsilon_frames", ge=0, le=1)
-    epsilon_frames: int = option(50_000, help="frames over which it falls linearly", unit="frames", ge=0)
-    double: bool = option(True, help="the network chooses the next action, the target network values it")
-    standardise_rewards: bool = option(
-        True,
-        help="rewards are shifted and scaled to mean 0 and deviation 1, as measured when learning begins, unless an "
-        "episode had terminated by then; values are reported in units of reward either way",
-    )
-    loss: RegressionLoss = option("l2", help="shape of the loss", choices=("l2", "huber"))
-    burn_in: int = option(0, help="first steps of a sequence that only warm up the recurrent state", unit="steps", ge=0)
-
-    def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:
-        """What joins the agents' Q values; None: each agent learns on its own."""
-        return None
-
-    def build(self, context: LearnerContext) -> QLearner:
-        """The Q network is of the actor's kind; the critic's is not used."""
-        context = replace(context, critic=context.actor)
-        self.check_fit(context)
-        policy = QPolicy(context.group, context.actor, self.mixer(context.group, context.env))
-        length = self.sequence_length if context.recurrent else 1
-        return QLearner(self, policy.to(context.device), context.env, sequence_length=length)
-
-    def check_networks(
-        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
-    ) -> None:
-        super().check_networks(where, actor, actor, n_envs, rollout_steps)
-        if actor.recurrent and self.burn_in >= self.sequence_length:
-            raise ConfigError(
-                f"{where}: burn_in={self.burn_in} leaves no steps to learn from; "
-                f"at most {self.sequence_length - 1} of sequence_length={self.sequence_length}"
-            )
-
-
-@ALGORITHMS.register("vdn")
-@dataclass(frozen=True)
-class VDNConfig(IQLConfig):
-    """Value decomposition: the sum of the agents' Q values learns the team's reward."""
-
-    simultaneous_only: ClassVar[bool] = True
-    team_reward: ClassVar[bool] = True
-
-    def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:
-        return SumMixer()
-
-
-@ALGORITHMS.register("qmix")
-@dataclass(frozen=True)
-class QMIXConfig(VDNConfig):
-    """QMIX: a mixture of the agents' Q values, monotonic in each, learns the team's reward."""
-
-    mixer_units: int = option(32, help="units of the mixer's hidden layer", unit="units", ge=1)
-    hyper_units: int = option(
-        64, help="of a layer between the state and the mixer's weights; 0: none, as in the paper", unit="units", ge=0
-    )
-
-    def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:
-        return MonotonicMixer(group, env, self.mixer_units, self.hyper_units)
 
 
 class QLearner(OffPolicyLearner):

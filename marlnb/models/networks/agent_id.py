@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor
 
-from marlnb.config import ModelConfig, option
-from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import Site, SiteModule
+from marlnb.models.networks.configs.network import NetworkConfig as NetworkConfig
 from marlnb.models.networks.network import Network
-from marlnb.specs import InputSpec
-
-
-@dataclass(frozen=True)
-class NetworkConfig(ModelConfig):
-    """The options of every kind of network; a subclass builds it in `network`."""
-
-    agent_id: bool = option(False, help="append the agent's index, one-hot, to its input; for shared weights")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.agent_id and not self.share_parameters:
-            raise ConfigError(
-                f"model {self.name!r}: agent_id=true distinguishes agents that share weights; "
-                "it cannot be combined with share_parameters=false"
-            )
-
-    def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        if not self.agent_id or n_agents == 1:
-            return self.network(n_agents, inputs, out_features)
-        wider = replace(inputs, context=inputs.context + n_agents)
-        return AgentId(self.network(n_agents, wider, out_features))
-
-    @abstractmethod
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        """As `build`; with `agent_id` the agent's index is already part of the inputs, as their context."""
 
 
 class AgentId(Network):

@@ -6,19 +6,16 @@ Source: Vaswani et al. 2017, section 3.2 (arXiv:1706.03762); over entities, Zamb
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 from torch import Tensor, nn
 
-from marlnb.config import MODELS, option
-from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.entities import EntityLayer, Pool, Pooling, each_entity, find_entities, set_names
+from marlnb.models.networks.configs.attention import AttentionConfig as AttentionConfig
+from marlnb.models.networks.entities import EntityLayer, Pool, each_entity, find_entities, set_names
 from marlnb.models.networks.inputs import join
 from marlnb.models.networks.layers import AgentLinear
-from marlnb.models.networks.mlp import HiddenConfig, HiddenNetwork
-from marlnb.models.networks.network import Network
+from marlnb.models.networks.mlp import HiddenNetwork
 from marlnb.specs import InputSpec
 
 
@@ -86,24 +83,3 @@ class AttentionNetwork(HiddenNetwork):
             ("attended", attention.attended, attention.n_entities * attention.units, "hidden"),
             ("pooled", self.pool, attention.units, "hidden"),
         ]
-
-
-@MODELS.register("attention")
-@dataclass(frozen=True)
-class AttentionConfig(HiddenConfig):
-    """Self-attention over entities: rows of an observation, or the agents that a centralised critic sees."""
-
-    reads_shape: ClassVar[bool] = True
-
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer after the pool", unit="units")
-    units: int = option(64, help="units of an entity's embedding", unit="units", ge=1)
-    heads: int = option(4, help="attention heads; the units are divided among them", ge=1)
-    pooling: Pooling = option("mean", help="over the entities", choices=("mean", "sum", "max"))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.units % self.heads:
-            raise ConfigError(f"model {self.name!r}: heads={self.heads} must divide units={self.units}")
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        return AttentionNetwork(n_agents, inputs, out_features, self)

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 from torch import Tensor, nn
 
-from marlnb.config import MODELS, option
-from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.entities import EntityLayer, EntitySet, Pool, Pooling, find_entities, set_names
+from marlnb.models.networks.configs.deep_sets import DeepSetsConfig as DeepSetsConfig
+from marlnb.models.networks.entities import EntityLayer, EntitySet, Pool, find_entities, set_names
 from marlnb.models.networks.inputs import join
-from marlnb.models.networks.mlp import HiddenConfig, HiddenNetwork
-from marlnb.models.networks.network import Network
+from marlnb.models.networks.mlp import HiddenNetwork
 from marlnb.specs import InputSpec
 
 
@@ -61,23 +58,3 @@ class DeepSets(HiddenNetwork):
     def first_sites(self) -> list[SiteModule]:
         sets = zip(set_names(len(self.sets)), cast(Iterable[PooledSet], self.sets))
         return [site for prefix, pooled in sets for site in pooled.site_modules(prefix)]
-
-
-@MODELS.register("deep_sets")
-@dataclass(frozen=True)
-class DeepSetsConfig(HiddenConfig):
-    """A permutation-invariant network over entities: rows of an observation, or the agents that a critic reads."""
-
-    reads_shape: ClassVar[bool] = True
-
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer after the pool", unit="units")
-    entity_hidden: tuple[int, ...] = option((64, 64), help="units of each layer for an entity", unit="units", ge=1)
-    pooling: Pooling = option("mean", help="over the entities", choices=("mean", "sum", "max"))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.entity_hidden:
-            raise ConfigError(f"model {self.name!r}: entity_hidden needs at least one layer; got none")
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        return DeepSets(n_agents, inputs, out_features, self)

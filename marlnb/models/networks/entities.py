@@ -7,17 +7,15 @@ The layers here apply the same weights to every entity of a set and keep the age
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.configs.choices import Pooling
+from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.inputs import Columns
-from marlnb.models.networks.mlp import HiddenConfig
 from marlnb.specs import InputSpec
-
-Pooling = Literal["mean", "sum", "max"]
 
 
 @dataclass(frozen=True)

@@ -13,22 +13,18 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from marlnb.config import MODELS, option
-from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.layers import ActivationName, AgentLinear, activation
-from marlnb.models.networks.mlp import HiddenConfig, HiddenNetwork
-from marlnb.models.networks.network import Network
-from marlnb.specs import InputSpec
+from marlnb.models.networks.configs.choices import ActivationName
+from marlnb.models.networks.configs.gnn import GNNConfig as GNNConfig
+from marlnb.models.networks.layers import AgentLinear, activation
+from marlnb.models.networks.mlp import HiddenNetwork
 
-Messages = Literal["gatv2", "graph"]
 LEAK = 0.2  # slope of the leaky rectifier, as in the paper
 
 
@@ -136,50 +132,6 @@ class GNN(HiddenNetwork):
     def inner_sites(self) -> list[SiteModule]:
         rounds = enumerate(cast(Iterable[Messaging], self.rounds), start=1)
         return [site for number, messaging in rounds for site in messaging.sites(number)]
-
-
-@MODELS.register("gnn")
-@dataclass(frozen=True)
-class GNNConfig(HiddenConfig):
-    """Agents of a group exchange messages: an agent's output depends on the others' observations."""
-
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the first round", unit="units")
-    rounds: tuple[int, ...] = option((64,), help="units of each round of messages", unit="units", ge=1)
-    messages: Messages = option("gatv2", help="weighted by attention, or summed", choices=("gatv2", "graph"))
-    heads: int = option(4, help="attention heads of gatv2; the units are divided among them", ge=1)
-    n_neighbors: int = option(0, help="number of nearest agents that each one hears; 0: all", unit="agents", ge=0)
-    positions: tuple[int, ...] = option((), help="the observation's features that are the agent's position", ge=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        where = f"model {self.name!r}"
-        if not self.rounds:
-            raise ConfigError(f"{where}: rounds needs at least one; got none")
-        if self.messages == "gatv2" and any(units % self.heads for units in self.rounds):
-            raise ConfigError(f"{where}: heads={self.heads} must divide the units of each round; got {self.rounds}")
-        if bool(self.n_neighbors) != bool(self.positions):
-            raise ConfigError(
-                f"{where}: the nearest agents are found by positions; give both n_neighbors and positions or neither; "
-                f"got n_neighbors={self.n_neighbors}, positions={self.positions}"
-            )
-
-    def messaging(self, n_agents: int, in_features: int, units: int) -> Messaging:
-        shared = self.share_parameters
-        if self.messages == "graph":
-            return GraphConv(n_agents, in_features, units, self.activation, shared=shared)
-        return GATv2(n_agents, in_features, units, self.activation, heads=self.heads, shared=shared)
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        if len(inputs.parts) > 1:
-            raise ConfigError(
-                f"model {self.name!r} passes messages between agents with one observation each; got "
-                f"{len(inputs.parts)} parts for each agent, as of a centralised critic. "
-                "Give it another network: critic=mlp, critic=deep_sets or critic=attention"
-            )
-        beyond = [feature for feature in self.positions if feature >= inputs.sizes[0]]
-        if beyond:
-            raise ConfigError(f"model {self.name!r}: positions {beyond}; observations have 0 to {inputs.sizes[0] - 1}")
-        return GNN(n_agents, inputs.features, out_features, self)
 
 
 def nearest_others(position: Tensor, n: int) -> Tensor:

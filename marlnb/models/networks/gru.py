@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
-from marlnb.config import MODELS
 from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.configs.recurrent import GRUConfig as GRUConfig
 from marlnb.models.networks.layers import AgentGRUCell
-from marlnb.models.networks.network import Network
-from marlnb.models.networks.recurrent import RecurrentConfig, RecurrentNetwork
+from marlnb.models.networks.recurrent import RecurrentNetwork
 
 
 class GRU(RecurrentNetwork):
@@ -31,12 +28,3 @@ class GRU(RecurrentNetwork):
 
     def inner_sites(self) -> list[SiteModule]:
         return [("gru", self.gru, self.gru.units, "recurrent")]
-
-
-@MODELS.register("gru")
-@dataclass(frozen=True)
-class GRUConfig(RecurrentConfig):
-    """A recurrent network: hidden layers, then a gated recurrent unit."""
-
-    def assemble(self, n_agents: int, in_features: int, out_features: int) -> Network:
-        return GRU(n_agents, in_features, out_features, self)

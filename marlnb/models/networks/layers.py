@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.networks import fused_ops
+from marlnb.models.networks.configs.choices import ActivationName
 
-ActivationName = Literal["tanh", "relu", "elu", "gelu", "silu"]
 HIDDEN_GAIN = 2**0.5
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
-from marlnb.config import MODELS
 from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.configs.recurrent import LSTMConfig as LSTMConfig
 from marlnb.models.networks.layers import AgentLinear
-from marlnb.models.networks.network import Network
-from marlnb.models.networks.recurrent import RecurrentConfig, RecurrentNetwork
+from marlnb.models.networks.recurrent import RecurrentNetwork
 
 
 class Memory(nn.Module):
@@ -76,12 +73,3 @@ class LSTM(RecurrentNetwork):
     def inner_sites(self) -> list[SiteModule]:
         cell, units = self.lstm, self.lstm.units
         return [("cell", cell.memory, units, "recurrent"), ("lstm", cell.exposure, units, "recurrent")]
-
-
-@MODELS.register("lstm")
-@dataclass(frozen=True)
-class LSTMConfig(RecurrentConfig):
-    """A recurrent network: hidden layers, then a long short-term memory."""
-
-    def assemble(self, n_agents: int, in_features: int, out_features: int) -> Network:
-        return LSTM(n_agents, in_features, out_features, self)

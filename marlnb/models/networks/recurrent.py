@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from marlnb.config import option
-from marlnb.models.networks.mlp import FlatConfig, HiddenNetwork
-
-
-@dataclass(frozen=True)
-class RecurrentConfig(FlatConfig):
-    """The options of a recurrent network."""
-
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the recurrent one", unit="units")
-    recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1)
-
-    @property
-    def recurrent(self) -> bool:
-        return True
+from marlnb.models.networks.configs.recurrent import RecurrentConfig as RecurrentConfig
+from marlnb.models.networks.mlp import HiddenNetwork
 
 
 class RecurrentNetwork(HiddenNetwork):

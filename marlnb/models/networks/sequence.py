@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from marlnb.config import MODELS, ModelConfig, option
-from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.agent_id import NetworkConfig
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.sequence import SequenceConfig as SequenceConfig
 from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, stacked_shape, unpad
-from marlnb.specs import InputSpec
 
 Run = Callable[[Network, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
 
@@ -63,50 +57,6 @@ class NetworkSequence(Network):
             leaving.append(pad(after, (shape[0], self.recurrent_shape[1])))
             first_layer += shape[0]
         return x, torch.cat(leaving, dim=-2) if leaving else None
-
-
-@MODELS.register("sequence")
-@dataclass(frozen=True)
-class SequenceConfig(NetworkConfig):
-    """Models in order, as [cnn,gru]: each reads what the one before puts out."""
-
-    models: tuple[ModelConfig, ...] = option(
-        (MLPConfig(hidden=(64,)), GRUConfig(hidden=())), help="the models: names, or {name: gru, recurrent_size: 32}"
-    )
-    widths: tuple[int, ...] = option(
-        (64,), help="outputs of each model but the last; one value for all, or one each", unit="units", ge=1
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        gaps = len(self.models) - 1
-        if gaps < 0:
-            raise ConfigError(f"model {self.name!r}: models needs at least one; got none")
-        if len(self.widths) not in (1, gaps):
-            raise ConfigError(
-                f"model {self.name!r}: widths has one value, or one for each of the {gaps} models before the last; "
-                f"got {self.widths}"
-            )
-        for k, model in enumerate(self.models):
-            for option_name in ("share_parameters", "agent_id"):
-                if getattr(model, option_name, None) not in (None, getattr(type(model), option_name, None)):
-                    raise ConfigError(
-                        f"model {self.name!r}: models[{k}] has {option_name}={getattr(model, option_name)}; "
-                        f"say {option_name} of the sequence, which holds for all its models"
-                    )
-
-    @property
-    def recurrent(self) -> bool:
-        return any(model.recurrent for model in self.models)
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        gaps = len(self.models) - 1
-        widths = [*(self.widths if len(self.widths) == gaps else self.widths * gaps), out_features]
-        networks = []
-        for model, width in zip(self.models, widths, strict=True):
-            networks.append(replace(model, share_parameters=self.share_parameters).build(n_agents, inputs, width))
-            inputs = InputSpec(((width,),))
-        return NetworkSequence(unique_names([model.name for model in self.models]), networks)
 
 
 def unique_names(names: list[str]) -> list[str]:

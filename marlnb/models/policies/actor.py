@@ -6,8 +6,6 @@ differentiate it directly.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
@@ -15,11 +13,11 @@ from marlnb.config import ModelConfig
 from marlnb.models.hooks.sites import Site
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
-from marlnb.models.policies.distributions import ActionDistribution, Gaussian, Squash, action_distribution
+from marlnb.models.policies.choices import Squash, StdOf
+from marlnb.models.policies.distributions import ActionDistribution, Gaussian, action_distribution
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec, InputSpec
 
-StdOf = Literal["parameter", "network"]
 ACTOR_HEAD_GAIN = 0.01
 
 

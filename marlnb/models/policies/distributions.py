@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import log, pi
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, unknown
+from marlnb.models.policies.choices import Squash
 from marlnb.specs import ActionSpec
 
-Squash = Literal["tanh", "clip"]
 LOG_STD_RANGE = (-5.0, 2.0)
 
 

@@ -1,0 +1,69 @@
+"""Options of the algorithms that learn from a replay buffer; `marlnb.algorithms.off_policy` has the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from marlnb.config import AlgorithmConfig, ModelConfig, option
+from marlnb.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OffPolicyConfig(AlgorithmConfig):
+    """Options of every algorithm that learns from a replay buffer."""
+
+    on_policy: ClassVar[bool] = False
+    recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
+
+    lr: float = option(5e-4, help="Adam's learning rate", gt=0)
+    adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
+    gamma: float = option(0.99, help="discount per step", ge=0, le=1)
+    max_grad_norm: float = option(10.0, help="bound on the gradient norm of each network; 0: none", ge=0)
+    buffer_frames: int = option(1_000_000, help="size of the replay buffer; the oldest frames go", unit="frames", ge=1)
+    batch_size: int = option(256, help="size of a minibatch; a frame holds every agent", unit="frames", ge=1)
+    updates: int = option(100, help="gradient steps after each rollout", ge=1)
+    learning_starts: int = option(5_000, help="before, actions are random and nothing is learnt", unit="frames", ge=0)
+    tau: float = option(0.005, help="share of the weights that target networks take over at each step", gt=0, le=1)
+    target_every: int = option(
+        0, help="gradient steps between two full copies of the weights into the targets; 0: soft updates by tau", ge=0
+    )
+    sequence_length: int = option(16, help="steps of a sample for recurrent networks", unit="steps", ge=1)
+    save_replay: bool = option(
+        True, help="checkpoints hold the replay buffer; without it a resumed training refills it and is not exact"
+    )
+
+    @property
+    def warmup_frames(self) -> int:
+        return self.learning_starts
+
+    def check_networks(
+        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
+    ) -> None:
+        super().check_networks(where, actor, critic, n_envs, rollout_steps)
+        steps_of_sample = self.sequence_length if actor.recurrent or critic.recurrent else 1
+        steps = max(rollout_steps, steps_of_sample)
+        if self.buffer_frames < n_envs * steps:
+            raise ConfigError(
+                f"{where}: buffer_frames={self.buffer_frames} is smaller than one rollout; at least "
+                f"{n_envs * steps} (n_envs={n_envs} times {steps} steps)"
+            )
+        if self.batch_size > self.buffer_frames:
+            raise ConfigError(
+                f"{where}: batch_size={self.batch_size} is larger than the replay buffer, "
+                f"buffer_frames={self.buffer_frames}"
+            )
+        if self.batch_size < steps_of_sample:
+            raise ConfigError(
+                f"{where}: batch_size={self.batch_size} is smaller than one sequence of {steps_of_sample} steps"
+            )
+
+
+@dataclass(frozen=True)
+class QActorCriticConfig(OffPolicyConfig):
+    """Options of the algorithms that have an actor and learn the values of actions."""
+
+    recurrent: ClassVar[bool] = False
+    centralised: ClassVar[bool] = False
+
+    lr_critic: float | None = option(None, help="the critics' learning rate; none: the actor's", gt=0)

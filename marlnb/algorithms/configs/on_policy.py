@@ -1,0 +1,103 @@
+"""Options of the algorithms that learn from whole rollouts; `marlnb.algorithms.on_policy` has the loop."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, option
+from marlnb.errors import ConfigError
+from marlnb.models.policies.choices import Squash, StdOf
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from marlnb.algorithms.on_policy import Minibatch
+    from marlnb.algorithms.policy_gradient import Evaluation, PolicyGradientLearner
+    from marlnb.models.policies.actor_critic import ActorCritic
+
+
+@dataclass(frozen=True)
+class OnPolicyConfig(AlgorithmConfig):
+    """Options of the algorithms that learn an actor and a critic from whole rollouts."""
+
+    centralised: ClassVar[bool] = False
+    recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
+
+    lr: float = option(3e-4, help="Adam's learning rate", gt=0)
+    lr_critic: float | None = option(None, help="the critic's learning rate; none: the actor's", gt=0)
+    lr_final: float | None = option(None, help="learning rate after anneal_frames; it changes linearly", ge=0)
+    anneal_frames: int = option(0, help="frames over which the learning rate moves to lr_final", unit="frames", ge=0)
+    adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
+    gamma: float = option(0.99, help="discount per step", ge=0, le=1)
+    gae_lambda: float = option(0.95, help="weight of longer advantage estimates", ge=0, le=1)
+    epochs: int = option(10, help="passes over each rollout", ge=1)
+    minibatch_frames: int = option(400, help="size of a minibatch; a frame holds every agent", unit="frames", ge=1)
+    n_minibatches: int = option(0, help="minibatches per epoch; 0: as many as minibatch_frames gives", ge=0)
+    sequence_length: int = option(16, help="steps of backpropagation through recurrent networks", unit="steps", ge=1)
+    max_grad_norm: float = option(0.5, help="bound on the gradient norm of the actor and of the critic; 0: none", ge=0)
+    normalise_advantages: bool = option(True, help="to mean 0 and standard deviation 1 over the agents that acted")
+    normalise_values: bool = option(
+        True, help="the critic learns returns scaled by their running mean and standard deviation"
+    )
+    squash: Squash = option("tanh", help="how continuous actions are bounded", choices=("tanh", "clip"))
+    std_of: StdOf = option(
+        "parameter",
+        help="where a continuous action's standard deviation comes from: a parameter, or the network",
+        choices=("parameter", "network"),
+    )
+    initial_log_std: float = option(0.0, help="of continuous actions, bounds scaled to -1..1", unit="nats")
+
+    def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
+        """Whether the update ends after an epoch with these mean metrics, before `epochs` are done."""
+        return False
+
+    def build_policy(self, context: LearnerContext) -> ActorCritic:
+        from marlnb.models.policies.actor_critic import ActorCritic
+
+        networks = (context.group, context.env, context.actor, context.critic)
+        options = {"squash": self.squash, "std_of": self.std_of, "initial_log_std": self.initial_log_std}
+        return ActorCritic(*networks, centralised=self.centralised, **options).to(context.device)  # type: ignore[arg-type]
+
+    def check_networks(
+        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
+    ) -> None:
+        super().check_networks(where, actor, critic, n_envs, rollout_steps)
+        steps, recurrent = rollout_steps, actor.recurrent or critic.recurrent
+        if recurrent and steps % self.sequence_length:
+            divisors = ", ".join(str(n) for n in range(1, steps + 1) if steps % n == 0)
+            raise ConfigError(
+                f"{where}: sequence_length={self.sequence_length} must divide rollout_steps={steps}; valid: {divisors}"
+            )
+        n_samples = n_envs * steps // (self.sequence_length if recurrent else 1)
+        if self.n_minibatches > n_samples:
+            raise ConfigError(f"{where}: {self.n_minibatches} minibatches of {n_samples} samples; at most {n_samples}")
+        if self.anneal_frames and self.lr_final is None:
+            raise ConfigError(f"{where}: anneal_frames={self.anneal_frames} needs lr_final; got none")
+
+
+@dataclass(frozen=True)
+class PolicyGradientConfig(OnPolicyConfig):
+    """An algorithm whose loss is a function of log-probabilities, entropies and values, as PPO's."""
+
+    @property
+    def needs_old_values(self) -> bool:
+        """Whether the loss reads the values from before the update."""
+        return False
+
+    @abstractmethod
+    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a minibatch, and metrics without gradient.
+
+        Args:
+            evaluation: of the policy in training.
+            minibatch: as in `OnPolicyLearner.loss`.
+        """
+
+    def build(self, context: LearnerContext) -> PolicyGradientLearner:
+        from marlnb.algorithms.policy_gradient import PolicyGradientLearner
+
+        self.check_fit(context)
+        return PolicyGradientLearner(self, self.build_policy(context), context)

@@ -1,0 +1,55 @@
+"""Options of the CNN; `marlnb.models.networks.cnn` has the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from marlnb.config import MODELS, option
+from marlnb.errors import ConfigError
+from marlnb.models.networks.configs.choices import ActivationName
+from marlnb.models.networks.configs.mlp import HiddenConfig
+from marlnb.specs import InputSpec
+
+if TYPE_CHECKING:
+    from marlnb.models.networks.network import Network
+
+Layout = Literal["last", "first"]
+
+
+@MODELS.register("cnn")
+@dataclass(frozen=True)
+class CNNConfig(HiddenConfig):
+    """A convolutional network for images; other inputs bypass the convolutions.
+
+    Images are observations with 3 axes, or 4 with a stack of frames, which become channels. Images of the same shape
+    share their convolutions, for example those of all agents that a centralised critic reads.
+    """
+
+    reads_shape: ClassVar[bool] = True
+
+    hidden: tuple[int, ...] = option((128,), help="units of each hidden layer after the convolutions", unit="units")
+    channels: tuple[int, ...] = option((16, 32, 32), help="channels of each convolution", ge=1)
+    kernels: tuple[int, ...] = option((8, 4, 3), help="width and height of its filters", unit="pixels", ge=1)
+    strides: tuple[int, ...] = option((4, 2, 1), help="step of its filters", unit="pixels", ge=1)
+    conv_activation: ActivationName = option("relu", help="the convolutions' nonlinearity")
+    layout: Layout = option("last", help="where an image's channels are: after height and width, or before")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lengths = {len(self.channels), len(self.kernels), len(self.strides)}
+        if len(lengths) > 1 or not self.channels:
+            raise ConfigError(
+                f"model {self.name!r}: channels, kernels and strides have one value for each convolution; "
+                f"got {self.channels}, {self.kernels}, {self.strides}"
+            )
+
+    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        if not any(len(part) in (3, 4) for part in inputs.parts):
+            raise ConfigError(
+                f"model {self.name!r} reads images, (height, width, channel) or a stack of them; "
+                f"got inputs of shape {', '.join(map(str, dict.fromkeys(inputs.parts)))}"
+            )
+        from marlnb.models.networks.cnn import CNN
+
+        return CNN(n_agents, inputs, out_features, self)

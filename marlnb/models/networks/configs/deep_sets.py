@@ -1,0 +1,37 @@
+"""Options of DeepSets; `marlnb.models.networks.deep_sets` has the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from marlnb.config import MODELS, option
+from marlnb.errors import ConfigError
+from marlnb.models.networks.configs.choices import Pooling
+from marlnb.models.networks.configs.mlp import HiddenConfig
+from marlnb.specs import InputSpec
+
+if TYPE_CHECKING:
+    from marlnb.models.networks.network import Network
+
+
+@MODELS.register("deep_sets")
+@dataclass(frozen=True)
+class DeepSetsConfig(HiddenConfig):
+    """A permutation-invariant network over entities: rows of an observation, or the agents that a critic reads."""
+
+    reads_shape: ClassVar[bool] = True
+
+    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer after the pool", unit="units")
+    entity_hidden: tuple[int, ...] = option((64, 64), help="units of each layer for an entity", unit="units", ge=1)
+    pooling: Pooling = option("mean", help="over the entities", choices=("mean", "sum", "max"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.entity_hidden:
+            raise ConfigError(f"model {self.name!r}: entity_hidden needs at least one layer; got none")
+
+    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        from marlnb.models.networks.deep_sets import DeepSets
+
+        return DeepSets(n_agents, inputs, out_features, self)

@@ -1,0 +1,10 @@
+"""Choices that the options of several algorithms give their policies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Squash = Literal["tanh", "clip"]
+"""How continuous actions are bounded."""
+StdOf = Literal["parameter", "network"]
+"""Where a continuous action's standard deviation comes from."""
