@@ -1,17 +1,19 @@
 """Registries of classes by name. Registration is one decorator; third parties register through entry points.
 
-A registry imports the package of its built-in members when it is first used, so `import marlnb` and worker processes
-stay fast.
+A registry knows its built-in members from the text of their modules. It imports the module of one member when that
+is first used, and all of them only where all names are needed, so `import marlnb`, composing an experiment and worker
+processes stay fast.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from inspect import isabstract
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from marlnb.errors import ConfigError, UnknownNameError, unknown
@@ -30,7 +32,8 @@ class Registry(Generic[T]):
 
     Args:
         kind: the word for a member in messages, as "algorithm".
-        package: the package whose modules register the built-in members when imported.
+        package: the package whose modules register the built-in members when imported. They are found by their text:
+            `ALGORITHMS.register` or `@algorithm` at the beginning of a line, named after the kind.
     """
 
     def __init__(self, kind: str, package: str) -> None:
@@ -40,6 +43,7 @@ class Registry(Generic[T]):
         self._broken: dict[str, str] = {}
         self._needs: dict[str, str] = {}
         self._libraries: dict[str, tuple[str, ...]] = {}
+        self._built_in: dict[str, list[str]] | None = None
         self._loaded = False
         self._lock = threading.RLock()
 
@@ -79,6 +83,10 @@ class Registry(Generic[T]):
         self._load()
         return sorted(self._members)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a class is registered as `name`; for a built-in one, without importing it."""
+        return name in self._members or name in self._modules() or name in self.names()
+
     def get(self, name: str) -> T:
         """The class registered as `name`, or the one at the import path "module:Class".
 
@@ -86,7 +94,9 @@ class Registry(Generic[T]):
             UnknownNameError: not registered; the message gives similar names, and plug-ins that could not be loaded.
             ConfigError: the import path does not lead to a class of this kind.
         """
-        if name not in self._members:
+        if name not in self._members and name in (modules := self._modules()):
+            importlib.import_module(modules[name])
+        if name not in self._members and not is_import_path(name):
             self._load()
         if name not in self._members and is_import_path(name):
             self._members[name] = self._imported(name)
@@ -133,13 +143,30 @@ class Registry(Generic[T]):
                 return
             self._loaded = True  # before the imports, which may use this registry
             try:
-                package = importlib.import_module(self.package)
-                for module in pkgutil.iter_modules(package.__path__, f"{self.package}."):
-                    importlib.import_module(module.name)
+                for module in self._registering():
+                    importlib.import_module(module)
             except BaseException:
                 self._loaded = False
                 raise
             self._load_plugins()
+
+    def _registering(self) -> dict[str, list[str]]:
+        """The modules of the package that register members, each with the names that their text states."""
+        with self._lock:
+            if self._built_in is None:
+                decorator = rf'(?:\b{self.kind.upper()}S\.register|^@{self.kind})\((?:"([^"]+)"\))?'
+                pattern = re.compile(decorator, re.MULTILINE)
+                root = Path(importlib.import_module(self.package).__path__[0])
+                self._built_in = {}
+                for path in sorted(root.rglob("*.py")):
+                    module = ".".join((self.package, *path.relative_to(root).with_suffix("").parts))
+                    if names := pattern.findall(path.read_text(encoding="utf-8")):
+                        self._built_in[module.removesuffix(".__init__")] = names
+            return self._built_in
+
+    def _modules(self) -> dict[str, str]:
+        """The module of each member whose name is in the module's text."""
+        return {name: module for module, names in self._registering().items() for name in names if name}
 
     def _load_plugins(self) -> None:
         from importlib.metadata import entry_points

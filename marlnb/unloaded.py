@@ -61,7 +61,7 @@ def code_named(registry: Registry[Any], name: str, options: Mapping[str, Any]) -
     """The code that a part of this name with these options names; nothing of it is imported."""
     if is_import_path(name):
         yield NamedCode("name", name, "imports")
-    elif name in registry.names():
+    elif name in registry:
         for item in fields(registry.get(name)):
             effect = item.metadata.get("effect")
             if effect and options.get(item.name):
