@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ os.environ.update(
     PYGAME_HIDE_SUPPORT_PROMPT="1",
     WANDB_MODE="offline",
     JUPYTER_PLATFORM_DIRS="1",
+    MARLNB_DATA_DIR=tempfile.mkdtemp(prefix="marlnb-data-"),  # what the tests train is not trusted after them
 )
 torch.set_num_threads(1)
 # `make test &` of a script ignores it, and so would all that the tests start

@@ -8,7 +8,9 @@ from typing import Any
 
 from marlnb.codec import from_json, to_json
 from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig, option
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, TrustError
+from marlnb.trust import describe, loaded, trusted
+from marlnb.unloaded import Unloaded
 from marlnb.values import validate
 
 

@@ -69,11 +69,11 @@ def load_object(path: str, *, search_here: bool = True) -> Any:
         raise ConfigError(f'an import path has the form "module:name"; got {path!r}')
     module, _, attribute = path.partition(":")
     folder = os.getcwd()
-    if search_here and folder not in sys.path and "" not in sys.path:
-        sys.path.append(folder)
     top, _, below = module.partition(".")
     if top in sys.stdlib_module_names:
         raise ConfigError(f"cannot use {path!r}: {top!r} is a module of Python itself; expected a module of yours")
+    if search_here and folder not in sys.path and "" not in sys.path and file_of(top) is None:
+        sys.path.append(folder)
     if below and (file := hidden_by(top)) is not None:
         raise ConfigError(f"cannot import {module!r} for {path!r}: {hidden_message(top, file)}")
     try:

@@ -127,9 +127,11 @@ def test_a_config_by_import_path_there_and_back(module: str, tmp_path: Path) -> 
         rewards = [env.step({"a": torch.zeros(2, 2, dtype=torch.int64)}).groups["a"].reward.sum() for _ in range(3)]
         assert [float(reward) for reward in rewards] == [2.0, 2.0, 2.0]
     Run.create(tmp_path / "run", experiment)
-    code = "import marlnb, sys; print(marlnb.Run.open('run').experiment.env)"
+    code = "import marlnb; run = marlnb.Run.open('run'); print(run.experiment.env); print(run.experiment.loaded().env)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout.strip() == "LineConfig(length=3)", done.stderr
+    assert done.stdout.splitlines() == [f"UnloadedEnv({module}:LineConfig, length=3)", "LineConfig(length=3)"], (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -11,10 +12,26 @@ from types import FrameType
 from typing import Any
 
 from marlnb import user_code
-from marlnb.errors import EnvBuildError, MarlnbError, unknown
+from marlnb.errors import ConfigError, EnvBuildError, MarlnbError, unknown
+from marlnb.imports import load_object
 
 _UNKNOWN = re.compile(r"(\S+)\(\) got an unexpected keyword argument '(\w+)'")
 _MISSING = re.compile(r"(\S+)\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")
+
+
+def load_constructor(path: str) -> Callable[..., Any]:
+    """The class of an environment, or the function that makes one, at "module:name".
+
+    Raises:
+        ConfigError: it cannot be imported, is a class without `reset` and `step`, or is no function at all. Functions of
+            Python itself make no environments, under whatever name a module has them: `os.system` runs commands.
+    """
+    value = load_object(path)
+    home = str(getattr(getattr(value, "func", value), "__module__", None) or "")
+    is_environment = not isinstance(value, type) or all(hasattr(value, name) for name in ("reset", "step"))
+    if not callable(value) or not is_environment or home.partition(".")[0] in sys.stdlib_module_names:
+        raise ConfigError(f"{path} must be a function or class that returns an environment; got {value!r}")
+    return value  # type: ignore[no-any-return]
 
 
 def construct(where: str, constructor: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

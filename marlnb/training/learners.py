@@ -29,7 +29,9 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     Raises:
         ConfigError: a group or an agent that the environment does not have, or a combination that cannot learn.
         RunError: the run of a frozen group cannot be read.
+        TrustError: the experiment names an algorithm or a network whose code the user does not trust.
     """
+    experiment = experiment.loaded(env=False)
     for name in experiment.algorithms:
         spec.group(name)
     for part, table in (("models", experiment.models), ("critics", experiment.critics)):
@@ -87,7 +89,7 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     except ConfigError as error:
         raise ConfigError(f"{where}: {run.path} does not fit: {error}") from error
     checkpoint = run.checkpoint(config.checkpoint)
-    learner = build_learner(run.experiment, run.spec, trained, device)
+    learner = build_learner(run.experiment.loaded(env=False), run.spec, trained, device)
     state = checkpoint.load()["learners"].get(trained.name, {})
     try:
         learner.load_state_dict(state)

@@ -10,13 +10,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
+from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError, TrustError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.learners import check_device
@@ -35,7 +35,8 @@ from marlnb.training.runs.files import (
     write_atomically,
 )
 from marlnb.training.runs.lock import RunLock, is_locked
-from marlnb.training.runs.run import Run
+from marlnb.training.runs.run import Run, opened_run
+from marlnb.training.runs.run_folder import trust_training
 from marlnb.training.trainer import Trainer
 from marlnb.training.training_callback import TrainingCallback
 
@@ -85,6 +86,7 @@ def resume(
     max_iterations: int | None = None,
     max_minutes: float | None = None,
     max_agent_steps: int | None = None,
+    trust: bool = False,
     progress: bool = True,
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
@@ -95,11 +97,13 @@ def resume(
         run: the run or its folder.
         frames: a new total length, to train a complete run further.
         max_iterations, max_minutes, max_agent_steps: new values of these limits.
+        trust: allow the code that a folder from somebody else names; those of your own trainings need none.
         progress, on_report, callbacks: as in `train`.
     Raises:
         As `train`; ConfigError: `frames` is less than has been trained.
+        TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
     """
-    opened = run if isinstance(run, Run) else Run.open(run)
+    opened = opened_run(run, trust=trust)
     given = dict(zip(LENGTHS, (frames, max_iterations, max_minutes, max_agent_steps), strict=True))
     changed = {name: value for name, value in given.items() if value not in (None, getattr(opened.experiment, name))}
     if changed:
@@ -119,11 +123,13 @@ def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resu
             "experiment must be an Experiment, as Experiment.compose and Experiment.from_json return; "
             f"got {type(experiment).__name__}"
         )
+    experiment = experiment.loaded()
     if resume and run is None:
         raise RunError("resume=True needs the run's folder: train(experiment, run=..., resume=True)")
     check_loggers(experiment.loggers)
     check_device(experiment.device)
     if resume and run is not None and is_run(run):
+        trust_training(experiment, Path(run))  # where the record cannot be written, a resumed job trusts it again
         opened = Run.open(run)
         check_same(opened, experiment)
         return opened
@@ -241,11 +247,14 @@ def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
 
 def check_same(run: Run, experiment: Experiment) -> None:
     """Raises RunError, with the options that differ, unless the run has this experiment."""
-    existing, requested = _flat(run.experiment.to_json()), _flat(experiment.to_json())
+    theirs = run.experiment
+    with suppress(TrustError):  # of an earlier version of the code: loading adds the defaults of new options
+        theirs = theirs.loaded()
+    existing, requested = _flat(theirs.to_json()), _flat(experiment.to_json())
     differences = [
         f"{key}: {existing.get(key, '(none)')} there, {requested.get(key, '(none)')} here"
         for key in sorted({*existing, *requested})
-        if existing.get(key) != requested.get(key)
+        if key != "tuned" and existing.get(key) != requested.get(key)
     ]
     if differences:
         lengths = [name for name in LENGTHS if any(text.startswith(f"{name}:") for text in differences)]

@@ -68,9 +68,11 @@ class Trainer:
         RunError: another process trains in the folder, or the environment has changed.
         ConfigError, EnvError: the experiment cannot be run.
         CheckpointError: the last checkpoint does not fit the experiment, or is damaged.
+        TrustError: the experiment was read from a folder that names code which the user does not trust.
     """
 
     def __init__(self, experiment: Experiment, run: Run, callbacks: Sequence[TrainingCallback] = ()) -> None:
+        experiment = experiment.loaded()
         check_loggers(experiment.loggers)
         device = check_device(experiment.device)
         self.experiment, self.run = experiment, run

@@ -23,6 +23,7 @@ from marlnb.errors import MarlnbError
 from marlnb.training.report import Report
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.run_folder import trust_training
 from marlnb.training.train import check_same, resume
 
 LOG = "output.log"
@@ -197,4 +198,7 @@ def _show(display: TrainingsProgress, planned: PlannedTraining, report: Report) 
 
 def _open_or_create(folder: Path, planned: PlannedTraining) -> Run:
     path = folder / planned.folder
-    return Run.open(path) if is_run(path) else Run.create(path, planned.experiment)
+    if not is_run(path):
+        return Run.create(path, planned.experiment)
+    trust_training(planned.experiment, path)  # where the record cannot be written, it is trusted again
+    return Run.open(path)

@@ -1,7 +1,8 @@
 """A process for one of several trainings: `python -m marlnb.batch.trainings.worker RUN CORES FINISH`.
 
 CORES is a list like `0,2`, or empty for all. FINISH is the path of the function that trains a run to its end,
-`module:function`. Exit codes: 0 complete, 1 failed, 130 stopped.
+`module:function`. The process that starts this one has created the run, or has checked that it is of the experiment
+to train, so its code is trusted. Exit codes: 0 complete, 1 failed, 130 stopped.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ def main(folder: str, cores: str, finish: str) -> int:
     from marlnb.batch.trainings.launch import STOPPED
     from marlnb.imports import load_object
     from marlnb.training.runs.run import Run
+    from marlnb.training.runs.run_folder import trust_training
 
+    run = Run.open(folder)
+    trust_training(run.experiment, run.path)
     try:
-        return 0 if load_object(finish)(Run.open(folder)) == "complete" else STOPPED
+        return 0 if load_object(finish)(run) == "complete" else STOPPED
     except KeyboardInterrupt:
         return STOPPED
 

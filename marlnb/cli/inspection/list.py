@@ -12,6 +12,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
+from marlnb.cli.trust_option import add_trust_argument
 from marlnb.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("what", metavar="WHAT", help=", ".join(KINDS))
     add("of", nargs="*", metavar="RUN|KEY=VALUE", help="for sites: a run's folder, or overrides of an experiment")
     add("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
+    add_trust_argument(parser)
     add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -59,7 +61,7 @@ def _list_sites(arguments: argparse.Namespace) -> None:
             "`marlnb list sites` needs a run or an experiment: `marlnb list sites RUN`, or "
             "`marlnb list sites env=mpe/simple_spread model=gru`"
         )
-    policies = _policies(arguments.of, arguments.config_dir)
+    policies = _policies(arguments.of, arguments.config_dir, arguments.trust)
     rows = [[site.name, site.n_agents, site.n_units, site.kind] for policy in policies for site in policy.sites()]
     header = ["site", "agents", "units", "kind"]
     if arguments.json:
@@ -67,14 +69,14 @@ def _list_sites(arguments: argparse.Namespace) -> None:
     print_table(header, rows)
 
 
-def _policies(of: Sequence[str], config_dir: str | None) -> Iterable[Policy]:
+def _policies(of: Sequence[str], config_dir: str | None, trust: bool) -> Iterable[Policy]:
     """The policies of a run, built from its experiment without a checkpoint, or of a composed experiment."""
     from marlnb.training.learners import build_learners
 
     if len(of) == 1 and "=" not in of[0]:
         from marlnb.training.runs.run import Run
 
-        run = Run.open(of[0])
+        run = Run.open(of[0], trust=trust)
         experiment, spec = run.experiment, run.spec
     else:
         from marlnb.envs.regroup import build_env

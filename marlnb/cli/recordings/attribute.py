@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_table, say
+from marlnb.cli.trust_option import add_trust_argument, trust_if_asked
 from marlnb.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", metavar="FILE", help="a recording, RUN/recordings/NAME.h5")
     add_config_options(parser, AttributionConfig)
     parser.add_argument("--out", type=Path, metavar="PREFIX", help="writes PREFIX.h5, PREFIX.csv and PREFIX.png")
+    add_trust_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -47,6 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     if existing:
         raise AnalysisError(f"{', '.join(existing)} exist already; --out PREFIX writes elsewhere")
     with Recording.open(arguments.recording) as recording:
+        trust_if_asked(arguments, recording)
         attribution = attribute(recording, config)
     table = attribution.summary().sort_values(["agent", "mean_abs"], ascending=[True, False])
     prefix.parent.mkdir(parents=True, exist_ok=True)

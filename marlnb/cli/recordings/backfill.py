@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 
 from marlnb.cli.output import quiet_stdout
+from marlnb.cli.trust_option import add_trust_argument, trust_if_asked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", metavar="FILE", help="a recording in its run's folder")
     parser.add_argument("--sites", nargs="+", required=True, metavar="GLOB", help="see `marlnb list sites RUN`")
+    add_trust_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -23,6 +25,7 @@ def run(arguments: argparse.Namespace) -> None:
         from marlnb.recording.tools.backfill import backfill
 
         with Recording.open(arguments.recording) as recording:
+            trust_if_asked(arguments, recording)
             before = set(recording.sites)
             added = [site for site in backfill(recording, arguments.sites).sites if site not in before]
     print("\n".join(added))

@@ -15,6 +15,7 @@ import argparse
 
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import quiet_stdout, say
+from marlnb.cli.trust_option import add_trust_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_environment_arguments(parser)
     add_config_options(parser, RecordingConfig, bare={"frames": 1})
     parser.add_argument("--plan", action="store_true", help="print what would be recorded and its size, and stop")
+    add_trust_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
@@ -35,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
         from marlnb.recording.capture.plan import plan_recording
         from marlnb.training.runs.run import Run
 
-        opened = Run.open(arguments.run)
+        opened = Run.open(arguments.run, trust=arguments.trust)
         arguments.env = chosen_environment(arguments)
         config = config_from(arguments, RecordingConfig)
         plan = plan_recording(opened, config)

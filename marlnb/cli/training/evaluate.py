@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_json, print_table, quiet_stdout
+from marlnb.cli.trust_option import add_trust_argument
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
 
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ablate = "set a site, or some of its units, to zero; repeatable"
     add("--ablate", action="append", default=[], metavar="SITE[:UNIT,...]", help=help_ablate)
     add("--edits", metavar="NAME", help="edits saved with the run (`save_edits`), applied before those of --ablate")
+    add_trust_argument(parser)
     add("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -53,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
 
         saved = load_edits(arguments.run, arguments.edits) if arguments.edits else []
         result = evaluate(
-            Run.open(arguments.run),
+            Run.open(arguments.run, trust=arguments.trust),
             episodes=arguments.episodes,
             seed=arguments.seed,
             explore=arguments.explore,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 
 from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, end_of_training
+from marlnb.cli.trust_option import add_trust_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-minutes", type=float, metavar="M", help="new limit of the training time, all sessions together")
     add("--max-agent-steps", type=int, metavar="N", help="new limit of the steps of single agents")
     add_record_argument(parser)
+    add_trust_argument(parser)
     add("--quiet", action="store_true", help="no progress bar")
 
 
@@ -29,4 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
     limits = {name: getattr(arguments, name) for name in LENGTHS}
-    return end_of_training(resume(arguments.run, **limits, progress=progress, callbacks=callbacks))
+    return end_of_training(
+        resume(arguments.run, **limits, trust=arguments.trust, progress=progress, callbacks=callbacks)
+    )

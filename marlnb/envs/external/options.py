@@ -65,10 +65,14 @@ class ExternalOptions(EnvConfig):
     """The options of `external/server`."""
 
     groups: Mapping[str, ExternalGroup] = option({}, help="the simulator's agents, by group")
-    groups_file: str = option("", help="a JSON file that holds the groups instead")
+    groups_file: str = option("", help="a JSON file that holds the groups instead", effect="reads")
     address: str = option("127.0.0.1:0", help="where to listen: host:port (port 0: a free one) or unix:/path")
-    address_file: str = option("", help="also write address and token to this file; the run's folder always has them")
-    allow_remote: bool = option(False, help="listen beyond this machine; the traffic is not encrypted")
+    address_file: str = option(
+        "", help="also write address and token to this file; the run's folder always has them", effect="writes"
+    )
+    allow_remote: bool = option(
+        False, help="listen beyond this machine; the traffic is not encrypted", effect="listens beyond this machine:"
+    )
     deadline_s: float = option(5.0, help="how long the others wait for a slow simulator", unit="s", gt=0)
     timeout_s: float = option(600.0, help="how long to wait when no simulator asks; 0: for ever", unit="s", ge=0)
     max_steps: int | None = option(None, help="truncates longer episodes", unit="requests", ge=1)

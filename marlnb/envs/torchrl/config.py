@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
-from marlnb.envs.constructor_errors import construct, parameters_of
+from marlnb.envs.constructor_errors import construct, load_constructor, parameters_of
 from marlnb.errors import ConfigError, EnvBuildError
-from marlnb.imports import load_object
 
 if TYPE_CHECKING:
     from torchrl.envs import EnvBase
@@ -87,7 +86,7 @@ def vector_env(
 class CustomConfig(TorchrlConfig):
     """Any function that can be imported and returns a torchrl EnvBase."""
 
-    entry_point: str = option(help='import path of the function: "module:function"')
+    entry_point: str = option(help='import path of the function: "module:function"', effect="imports and calls")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,7 +95,7 @@ class CustomConfig(TorchrlConfig):
 
     def _constructor(self) -> Callable[..., EnvBase]:
         try:
-            return load_object(self.entry_point)  # type: ignore[no-any-return]
+            return load_constructor(self.entry_point)
         except ConfigError as error:
             raise EnvBuildError(f"{self.name}: {error}") from error
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from marlnb.envs.constructor_errors import construct
+from marlnb.envs.constructor_errors import construct, load_constructor
 from marlnb.envs.grouping import group_specs
 from marlnb.envs.workers.api import RESET, check_reset
 from marlnb.envs.workers.labels import label_specs
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
 from marlnb.envs.workers.turn_based import AECAsParallel, AsynchronousParallel, TurnBasedEnv
 from marlnb.errors import ConfigError, EnvBuildError
-from marlnb.imports import hidden_by, load_object
+from marlnb.imports import hidden_by
 from marlnb.specs import EnvSpec
 
 _PACKAGES = {"shimmy": "shimmy open_spiel", "pyspiel": "open_spiel"}  # PyPI packages by module, if the names differ
@@ -86,17 +86,12 @@ class EnvSource:
         if callable(self.constructor):
             return self.constructor
         try:
-            constructor = load_object(self.constructor)
+            constructor = load_constructor(self.constructor)
         except ConfigError as error:
             is_hidden = hidden_by(self.constructor.partition(".")[0]) is not None
             hint = "" if is_hidden else _install_hint(self.constructor)
             raise EnvBuildError(f"{self.name}: {error}{hint}") from error
-        if not callable(constructor):
-            raise EnvBuildError(
-                f"{self.name}: {self.constructor} must be a function or class that returns an environment; "
-                f"got {constructor!r}"
-            )
-        return constructor  # type: ignore[no-any-return]
+        return constructor
 
 
 def _missing_module(error: BaseException | None) -> str | None:

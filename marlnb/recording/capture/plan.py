@@ -104,20 +104,21 @@ class RecordingPlan:
 
 @accepts_options(RecordingConfig)
 def plan_recording(
-    policy_source: PolicySourceLike, config: RecordingConfig | None = None, **overrides: Any
+    policy_source: PolicySourceLike, config: RecordingConfig | None = None, *, trust: bool = False, **overrides: Any
 ) -> RecordingPlan:
     """What `record` with the same arguments would write. Plays a few steps and writes nothing.
 
     Args:
         policy_source: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
         config: the options; None: the defaults.
+        trust: as in `record`: the plan plays steps of the environment with the policies.
         overrides: options that replace those of `config`.
     Raises:
         SiteError, RecordingError, ConfigError, RunError, EnvError: as `record`. An existing file and a full disk are
             no errors here; the plan shows the disk's free space.
     """
     options = resolve_config(RecordingConfig, config, overrides)
-    policy_source = as_policy_source(policy_source)
+    policy_source = as_policy_source(policy_source, trust=trust)
     origins = options.origins(policy_source)
     with prepare(policy_source, replace(options, checkpoint=origins[0].iteration)) as prepared:
         return make_plan(prepared, recording_path(policy_source, options.name), checkpoints=len(origins))

@@ -11,17 +11,19 @@ from marlnb.training.policies.policy_source import PolicySource, PolicySourceLik
 from marlnb.training.runs.run import Origin
 
 
-def source_of(recording: Recording, policy_source: PolicySourceLike | None) -> PolicySource:
+def source_of(recording: Recording, policy_source: PolicySourceLike | None, *, trust: bool = False) -> PolicySource:
     """The recorded policies' source: `policy_source`, or the run folder that holds the file.
 
+    Args:
+        trust: allow the code that the run folder names (`Run.trust`).
     Raises:
         RecordingError: `policy_source` is None and the file is in no run folder.
     """
     if policy_source is not None:
-        return as_policy_source(policy_source)
+        return as_policy_source(policy_source, trust=trust)
     if recording.run_path is None:
         raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; give policy_source=")
-    return as_policy_source(recording.run_path)
+    return as_policy_source(recording.run_path, trust=trust)
 
 
 def origin_at(recording: Recording, row: int) -> Origin:

@@ -37,6 +37,7 @@ def record(
     progress: bool = True,
     on_step: Callable[[RecordingProgress], None] | None = None,
     locking: Locking = None,
+    trust: bool = False,
     **overrides: Any,
 ) -> Recording:
     """Records episodes 0 to `episodes` - 1 into `recordings/<name>.h5` in the source's folder.
@@ -55,8 +56,10 @@ def record(
         on_step: called after each step of all envs. If it raises, the recording ends; finished episodes are kept and
             the file is marked incomplete.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
+        trust: allow the code that a run folder from somebody else names; those of your own trainings need none.
         overrides: options that replace those of `config`, as `episodes=50`.
     Raises:
+        TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
         SiteError: a pattern matches no site, or a site never fires.
         RecordingError: a recording of this name exists; the disk is full, before the start or later (what was written
             is kept, marked incomplete); or another option cannot be met.
@@ -65,7 +68,7 @@ def record(
     options = resolve_config(RecordingConfig, config, overrides)
     if exist not in ("error", "open"):
         raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
-    policy_source = as_policy_source(policy_source)
+    policy_source = as_policy_source(policy_source, trust=trust)
     path = recording_path(policy_source, options.name)
     if exist == "error" and path.exists():
         raise RecordingError(f"{path} already exists; give another name, or exist='open' to use it")

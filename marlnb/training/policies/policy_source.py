@@ -11,7 +11,7 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.runs.run import Origin, Run
+from marlnb.training.runs.run import Origin, Run, opened_run
 from marlnb.training.runs.run_folder import Which
 
 
@@ -56,6 +56,11 @@ PolicySourceLike = PolicySource | str | os.PathLike[str]
 """Policies, or the path of a run's folder."""
 
 
-def as_policy_source(policy_source: PolicySourceLike) -> PolicySource:
-    """The source itself, or the run in a folder."""
-    return Run.open(policy_source) if isinstance(policy_source, (str, os.PathLike)) else policy_source
+def as_policy_source(policy_source: PolicySourceLike, *, trust: bool = False) -> PolicySource:
+    """The source itself, or the run in a folder.
+
+    Args:
+        trust: allow the code that a run's folder names (`Run.trust`).
+    """
+    is_run = isinstance(policy_source, (str, os.PathLike, Run))
+    return opened_run(policy_source, trust=trust) if is_run else policy_source  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from marlnb.config import EnvConfig
@@ -39,6 +40,7 @@ class Run(RunFolder):
 
         Raises:
             CheckpointError: there is no such checkpoint, or it is damaged.
+            TrustError: the folder names an algorithm or a network that the user does not trust.
         """
         state = self.checkpoint(checkpoint).load()
         learners = build_learners(self.experiment, self.spec, device)
@@ -56,3 +58,17 @@ class Run(RunFolder):
         keys = [(model, -1 if model.share_parameters else index) for index, model in enumerate(models)]
         distinct = [key for index, key in enumerate(keys) if key not in keys[:index]]
         return [distinct.index(key) for key in keys]
+
+
+def opened_run(run: Run | str | os.PathLike[str], *, trust: bool = False) -> Run:
+    """The run itself, or the one in a folder.
+
+    Args:
+        trust: allow the code that its folder names (`Run.trust`).
+    Raises:
+        RunError: the folder is not a run.
+    """
+    opened = run if isinstance(run, Run) else Run.open(run)
+    if trust:
+        opened.trust()
+    return opened

@@ -32,6 +32,7 @@ from marlnb.training.runs.files import (
 )
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
+from marlnb.trust import trust, trusted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,11 +59,14 @@ class RunFolder:
     def create(cls: type[Folder], path: str | os.PathLike[str], experiment: Experiment) -> Folder:
         """A new run folder, readable by its owner alone.
 
-        It may exist if it is empty, or holds only what a batch job writes before a run starts.
+        It may exist if it is empty, or holds only what a batch job writes before a run starts. The code that the
+        experiment names is trusted from now on (`marlnb.trust`).
 
         Raises:
             RunError: it holds something else, or cannot be created.
+            TrustError: the experiment was read from a folder whose code the user does not trust.
         """
+        experiment = experiment.loaded()
         folder = Path(path).expanduser()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -76,19 +80,34 @@ class RunFolder:
         write_atomically(folder / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
         for name in ("checkpoints", "recordings"):
             (folder / name).mkdir(mode=0o700)
-        return cls(folder, experiment)
+        created = cls(folder, experiment)
+        if problem := trust_training(experiment, folder):
+            created.log_event(f"other processes will ask before they import what this experiment names: {problem}")
+        return created
 
     @classmethod
-    def open(cls: type[Folder], path: str | os.PathLike[str]) -> Folder:
-        """An existing run folder.
+    def open(cls: type[Folder], path: str | os.PathLike[str], *, trust: bool = False) -> Folder:
+        """An existing run folder. Nothing that it names is imported; what needs its code asks for trust.
 
+        Args:
+            trust: allow the code that the folder names, and remember it. Folders of the user's own trainings need none.
         Raises:
             RunError: it is not a run, or its experiment cannot be read.
         """
         folder = Path(path).expanduser()
         if not is_run(folder):
             raise RunError(f"{folder} is not a run folder: it has no {EXPERIMENT}{_nearby_runs(folder)}")
-        return cls(folder, Experiment.from_json(read_json(folder / EXPERIMENT)))
+        opened = cls(folder, Experiment.from_json(read_json(folder / EXPERIMENT), origin=str(folder)))
+        if trust:
+            opened.trust()
+        return opened
+
+    def trust(self) -> None:
+        """Allows the code that this folder names to run on this machine, in this and later processes.
+
+        That includes the code named by runs whose policies are `frozen` in it.
+        """
+        _trust(self, set())
 
     def discard_unstarted(self) -> None:
         """Deletes a run in which nothing was trained or recorded; other files in the folder stay."""
@@ -242,6 +261,21 @@ class RunFolder:
     def _append(self, name: str, row: dict[str, Any]) -> None:
         with open(self.path / name, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
+
+
+def trust_training(experiment: Experiment, folder: Path) -> str:
+    """Trusts the code that an experiment names, because the user trains it; returns why this cannot be recorded."""
+    parts = Experiment.from_json(experiment.to_json(), origin=str(folder)).unloaded.values()
+    return "".join(trust([part], trusted(part) or "trained") for part in parts)
+
+
+def _trust(run: RunFolder, seen: set[Path]) -> None:
+    seen.add(run.path.resolve())
+    trust(run.experiment.unloaded.values(), "granted")
+    for algorithm in (run.experiment.algorithm, *run.experiment.algorithms.values()):
+        other = Path(getattr(algorithm, "run", "") if algorithm.name == "frozen" else "").expanduser()
+        if is_run(other) and other.resolve() not in seen:
+            _trust(RunFolder.open(other), seen)
 
 
 def _nearby_runs(folder: Path) -> str:

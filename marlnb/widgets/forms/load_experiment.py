@@ -17,6 +17,8 @@ from marlnb.training.runs.run import Run
 def load_experiment(source: str) -> Experiment:
     """The experiment of a run's folder, of a YAML or JSON file as from `Experiment.to_json`, or of overrides.
 
+    The code that a folder or a file names is not imported (`Experiment.unloaded`).
+
     Raises:
         ConfigError: `source` is none of these, or has a value that is not valid.
         RunError: the run cannot be read.
@@ -55,4 +57,4 @@ def _from_file(path: Path) -> Experiment:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path} holds a {type(data).__name__}; an experiment is a mapping of options")
-    return Experiment.from_json(data)
+    return Experiment.from_json(data, origin=str(path))

@@ -87,10 +87,12 @@ def return_changes(sides: Sequence[Side]) -> dict[str, float]:
     return {agent: after[agent] - before[agent] for agent in before}
 
 
-def source_or_reason(recording: Recording, policy_source: OptionalSource) -> tuple[PolicySource | None, str]:
+def source_or_reason(
+    recording: Recording, policy_source: OptionalSource, *, trust: bool = False
+) -> tuple[PolicySource | None, str]:
     """The policies that were recorded, or why they are not known."""
     try:
-        return source_of(recording, policy_source), ""
+        return source_of(recording, policy_source, trust=trust), ""
     except MarlnbError as error:
         if policy_source is not None:
             raise

@@ -19,6 +19,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.policies.transformed import TransformedPolicySource
 from marlnb.training.runs.run_folder import Which
+from marlnb.trust import loaded
 from marlnb.widgets.microscope.episode_view import EpisodeView, read_episode
 
 TOLERANCE = 1e-3  # of observations: a batch of another size adds floats in another order
@@ -54,7 +55,7 @@ def replay_steps(
 
 def _with_rendering(source: PolicySource, env: EnvConfig | None) -> EnvConfig | None:
     """With rendering, and without worker processes (which cannot be asked for objects), if these are options."""
-    config = env or (source.experiment.env if source.experiment is not None else None)
+    config = env or (loaded(source.experiment.env, "env") if source.experiment is not None else None)
     names = {item.name for item in fields(config)} if config is not None else set()
     options = {name: value for name, value in (("render", True), ("workers", 0)) if name in names}
     return replace(config, **options) if config is not None and options else env  # type: ignore[arg-type]

@@ -54,11 +54,12 @@ class Microscope:
         concepts: Sequence[Decoding] = (),
         policy_source: OptionalSource = None,
         env: EnvConfig | None = None,
+        trust: bool = False,
     ) -> None:
         """Use `mnb.microscope`."""
         self.recording = recording
         self.decodings = list(concepts)
-        self.comparison = Comparison(recording, *source_or_reason(recording, policy_source), env)
+        self.comparison = Comparison(recording, *source_or_reason(recording, policy_source, trust=trust), env)
         self.view = read_episode(recording, episode)
         self.sides = self.comparison.alone(self.view)
         self.scope = open_scope(self.view, self.sides[0].title, t, layer, order, agents)
@@ -298,7 +299,8 @@ def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, 
         episode: its number.
         options: t (step); layer (such as `actor/hidden_1`); order (raw, peak, variance, cluster); agents (names; none:
             all); concepts (decodings to show); policy_source (the recorded run or agents, if the file is not in the
-            run's folder); env (the environment that was recorded, if it was not the run's own).
+            run's folder); env (the environment that was recorded, if it was not the run's own); trust (allow the code
+            that a run folder from somebody else names; without it such a run has no pictures and no attributions).
     Raises:
         RecordingError: there is no such recording, episode, layer, order or agent.
     """

@@ -25,6 +25,7 @@ from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import Snapshot, learning_curve_figure, with_snapshot
 from marlnb.widgets.core.style import Message, log_html, row, styled
+from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.metrics import MetricCurves, return_curves
 from marlnb.widgets.runs.run_buttons import RunButtons
@@ -81,6 +82,7 @@ class RunPanel:
         training: the training that this panel started in this process; None if it started none.
         snapshots: pictures for pages without widgets, which are drawn again as the run proceeds.
         opened: by title, the tabs that have been opened.
+        trust_question: a button for the code that a folder from somebody else names; visible until it is allowed.
     """
 
     def __init__(self, run: Run, *, references: Mapping[str, float] | None = None) -> None:
@@ -103,6 +105,8 @@ class RunPanel:
         self.numbers = MetricCurves(self.run)
         self._bar = w.FloatProgress(min=0.0, max=1.0, description="progress", layout=w.Layout(width="22em"))
         self._line, self._error, self._log = Message(), Message(), w.HTML()
+        self.trust_question = TrustQuestion(self._trust)
+        asks = [self.trust_question.widget] if self.trust_question.show(self.run.experiment) else []
         self._controls = RunButtons(self.run, self._line, self._error, start=self._start)
         self.buttons = self._controls.buttons
         for button in self.buttons.values():
@@ -113,7 +117,8 @@ class RunPanel:
         self._pages = {"Numbers and log": details, **{title: w.VBox() for title in TABS}}
         self.tabs = Tab(list(self._pages.values()), titles=list(self._pages), selected_index=0)
         self.tabs.observe(self._open_tab, "selected_index")
-        self.widget: w.VBox = styled(controls, self._line, self._error, self.returns, self.tabs, name="marlnb-run")
+        parts = [*asks, controls, self._line, self._error, self.returns, self.tabs]
+        self.widget: w.VBox = styled(*parts, name="marlnb-run")
 
     @property
     def checkpoints(self) -> CheckpointsPanel | None:
@@ -180,6 +185,12 @@ class RunPanel:
         else:
             self._error.value = ""
             self._line.show_note("starting")
+
+    def _trust(self) -> None:
+        self.run.trust()
+        self._error.value = ""
+        for tab in self.opened.values():
+            tab.refresh()
 
     def _open_tab(self, change: Any) -> None:
         title = list(self._pages)[change["new"] or 0]

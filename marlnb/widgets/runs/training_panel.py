@@ -17,9 +17,11 @@ from marlnb.training.background import Training
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 from marlnb.training.train import JOB_VARIABLE, open_run, train
+from marlnb.trust import trust, trusted
 from marlnb.widgets.core.controls import Tab, Text, button_for
 from marlnb.widgets.core.snapshot import Snapshot, with_snapshot
 from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html, styled
+from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.load_experiment import load_experiment
 from marlnb.widgets.forms.training_form import TrainingForm
@@ -44,6 +46,7 @@ class TrainingPanel:
         length: part of `form`.
         saving: part of `form`.
         run_panel: the live panel of the run; None before a run was started or opened.
+        trust_question: a button for the code of an experiment from somebody else, which is shown once it is allowed.
     """
 
     def __init__(
@@ -63,7 +66,9 @@ class TrainingPanel:
         shown = experiment or (opened.experiment if opened is not None else Experiment.compose(*DEFAULT_OVERRIDES))
         self._references = dict(references or {})
         self.run_panel: RunPanel | None = None
-        self._make(shown, None if run is None else str(run))
+        is_untrusted = any(trusted(part) is None for part in shown.unloaded.values())
+        first = Experiment.compose(*DEFAULT_OVERRIDES) if is_untrusted else shown.loaded()
+        self._make(first, None if run is None else str(run))
         self.set(shown)
         if opened is not None:
             self._show_run(opened)
@@ -83,13 +88,15 @@ class TrainingPanel:
         self.form = TrainingForm(experiment, on_change=self._changed)
         self.environment, self.algorithm, self.device = self.form.environment, self.form.algorithm, self.form.device
         self.length, self.saving = self.form.length, self.form.saving
+        self.trust_question = TrustQuestion(self._trust)
         pages = {**self.form.pages, "As code": self._as_code, "As a command": self._as_command}
         pages["Length"] = w.VBox([self.length.box, self._minutes, self._limit])
         self.tabs = Tab(list(pages.values()), titles=list(pages))
         self._run_box = w.VBox()
         load_line = w.HBox([self._source, load])
         start_line = w.HBox([self._folder, self._start_button])
-        parts = [load_line, self._loaded, self.tabs, start_line, self._problem, self._run_box]
+        above = [load_line, self._loaded, self.trust_question.widget]
+        parts = [*above, self.tabs, start_line, self._problem, self._run_box]
         self.widget = styled(*parts, name="marlnb-training")
         self._snapshot = Snapshot(self.widget, self._text, self._figure)
         for field in (self._folder, self._minutes):
@@ -133,8 +140,16 @@ class TrainingPanel:
         return 60 * minutes
 
     def set(self, experiment: Experiment) -> None:
-        """Shows an experiment in the form."""
-        self.form.set(experiment)
+        """Shows an experiment in the form.
+
+        If it was read from a folder or a file, and names code that the user does not trust, a button asks first.
+
+        Raises:
+            ConfigError: the code that it names cannot be imported.
+        """
+        self._asked = experiment
+        if not self.trust_question.show(experiment):
+            self.form.set(experiment.loaded())
 
     def load(self, source: str) -> None:
         """Shows the experiment of a run's folder, of a YAML or JSON file, or of overrides like `env=mpe/simple_tag`.
@@ -215,6 +230,16 @@ class TrainingPanel:
             self.start()
         except (MarlnbError, OSError) as error:
             self._problem.value = problem_html(str(error))
+
+    def _trust(self) -> None:
+        """Allows the code of the experiment that waits, and shows it."""
+        trust(self._asked.unloaded.values(), "granted")
+        try:
+            self.set(self._asked)
+        except MarlnbError as error:
+            self._loaded.value = problem_html(str(error))
+        if self.run_panel is not None:
+            self.run_panel.trust_question.show(self.run_panel.run.experiment)
 
     def _load(self) -> None:
         try:
