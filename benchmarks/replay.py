@@ -54,7 +54,7 @@ def main() -> None:
     ours = ReplayBuffer(arguments.frames, group=group, reads=(group.name,), seed=0)
     theirs = TensorDictReplayBuffer(storage=LazyTensorStorage(arguments.frames), batch_size=BATCH)
     for _ in range(arguments.frames // (N_ENVS * N_STEPS) + 1):
-        rollout = collector.collect()
+        rollout = collector.collect().to_tensordict()
         ours.add(rollout)
         theirs.extend(flat(rollout))
     sampling: dict[str, list[float]] = {"torchrl": [], "marlnb": []}

@@ -148,7 +148,7 @@ def main() -> None:
         q_learner = IQLConfig(buffer_frames=BUFFER_FRAMES, double=False).build(context)
         collector = Collector(env, {context.group.name: ppo.policy}, N_STEPS)
         collector.reset(0)
-        rollout = collector.collect()
+        rollout = collector.collect().to_tensordict()
         sampling, adding = replay_works(q_learner.replay, rollout)
         dqn_loss = DQNLoss(q_module(q_learner.policy), action_space="categorical", delay_value=True, reduction="none")
         dqn_loss.make_value_estimator(gamma=0.99)

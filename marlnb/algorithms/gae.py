@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
+from marlnb.algorithms.rollout import Rollout
 from marlnb.models.policies.actor_critic import ActorCritic
 
 
@@ -35,7 +35,7 @@ class RolloutValues(NamedTuple):
 
 @torch.no_grad()
 def rollout_values(
-    policy: ActorCritic, rollout: TensorDictBase, state: Tensor | None = None, acted: Tensor | None = None
+    policy: ActorCritic, rollout: Rollout, state: Tensor | None = None, acted: Tensor | None = None
 ) -> RolloutValues:
     """Values of every observation in a rollout `[env, time]` and of every next one.
 
@@ -72,7 +72,7 @@ def rollout_values(
     return RolloutValues(value, next_value, state_in, states[:, -1])
 
 
-def critic_inputs(policy: ActorCritic, steps: TensorDictBase, rows: tuple[Tensor, ...] | None = None) -> Tensor:
+def critic_inputs(policy: ActorCritic, steps: Rollout, rows: tuple[Tensor, ...] | None = None) -> Tensor:
     """What the critic reads: its own group's observations, or all groups' and the state. `rows`: of these rows only."""
 
     def read(key: str | tuple[str, str]) -> Tensor:
@@ -83,7 +83,7 @@ def critic_inputs(policy: ActorCritic, steps: TensorDictBase, rows: tuple[Tensor
 
 
 def advantages(
-    rollout: TensorDictBase, group: str, values: RolloutValues, *, gamma: float, gae_lambda: float, turn_based: bool
+    rollout: Rollout, group: str, values: RolloutValues, *, gamma: float, gae_lambda: float, turn_based: bool
 ) -> Tensor:
     """`gae` of one group's agents over a rollout `[env, time]`.
 

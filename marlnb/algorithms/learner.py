@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from tensordict import TensorDictBase
 from torch import Tensor, nn
 
+from marlnb.algorithms.rollout import Rollout
 from marlnb.errors import CheckpointError
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec
@@ -36,7 +36,7 @@ class Learner(ABC):
         """
 
     @abstractmethod
-    def update(self, rollout: TensorDictBase) -> dict[str, float]:
+    def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from one rollout. Returns metrics by name, for example `entropy` or `explained_variance`."""
 
     @abstractmethod

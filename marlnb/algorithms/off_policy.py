@@ -11,13 +11,13 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.configs.off_policy import OffPolicyConfig as OffPolicyConfig
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.replay import ReplayBuffer, Sample
+from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import own_turns
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
@@ -79,7 +79,7 @@ class OffPolicyLearner(Learner):
     def explore(self) -> None:
         """Sets how much the policy explores, from `self.frames` and `self.warming_up`."""
 
-    def update(self, rollout: TensorDictBase) -> dict[str, float]:
+    def update(self, rollout: Rollout) -> dict[str, float]:
         """Adds the rollout `[env, time]` to the replay buffer and learns from the buffer.
 
         Returns:

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
 from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig as OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
+from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import LearnerContext
 from marlnb.models.networks.inputs import features
@@ -51,7 +51,7 @@ class OnPolicyLearner(Learner):
         self._critic_state: Tensor | None = None
         self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
 
-    def update(self, rollout: TensorDictBase) -> dict[str, float]:
+    def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from a rollout `[env, time]`.
 
         Returns:
@@ -61,7 +61,7 @@ class OnPolicyLearner(Learner):
         with fast_training(self.policy):
             return self._learn(rollout)
 
-    def _learn(self, rollout: TensorDictBase) -> dict[str, float]:
+    def _learn(self, rollout: Rollout) -> dict[str, float]:
         config = self.config
         acted = rollout[self.group.name, "acting"] if self.turn_based else None
         values = rollout_values(self.policy, rollout, self._critic_state, self._critic_acted(acted))
@@ -88,7 +88,7 @@ class OnPolicyLearner(Learner):
 
     @torch.no_grad()
     def _samples(
-        self, rollout: TensorDictBase, values: RolloutValues, acted: Tensor | None
+        self, rollout: Rollout, values: RolloutValues, acted: Tensor | None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The rollout as samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report about it.
 
@@ -130,7 +130,7 @@ class OnPolicyLearner(Learner):
             samples = {key: value[teaches] for key, value in samples.items()}
         return samples, report
 
-    def _inputs(self, rollout: TensorDictBase) -> dict[str, Tensor]:
+    def _inputs(self, rollout: Rollout) -> dict[str, Tensor]:
         """What the networks read, `[env, time, ...]`."""
         name, policy = self.group.name, self.policy
         inputs = {
@@ -144,7 +144,7 @@ class OnPolicyLearner(Learner):
         return inputs
 
     def _to_sequences(
-        self, samples: dict[str, Tensor], rollout: TensorDictBase, critic_state_in: Tensor | None
+        self, samples: dict[str, Tensor], rollout: Rollout, critic_state_in: Tensor | None
     ) -> dict[str, Tensor]:
         """`[env, time, ...]` to `[sample, ...]`; recurrent: `[sample, time, ...]` and the states before each sample.
 

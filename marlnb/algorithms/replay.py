@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase, unravel_key
 from torch import Tensor
 
+from marlnb.algorithms.rollout import Key, Rollout
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.specs import GroupSpec
 
-Key = str | tuple[str, ...]
 Sample = dict[Key, Tensor]
 MIN_OVERFLOW_ROWS = 64
 
@@ -76,7 +75,7 @@ class ReplayBuffer:
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     @torch.no_grad()
-    def add(self, rollout: TensorDictBase) -> None:
+    def add(self, rollout: Rollout) -> None:
         """Adds a rollout `[env, time]`. It is taken to continue the previous one.
 
         Raises:
@@ -158,7 +157,7 @@ class ReplayBuffer:
         """The whole sequences in the buffer: the first one and the one after the last, counted from the beginning."""
         return -(-self._oldest // self.sequence_length), self._written // self.sequence_length
 
-    def _fields(self, rollout: TensorDictBase) -> tuple[Sample, Sample]:
+    def _fields(self, rollout: Rollout) -> tuple[Sample, Sample]:
         """What is stored of each time step, and what was next of it, `[env, time, ...]`."""
         group = self.group.name
         masked = [name for name in self.reads if rollout.get((name, "action_mask"), None) is not None]
@@ -169,7 +168,7 @@ class ReplayBuffer:
         single += [("next", group, field) for field in ("reward", "terminated", "done")]
         single += ["is_init"] if self.sequence_length > 1 else []
         now = {key: rollout[key] for key in (*both, *single)}
-        return now, {key: rollout[unravel_key(("next", key))] for key in both}
+        return now, {key: rollout[next_key(key)] for key in both}
 
     def _allocate(self, now: Sample, next_fields: tuple[Key, ...], n_envs: int, recurrent: Tensor | None) -> None:
         length = self.sequence_length
@@ -229,7 +228,7 @@ class ReplayBuffer:
         self._overflow_next += count
         return numbers
 
-    def _store_recurrent(self, rollout: TensorDictBase, n_steps: int) -> None:
+    def _store_recurrent(self, rollout: Rollout, n_steps: int) -> None:
         """Stores the recurrent states at the steps of this rollout at which a sequence starts."""
         if self._recurrent is None:
             return
@@ -248,9 +247,7 @@ class ReplayBuffer:
         numbers = overflow[in_overflow]
         for key in self._next_fields:
             value, table = self._rows[key].index_select(0, next_rows), self._overflow_rows[key]
-            sample[unravel_key(("next", key))] = value.index_copy_(
-                0, in_overflow, table.index_select(0, numbers % len(table))
-            )
+            sample[next_key(key)] = value.index_copy_(0, in_overflow, table.index_select(0, numbers % len(table)))
         return sample
 
     def state_dict(self) -> dict[str, Any]:
@@ -295,6 +292,11 @@ class ReplayBuffer:
         self._append_overflow(overflow_rows)
 
 
+def next_key(key: Key) -> Key:
+    """The key of a field's value at the next step."""
+    return ("next", key) if isinstance(key, str) else ("next", *key)
+
+
 def next_observations(sample: Sample, reads: tuple[str, ...]) -> dict[str, Tensor]:
     """Next observations of the groups `reads`, as a centralised critic reads them, by group.
 
@@ -324,4 +326,5 @@ def _name(key: Key) -> str:
 
 
 def _key(name: str) -> Key:
-    return unravel_key(tuple(name.split("/")))  # type: ignore[no-any-return]
+    first, *rest = name.split("/")
+    return (first, *rest) if rest else first

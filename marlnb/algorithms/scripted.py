@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tensordict import TensorDictBase
-
 from marlnb.algorithms.configs.scripted import FrozenConfig as FrozenConfig
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
+from marlnb.algorithms.rollout import Rollout
 from marlnb.errors import ConfigError
 from marlnb.imports import is_import_path, load_object
 from marlnb.models.policies.policy import Policy
@@ -27,7 +26,7 @@ class FixedPolicyLearner(Learner):
     def __init__(self, policy: Policy) -> None:
         self.policy, self.group = policy, policy.group
 
-    def update(self, rollout: TensorDictBase) -> dict[str, float]:
+    def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns nothing and reports nothing."""
         return {}
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 
+from marlnb.algorithms.rollout import Rollout
 from marlnb.specs import GroupSpec
 
 
-def own_turns(rollout: TensorDictBase, group: GroupSpec) -> TensorDictBase:
+def own_turns(rollout: Rollout, group: GroupSpec) -> Rollout:
     """A rollout in which every row at which an agent of `group` acts holds that agent's whole turn.
 
     The reward is the sum since the turn began, without discount: waiting takes none of the agent's time. `next` holds
@@ -51,7 +51,7 @@ class TurnEnds(NamedTuple):
         return values.gather(1, at)
 
 
-def ends_of(rollout: TensorDictBase, group: GroupSpec) -> TurnEnds:
+def ends_of(rollout: Rollout, group: GroupSpec) -> TurnEnds:
     """The ends of the turns of `group` in a rollout `[env, time]`."""
     done = rollout["next", group.name, "done"].squeeze(-1) | rollout["next", "done"]
     return turn_ends(rollout[group.name, "acting"], done)
@@ -68,7 +68,7 @@ def turn_ends(acting: Tensor, ended: Tensor) -> TurnEnds:
     return TurnEnds(at, acting & (at < n_steps), ended)
 
 
-def with_turns(rollout: TensorDictBase, group: GroupSpec, ends: TurnEnds) -> TensorDictBase:
+def with_turns(rollout: Rollout, group: GroupSpec, ends: TurnEnds) -> Rollout:
     """`own_turns`, given the ends of the turns."""
     turns = rollout.clone(recurse=False)
     now, after = turns[group.name], turns["next", group.name]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
 from torch import Tensor
 from torch.profiler import record_function
 
+from marlnb.algorithms.rollout import Rollout
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
@@ -126,7 +126,7 @@ class Loop:
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
 
-    def _check_rollout(self, rollout: TensorDictBase) -> None:
+    def _check_rollout(self, rollout: Rollout) -> None:
         for name, policy in self.policies.items():
             has_network = next(policy.parameters(), None) is not None
             for key in [("next", name, "reward"), *([(name, "observation")] if has_network else [])]:

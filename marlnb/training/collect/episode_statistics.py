@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tensordict import TensorDictBase
 
+from marlnb.algorithms.rollout import Rollout
 from marlnb.specs import EnvSpec
 
 MIN_EPISODES = 100  # that make up the recent returns
@@ -60,7 +60,7 @@ class EpisodeTracker:
             sums[:] = 0.0
         self._steps[:] = 0
 
-    def add(self, rollout: TensorDictBase) -> EpisodeStatistics:
+    def add(self, rollout: Rollout) -> EpisodeStatistics:
         """Accounts for one rollout, batch `[env, time]`."""
         done = rollout["next", "done"][..., 0].cpu().numpy()
         envs, times = np.nonzero(done)

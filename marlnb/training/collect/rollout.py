@@ -1,4 +1,4 @@
-"""Rollouts: T steps of every environment, collected into buffers that are allocated once, as one TensorDict.
+"""Rollouts: T steps of every environment, collected into buffers that are allocated once, as one Rollout.
 
 Layout, batch `[env, time]`, for each group g of n agents:
 
@@ -24,9 +24,9 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from tensordict import TensorDict
 from torch import Tensor
 
+from marlnb.algorithms.rollout import Rollout
 from marlnb.envs.vector import GroupStep, Step, VectorEnv
 from marlnb.errors import ShapeError
 from marlnb.models.policies.policy import ActorOutput, Policy
@@ -84,7 +84,7 @@ class Collector:
             _StateBuffers(env.spec, env.n_envs, n_steps, self._device) if env.spec.state_shape is not None else None
         )
         self._step: Step | None = None
-        self._rollout: TensorDict | None = None
+        self._rollout: Rollout | None = None
 
     def reset(self, seed: int) -> None:
         """Resets every environment."""
@@ -107,8 +107,8 @@ class Collector:
                 group.recurrent = state["recurrent"][group.name].to(self._device)
 
     @torch.no_grad()
-    def collect(self) -> TensorDict:
-        """T steps of every environment. The next call fills the same buffers and returns the same TensorDict."""
+    def collect(self) -> Rollout:
+        """T steps of every environment. The next call fills the same buffers and returns the same Rollout."""
         step, groups, env, generator = self._step, self._groups, self.env, self._generator
         assert step is not None, "call reset or load_state_dict first"
         self._is_init[:, 0] = self._is_first
@@ -150,14 +150,13 @@ class Collector:
         if self._state is not None:
             self._state.finish(step, done)
 
-    def _build(self) -> TensorDict:
+    def _build(self) -> Rollout:
         tree: dict[str, Any] = {"is_init": self._is_init, "next": {"done": self._done}}
         if self._state is not None:
             tree["state"], tree["next"]["state"] = self._state.now, self._state.next
         for group in self._groups:
             tree[group.name], tree["next"][group.name] = group.now, group.next
-        shape = (self.env.n_envs, self._n_steps)
-        return TensorDict(tree, batch_size=shape, device=self._device)
+        return Rollout(tree, (self.env.n_envs, self._n_steps))
 
 
 @dataclass

@@ -18,7 +18,7 @@ def _random(env: Count) -> dict[str, Policy]:
 def _collect(env: Count, n_rollouts: int, n_steps: int) -> list[TensorDict]:
     collector = Collector(env, _random(env), n_steps, generator=torch.Generator().manual_seed(0))
     collector.reset(11)
-    return [collector.collect().clone() for _ in range(n_rollouts)]
+    return [collector.collect().to_tensordict().clone() for _ in range(n_rollouts)]
 
 
 def _history(seed: int, copy: int, n_envs: int, steps: int) -> list[tuple[int, int, bool]]:

@@ -1,0 +1,83 @@
+"""Rollout: the experience that learners receive, tensors by name and group in the layout of torchrl's TensorDicts.
+
+It reads like a TensorDict, `rollout["next", "agent", "reward"]`, and `to_tensordict` makes one. It is no TensorDict,
+because importing tensordict takes several times as long as everything else before a training's first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import KeysView
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from tensordict import TensorDict
+
+Key = str | tuple[str, ...]
+
+
+class Rollout:
+    """Tensors `[env, time, ...]` by key; `marlnb.training.collect.rollout` lists the keys.
+
+    Args:
+        fields: tensors and nested dicts of tensors, which are shared, not copied.
+        batch_size: the axes that all tensors have in common, (env, time).
+    """
+
+    def __init__(self, fields: dict[str, Any], batch_size: tuple[int, ...]) -> None:
+        self._fields = fields
+        self.batch_size = torch.Size(batch_size)
+
+    def __getitem__(self, key: Key) -> Any:
+        """A tensor, or the Rollout of everything below a key, as `rollout["next"]`. Raises KeyError: there is none."""
+        value: Any = self._fields
+        for name in (key,) if isinstance(key, str) else key:
+            value = value[name]
+        return Rollout(value, self.batch_size) if isinstance(value, dict) else value
+
+    def __setitem__(self, key: Key, value: Any) -> None:
+        *path, last = (key,) if isinstance(key, str) else key
+        fields = self._fields
+        for name in path:
+            fields = fields.setdefault(name, {})
+        fields[last] = value
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def keys(self) -> KeysView[str]:
+        """The names of tensors and groups, not those below them."""
+        return self._fields.keys()
+
+    def clone(self, recurse: bool = True) -> Rollout:
+        """A copy; without `recurse` of the names only, and the tensors are shared."""
+        return Rollout(_copy(self._fields, recurse), self.batch_size)
+
+    def to_tensordict(self) -> TensorDict:
+        """A TensorDict of the same tensors."""
+        from tensordict import TensorDict
+
+        return TensorDict(_copy(self._fields, False), batch_size=self.batch_size)
+
+    def __repr__(self) -> str:
+        return f"<Rollout [env {self.batch_size[0]}, time {self.batch_size[1]}]: {', '.join(_names(self._fields))}>"
+
+
+def _copy(fields: dict[str, Any], tensors: bool) -> dict[str, Any]:
+    return {
+        name: _copy(value, tensors) if isinstance(value, dict) else value.clone() if tensors else value
+        for name, value in fields.items()
+    }
+
+
+def _names(fields: dict[str, Any], prefix: str = "") -> list[str]:
+    """As torchrl writes them, `next/agent/reward`."""
+    return [
+        word
+        for name, value in fields.items()
+        for word in (_names(value, f"{prefix}{name}/") if isinstance(value, dict) else [f"{prefix}{name}"])
+    ]
