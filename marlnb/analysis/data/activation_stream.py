@@ -1,4 +1,7 @@
-"""A site's activations read from a recording block by block, to train on more than fits into memory."""
+"""A site's activations read from a recording block by block, to train on more than fits into memory.
+
+Blocks are kept up to a fixed size, so that a small recording is read once and not in each epoch.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ BLOCK_ROWS = 4096
 N_MIXED_BLOCKS = 16
 HELD_OUT_SHARE = 0.2
 MIN_EPISODES = 5
+MAX_KEPT_BYTES = 2**26  # of blocks
+
+Block = tuple[Tensor, np.ndarray]
 
 
 class ActivationStream:
@@ -66,12 +72,25 @@ class ActivationStream:
         n_held_out = max(1, round(HELD_OUT_SHARE * len(episodes)))
         held_out = np.isin(self.rows.episode, np.random.default_rng(seed).permutation(episodes)[:n_held_out])
         self.train, self.held_out = self.rows.index[~held_out], self.rows.index[held_out]
+        self._kept: dict[bytes, Block] = {}
+        self._kept_bytes = 0
 
     def with_all_units(self) -> ActivationStream:
         return ActivationStream(self.recording, self.site, self.agents, seed=self.seed)
 
-    def read(self, index: np.ndarray) -> tuple[Tensor, np.ndarray]:
+    def read(self, index: np.ndarray) -> Block:
         """Activations `[row, agent, unit]` at positions in the file, and who acted, `[row, agent]` bool."""
+        key = index.tobytes()
+        if key in self._kept:
+            return self._kept[key]
+        values, acting = self._read(index)
+        n_bytes = values.nbytes + acting.nbytes + len(key)
+        if self._kept_bytes + n_bytes <= MAX_KEPT_BYTES:
+            self._kept[key] = values, acting
+            self._kept_bytes += n_bytes
+        return values, acting
+
+    def _read(self, index: np.ndarray) -> Block:
         values = replace(self.array, rows=index).to_torch()[:, self._site_columns]
         values = values if self.units is None else values[..., self.units]
         rows = replace(self.rows, index=index, episode=index, t=index)
