@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.registry import Registry
-from marlnb.specs import ActionKind, EnvSpec, GroupSpec, InputSpec
+from marlnb.specs import ActionKind, EnvFacts, EnvSpec, GroupSpec, InputSpec
 from marlnb.trust import loaded
 from marlnb.unloaded import Unloaded
 from marlnb.values import validate
@@ -114,14 +115,25 @@ def accepts_options(kind: type[Any]) -> Callable[[Verb], Verb]:
 
 @dataclass(frozen=True)
 class EnvConfig(ABC):
-    """The options of one environment; registered under its name, as `mpe/simple_spread`."""
+    """The options of one environment; registered under its name, as `mpe/simple_spread`.
+
+    Attributes:
+        tuned: settings tuned for it: a YAML file (`marlnb.composition.tuned` has the format), or the list of its
+            entries; None: there are none.
+    """
 
     registry: ClassVar[Registry[type[EnvConfig]]] = ENVIRONMENTS
     unloaded: ClassVar[type[UnloadedEnv]]
     name: ClassVar[str]
+    tuned: ClassVar[Path | Sequence[Mapping[str, Any]] | None] = None
 
     def __post_init__(self) -> None:
         validate(self)
+
+    @property
+    def facts(self) -> EnvFacts:
+        """What is known before it is built. The defaults of an untuned experiment follow from it."""
+        return EnvFacts()
 
     @abstractmethod
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
@@ -282,6 +294,9 @@ class UnloadedEnv(Unloaded, EnvConfig):  # type: ignore[misc]  # `name` is of th
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UnloadedModel(Unloaded, ModelConfig):  # type: ignore[misc]
     """A network whose code has not been imported."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share_parameters", bool(self.options.get("share_parameters", True)))
 
     def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
         """Raises TrustError: the user does not trust the code."""

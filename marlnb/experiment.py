@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from marlnb.codec import from_json, to_json
+from marlnb.composition.tuned import TunedBy
 from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig, option
 from marlnb.errors import ConfigError, TrustError
 from marlnb.trust import describe, loaded, trusted
@@ -63,6 +64,9 @@ class Experiment:
     wandb_project: str | None = option(None, help="Weights & Biases project; none: $WANDB_PROJECT, else marlnb")
     wandb_entity: str | None = option(None, help="Weights & Biases user or team; none: $WANDB_ENTITY, else your own")
     profile: bool = option(False, help="measure where the time goes, and trace a few iterations: <run>/profile")
+    tuned: tuple[TunedBy, ...] | None = option(
+        None, help="tuned settings that it was composed from, filled in by composing; tuned=false: start without them"
+    )
 
     def __post_init__(self) -> None:
         validate(self)

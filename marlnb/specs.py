@@ -194,6 +194,22 @@ class EnvSpec:
         raise ConfigError(unknown(f"agent in {self.name}", agent, self.agents))
 
 
+@dataclass(frozen=True)
+class EnvFacts:
+    """What is known about an environment from its options alone, before it is built; None: not known.
+
+    Attributes:
+        batched: True: all envs step at once, as tensors in this process, so that many cost little more than one. False:
+            each env steps by itself, in worker processes.
+        max_steps: steps after which an episode ends.
+        n_agents: number of agents.
+    """
+
+    batched: bool | None = None
+    max_steps: int | None = None
+    n_agents: int | None = None
+
+
 def group_agents(
     agents: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] | None = None
 ) -> dict[str, tuple[str, ...]]:

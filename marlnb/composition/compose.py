@@ -20,7 +20,7 @@ from hydra.version import VersionBase
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from marlnb.codec import defaults_json, from_json
+from marlnb.codec import defaults_json, from_json, to_json
 from marlnb.composition.override_parsing import (
     GROUP_OF,
     GROUP_OF_EACH,
@@ -29,6 +29,7 @@ from marlnb.composition.override_parsing import (
     named_parts,
     read_overrides,
 )
+from marlnb.composition.starting_values import Path, set_value, starting_values
 from marlnb.composition.variants import Variants, base_of
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
@@ -49,7 +50,8 @@ def compose(schema: type[T], *overrides: str, config_dir: str | None = None) -> 
     Args:
         schema: the dataclass that holds the parts (`env`, `algorithm`, `model`, ...) and the other options.
         overrides: `env=pettingzoo/multiwalker`, `algorithm=mappo`, `algorithm.lr=3e-4`, `model.hidden=[64,64]`,
-            `algorithms.adversary=ippo`, `models.speaker=gru`, `experiment=<a file of the folder>`, `frames=1_000_000`.
+            `algorithms.adversary=ippo`, `models.speaker=gru`, `experiment=<a file of the folder>`, `frames=1_000_000`;
+            `tuned=false`: options that nobody sets have their own defaults, not tuned or derived ones.
         config_dir: a folder of YAML variants; default: the folder in MARLNB_CONFIG_DIR, or `./conf`.
     Raises:
         ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range; a sweep.
@@ -94,11 +96,47 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
             with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
                 composed = hydra_compose(_PRIMARY, overrides=request.values)
             options = OmegaConf.to_container(composed, resolve=True)
+            if "tuned" in defaults and request.tuned:
+                options = _started(composed, options, _given(request, variants))
         except (HydraException, OmegaConfBaseException) as error:
             at = str(getattr(error, "full_key", None) or "")
             raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}", at=at) from error
     assert isinstance(options, dict)
     return _inherit({str(key): value for key, value in options.items() if value is not None or key not in GROUP_OF})
+
+
+def _started(composed: Any, options: Any, given: set[Path]) -> Any:
+    """The options with tuned or derived values where nobody set them; interpolations take these values as well."""
+    start = starting_values(options, given)
+    OmegaConf.set_struct(composed, False)
+    for path, value in start.values.items():
+        set_value(composed, path, value)
+    return {**OmegaConf.to_container(composed, resolve=True), "tuned": to_json(tuple(start.tuned))}  # type: ignore[dict-item]
+
+
+def _given(request: OverrideRequest, variants: Variants) -> set[Path]:
+    """The paths of the options that overrides, an experiment's file or variants set."""
+    given = {tuple(word.lstrip("+").partition("=")[0].split(".")) for word in request.values}
+    given.update(_leaves(request.options, ()))
+    for part, name in request.choices.items():
+        at = tuple(part.split(".", 1))
+        if name is None:
+            given.add(at)
+            continue
+        files = variants.names(group_of(part))
+        for member, content in _chain(group_of(part), name, variants):
+            if member in files:
+                options = {key: value for key, value in content.items() if key not in ("defaults", "name")}
+                given.update(_leaves(options, at))
+    return given
+
+
+def _leaves(options: Mapping[str, Any], at: Path) -> Iterator[Path]:
+    for key, value in options.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*at, str(key)))
+        else:
+            yield (*at, str(key))
 
 
 @contextmanager
@@ -168,7 +206,7 @@ def _chain(group: str, name: str, variants: Variants) -> list[tuple[str, dict[st
 def _node(group: str, name: str, variants: Variants) -> tuple[dict[str, Any], str | None]:
     """The node of one name, and the name of its base."""
     registry, variant_names = REGISTRIES[group], variants.names(group)
-    if is_import_path(name) or name in registry.names():
+    if is_import_path(name) or name in registry:
         if name in variant_names:
             raise ConfigError(f"{variants.where(group, name)}: {name!r} is already a registered {registry.kind}")
         return {"name": name, **defaults_json(registry.get(name))}, None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
+from marlnb.composition.tuned import TunedBy
 from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig
 
 
@@ -20,6 +22,12 @@ class Composed(Protocol):
 
     @property
     def model(self) -> ModelConfig: ...
+
+    @property
+    def algorithms(self) -> Mapping[str, AlgorithmConfig]: ...
+
+    @property
+    def tuned(self) -> tuple[TunedBy, ...] | None: ...
 
     @property
     def seed(self) -> int: ...

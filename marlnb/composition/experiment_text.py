@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from marlnb.codec import defaults_json
 from marlnb.composition.composed import Composed
-from marlnb.composition.override_parsing import DEFAULTS
+from marlnb.composition.differences import differences, started_values
 from marlnb.composition.override_writing import write_value
-from marlnb.composition.overrides import PARTS, PARTS_BY_GROUP, overrides_of
+from marlnb.composition.overrides import overrides_of
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import folded_html, note_html, table_html
 
@@ -17,7 +15,7 @@ MAX_LINE_LENGTH = 110
 
 
 def experiment_text(experiment: Composed) -> str:
-    """At most three lines: the options that differ from their defaults, as overrides, then the size of the training."""
+    """At most three lines: the options that were set, as overrides; the size of the training; what it started from."""
     words, lines = overrides_of(experiment), ["Experiment:"]
     while words:
         if len(lines[-1]) + len(words[0]) < MAX_LINE_LENGTH:
@@ -27,19 +25,43 @@ def experiment_text(experiment: Composed) -> str:
         else:
             lines[-1] += f" and {len(words)} more"
             break
-    return "\n".join([*lines, f"  {_size(experiment)}; everything else is the default"])
+    if len(lines) == 1:
+        return "\n".join([*lines, f"  {_size(experiment)}", f"  {tuned_text(experiment)}"])
+    return "\n".join([*lines, f"  {_size(experiment)}; {_tuned_for(experiment)}"])
 
 
 def experiment_html(experiment: Composed) -> str:
-    """A table of the options that differ from their defaults, then the size, and all options folded."""
-    pairs = (override.partition("=") for override in overrides_of(experiment))
-    rows = [(key, _readable(value), _default(experiment, key)) for key, _, value in pairs]
+    """A table of the options that were set; the size; what it started from; all options folded."""
+    rows = [(key, write_value(value), write_value(default)) for key, value, default in differences(experiment)]
+    started = [(key, write_value(value), write_value(own)) for key, (value, own) in started_values(experiment).items()]
     everything = json.dumps(experiment.to_json(), indent=2)
     return (
         f"<p><b>Experiment on {experiment.env.name}</b></p>"
         f"{table_html(('option', 'value', 'default'), rows)}"
-        f"{note_html(_size(experiment))}{folded_html('all options', everything)}"
+        f"{note_html(_size(experiment))}{note_html(tuned_text(experiment))}"
+        f"{table_html(('started from', 'value', 'the own default'), started) if started else ''}"
+        f"{folded_html('all options', everything)}"
     )
+
+
+def tuned_text(experiment: Composed) -> str:
+    """What the options started from that nobody set: `tuned for mpe/simple_spread, found by ...`, or `untuned`."""
+    if not experiment.tuned:
+        return _tuned_for(experiment)
+    found = dict.fromkeys(str(settings.found_by) for settings in experiment.tuned)
+    return f"{_tuned_for(experiment)}, found by {' and by '.join(found)}"
+
+
+def _tuned_for(experiment: Composed) -> str:
+    if experiment.tuned is None:
+        return "untuned: tuned=false, every other option has its own default"
+    algorithms = dict.fromkeys((experiment.algorithm.name, *(part.name for part in experiment.algorithms.values())))
+    tuned = dict.fromkeys(settings.algorithm for settings in experiment.tuned)
+    untuned = " and ".join(name for name in algorithms if name not in tuned)
+    if not tuned:
+        return f"untuned: no tuned settings for {untuned} on {experiment.env.name}"
+    names = f" with {' and '.join(tuned)}" if len(algorithms) > 1 else ""
+    return f"tuned for {experiment.env.name}{names}{f', {untuned} untuned' if untuned else ''}"
 
 
 def _size(experiment: Composed) -> str:
@@ -47,25 +69,3 @@ def _size(experiment: Composed) -> str:
     iterations = count(experiment.iterations, "iteration")
     steps = f"{experiment.n_envs} environments × {experiment.rollout_steps} steps"
     return f"{parts}, {experiment.frames:,} frames in {iterations} of {steps}, seed {experiment.seed}"
-
-
-def _readable(value: str) -> str:
-    return f"{int(value):_}" if value.isdigit() else value
-
-
-def _default(experiment: Composed, key: str) -> str:
-    """The default of one override's option, in words; empty if it has none."""
-    first, *rest = key.split(".")
-    if first in PARTS_BY_GROUP:
-        if len(rest) == 1:
-            return f"as {first.removesuffix('s')}"
-        config: Any = getattr(experiment, first)[".".join(rest[:-1])]
-    elif first in PARTS:
-        if not rest:
-            return str(DEFAULTS.get(first, ""))
-        config = getattr(experiment, first)
-    else:
-        config = experiment
-    defaults = defaults_json(type(config))
-    name = rest[-1] if rest else first
-    return write_value(defaults[name]) if name in defaults else ""

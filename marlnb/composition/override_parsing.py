@@ -28,12 +28,14 @@ class OverrideRequest:
         choices: part -> its chosen name.
         options: options from the experiment's file.
         values: overrides of single options, for Hydra.
+        tuned: whether options start from tuned or derived values; `tuned=false`: from their own defaults.
     """
 
     experiment: str | None = None
     choices: dict[str, str | None] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     values: list[str] = field(default_factory=list)
+    tuned: bool = True
 
 
 def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequest:
@@ -55,6 +57,8 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
         part, _, last = key.rpartition(".")
         if is_part(key):
             request.choices[key] = _chosen(key, override.value())
+        elif key == "tuned":
+            request.tuned = _read_tuned(override.value())
         elif last == "name" and is_part(part):
             raise ConfigError(f"{key} cannot be set directly; use {part}=<name>")
         elif key != "experiment":
@@ -113,6 +117,12 @@ def group_of(part: str) -> str:
     return GROUP_OF.get(part) or GROUP_OF_EACH[part.partition(".")[0]]
 
 
+def _read_tuned(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"tuned is true or false: whether options start from tuned settings; got {value!r}")
+    return value
+
+
 def _take_experiment(request: OverrideRequest, name: str, variants: Variants) -> None:
     """Adds an experiment's file: names choose parts, everything else are options."""
     content = variants.read("experiment", name)
@@ -120,6 +130,7 @@ def _take_experiment(request: OverrideRequest, name: str, variants: Variants) ->
     request.experiment = name
     request.choices.update(experiment_choices(content, where, (*GROUP_OF, *GROUP_OF_EACH)))
     content.pop("defaults", None)
+    request.tuned = _read_tuned(content.pop("tuned", True))
     for part in [*GROUP_OF, *GROUP_OF_EACH]:
         if part in content:
             content[part] = _take_part(request, part, content[part])

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
 from typing import Any
 
 from marlnb.codec import defaults_json, to_json
 from marlnb.composition.composed import Composed
-from marlnb.composition.override_parsing import DEFAULTS, GROUP_OF, GROUP_OF_EACH
+from marlnb.composition.differences import differences
 from marlnb.composition.override_writing import write_override
 
-PARTS, PARTS_BY_GROUP = tuple(GROUP_OF), tuple(GROUP_OF_EACH)
 MAX_LINE_LENGTH = 100
 
 
 def overrides_of(experiment: Composed) -> list[str]:
     """The shortest list of overrides from which `Experiment.compose` makes an equal experiment.
 
-    Names of default parts and options with default values are omitted.
+    Names of default parts, and options with the values with which composing starts, are omitted.
     """
-    overrides: list[str] = []
-    for part in PARTS:
-        config = getattr(experiment, part)
-        if config is not None:
-            overrides += part_overrides(part, config, named=part == "env" or config.name != DEFAULTS.get(part))
-    for several in PARTS_BY_GROUP:
-        for name, config in getattr(experiment, several).items():
-            overrides += part_overrides(f"{several}.{name}", config)
-    defaults = defaults_json(type(experiment))
-    for item in fields(experiment):
-        if item.name not in (*PARTS, *PARTS_BY_GROUP):
-            value = to_json(getattr(experiment, item.name))
-            if value != defaults.get(item.name):
-                overrides.append(write_override(item.name, value))
-    return overrides
+    return [write_override(key, value) for key, value, _ in differences(experiment)]
 
 
 def as_code(experiment: Composed, run: str | None = None, *, stop_after_s: float | None = None) -> str:

@@ -60,7 +60,7 @@ class Variants:
         files = self._files(group)
         if name not in files:
             raise UnknownNameError(unknown(group, name, files))
-        return _load(files[name])
+        return read_yaml(files[name])
 
     def where(self, group: str, name: str) -> str:
         return str(self._files(group).get(name, name))
@@ -156,7 +156,12 @@ def _line_of(text: str, keys: list[str]) -> int | None:
     return line
 
 
-def _load(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. Numbers may be written as `2e-3`; dates are texts.
+
+    Raises:
+        ConfigError: it cannot be read, or holds something else.
+    """
     from omegaconf import DictConfig, OmegaConf
 
     try:

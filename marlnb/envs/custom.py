@@ -10,8 +10,9 @@ function may be defined in a notebook: it is sent to the workers when they start
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, make_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, resolve_config
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def environment(name: str, *, arguments: type[Any] | None = None) -> Callable[[T], T]:
+def environment(
+    name: str, *, arguments: type[Any] | None = None, tuned: Path | Sequence[Mapping[str, Any]] | None = None
+) -> Callable[[T], T]:
     """Registers a function that returns a ParallelEnv, or a subclass of EnvConfig, as the environment `name`.
 
     Args:
         name: "<family>/<name>", for `env=`.
         arguments: a dataclass of the function's keyword arguments. It checks `env.kwargs` when composed: names,
             types and, for fields made by `marlnb.option`, ranges. The function gets all of its fields.
+        tuned: settings tuned for the environment, for `EnvConfig.tuned`: a YAML file, or the list of its entries.
     Raises:
         ConfigError: another environment has this name, the decorated object is neither a function nor an EnvConfig, or
             `arguments` is not a dataclass.
@@ -41,13 +45,16 @@ def environment(name: str, *, arguments: type[Any] | None = None) -> Callable[[T
 
     def enter(member: T) -> T:
         if isinstance(member, type) and issubclass(member, EnvConfig):
-            ENVIRONMENTS.register(name)(member)
+            kind: type[EnvConfig] = member
         elif callable(member):
-            ENVIRONMENTS.register(name)(_config_class(member, arguments))
+            kind = _config_class(member, arguments)
         else:
             raise ConfigError(
                 f"environment {name!r} must be a function that returns a ParallelEnv, or an EnvConfig; got {member!r}"
             )
+        if tuned is not None:
+            kind.tuned = tuned
+        ENVIRONMENTS.register(name)(kind)
         return member
 
     return enter

@@ -14,6 +14,7 @@ from marlnb.codec import from_json, to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.errors import ConfigError
 from marlnb.imports import load_object
+from marlnb.specs import EnvFacts
 
 if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
@@ -31,6 +32,7 @@ class PettingZooConfig(EnvConfig):
     constructor: ClassVar[str | Callable[..., Any]]
     defaults: ClassVar[Mapping[str, Any]] = {}
     arguments_class: ClassVar[type[Any] | None] = None  # a dataclass that checks kwargs
+    tuned = Path(__file__).parent / "workers" / "tuned.yaml"
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
@@ -51,6 +53,11 @@ class PettingZooConfig(EnvConfig):
         if kind is not None:
             checked = from_json(self.kwargs, kind, "kwargs")
             object.__setattr__(self, "kwargs", {name: to_json(value) for name, value in _values(checked).items()})
+
+    @property
+    def facts(self) -> EnvFacts:
+        limits = [limit for limit in (self.max_steps, self.kwargs.get("max_cycles")) if isinstance(limit, int)]
+        return EnvFacts(batched=False, max_steps=min(limits, default=None))
 
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
         """B = `n_envs` envs, not yet reset.
@@ -102,8 +109,14 @@ class PettingZooConfig(EnvConfig):
 class CustomConfig(PettingZooConfig):
     """Any function that can be imported and returns a ParallelEnv or an AECEnv."""
 
-    entry_point: str = option(help='import path of the function or class: "module:function"')
-    arguments: str = option("", help='import path of a dataclass that checks kwargs: "module:Class"; none: no check')
+    entry_point: str = option(
+        help='import path of the function or class: "module:function"', effect="imports and calls"
+    )
+    arguments: str = option(
+        "",
+        help='import path of a dataclass that checks kwargs: "module:Class"; none: no check',
+        effect="imports and calls",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,10 +31,10 @@ from marlnb.training.runs.files import (
     METRICS,
     TRAINING,
     is_run,
-    read_lines,
     write_atomically,
 )
 from marlnb.training.runs.lock import RunLock, is_locked
+from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run, opened_run
 from marlnb.training.runs.run_folder import trust_training
 from marlnb.training.trainer import Trainer
@@ -153,7 +153,7 @@ def drive(
     job = os.environ.get(JOB_VARIABLE)
     if status["state"] == "complete" and _limits_in(status) == limits_of(run.experiment):
         if job and progress:  # the notebook looks as if this attempt had trained
-            Progress(run.experiment).recall(read_lines(run.path / METRICS))
+            Progress(run.experiment).recall(read_rows(run.path / METRICS))
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)

@@ -10,6 +10,7 @@ import numpy as np
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.directions import Direction
 
+ROW = r"<tr><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>"
 MANY = (
     *("env=mpe/simple_tag", "env.max_cycles=50", "algorithm=ippo", "algorithms.agent=mappo", "models.adversary=gru"),
     *("frames=2_000_000", "seed=3", "n_envs=64", "rollout_steps=128", "evaluate_every=10", "evaluation_episodes=1000"),
@@ -18,25 +19,36 @@ MANY = (
 )
 
 
-def test_an_experiment_prints_what_differs_in_at_most_three_lines() -> None:
-    lines = repr(Experiment.compose("env=mpe/simple_spread", "algorithm.lr=0.001", "frames=6400")).splitlines()
-    assert lines[0] == "Experiment: env=mpe/simple_spread algorithm.lr=0.001 frames=6400"
-    size = "mappo with mlp, 6,400 frames in 4 iterations of 32 environments × 64 steps, seed 0"
-    assert lines[1:] == [f"  {size}; everything else is the default"]
-    lines = repr(Experiment.compose(*MANY)).splitlines()
-    assert len(lines) == 3 and max(map(len, lines)) <= 130 and re.search(r" and \d+ more$", lines[1])
+def test_an_experiment_prints_what_was_set_in_at_most_three_lines() -> None:
+    words = ("env=mpe/simple_spread", "algorithm.lr=0.001", "frames=6400")
+    lines = repr(Experiment.compose(*words, "tuned=false")).splitlines()
+    assert lines == [
+        "Experiment: env=mpe/simple_spread algorithm.lr=0.001 frames=6400 tuned=false",
+        "  mappo with mlp, 6,400 frames in 4 iterations of 32 environments × 64 steps, seed 0",
+        "  untuned: tuned=false, every other option has its own default",
+    ]
+    lines = repr(Experiment.compose(*words)).splitlines()
+    assert lines[0] == "Experiment: env=mpe/simple_spread algorithm.lr=0.001 frames=6400" and len(lines) == 3
+    assert lines[2].startswith("  tuned for mpe/simple_spread, found by ")
+    lines = repr(Experiment.compose("env=pettingzoo/multiwalker", "algorithm=iql")).splitlines()
+    assert lines[2] == "  untuned: no tuned settings for iql on pettingzoo/multiwalker"
+    lines = repr(Experiment.compose(*MANY, "tuned=false")).splitlines()
+    assert len(lines) == 3 and max(map(len, lines)) <= 160 and re.search(r" and \d+ more$", lines[1])
     assert lines[0].startswith("Experiment: env=mpe/simple_tag env.max_cycles=50 algorithm=ippo algorithm.lr=0.0001")
 
 
 def test_a_notebook_shows_the_differences_next_to_their_defaults_and_everything_folded() -> None:
-    page = Experiment.compose(*MANY)._repr_html_()
-    rows = re.findall(r"<tr><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td></tr>", page)
+    page = Experiment.compose(*MANY, "tuned=false")._repr_html_()
+    rows = re.findall(ROW, page)
     shown = {key: (value, default) for key, value, default in rows}
     assert shown["env.max_cycles"] == ("50", "25") and shown["frames"] == ("2_000_000", "1_000_000")
     assert shown["algorithms.agent"] == ("mappo", "as algorithm") and shown["target_return"] == ("-8.3", "null")
-    assert "critic" not in shown and len(rows) == 19
+    assert "critic" not in shown and len(rows) == 20
     assert "<details><summary>all options</summary><pre>" in page and "&quot;critic" in page.replace('"', "&quot;")
     assert "background" not in page
+    page = Experiment.compose("env=mpe/simple_spread", "algorithm=ippo", "algorithm.gamma=0.8")._repr_html_()
+    shown = {key: (value, default) for key, value, default in re.findall(ROW, page)}
+    assert "found by" in page and shown["n_envs"] == ("256", "32") and shown["algorithm.gamma"] == ("0.8", "0.9")
 
 
 def test_a_direction_prints_its_shape_and_largest_weights() -> None:

@@ -72,7 +72,8 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_any_text_arrives(text: str) -> None:
     plain = Experiment.compose("env=pettingzoo/custom", "env.entry_point=a:b")
-    experiment = replace(plain, env=replace(plain.env, kwargs={"key": text, "list": [text, 1]}))
+    env: Any = plain.env
+    experiment = replace(plain, env=replace(env, kwargs={"key": text, "list": [text, 1]}))
     words = overrides_of(experiment)
     assert Experiment.compose(*words).to_json() == experiment.to_json()
     in_a_shell = shlex.split(as_command(experiment).replace("\\\n", ""))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.envs.mpe.scenario import MPEOptions
+from marlnb.specs import EnvFacts
 
 if TYPE_CHECKING:
     from marlnb.envs.mpe.env import MPE
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class MPEConfig(MPEOptions):
     """The options of one scenario, registered as `mpe/<scenario>`."""
+
+    tuned = Path(__file__).with_name("tuned.yaml")
+
+    @property
+    def facts(self) -> EnvFacts:
+        return EnvFacts(batched=True, max_steps=self.max_cycles, n_agents=len(self.scenario().agents))
 
     def build(self, n_envs: int, device: str = "cpu") -> MPE:
         from marlnb.envs.mpe.env import MPE

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, make_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.vmas.scenarios import VmasOptions, scenario_files
+from marlnb.specs import EnvFacts
 
 if TYPE_CHECKING:
     from marlnb.envs.vmas.env import VmasVectorEnv
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class VmasConfig(VmasOptions):
     """One VMAS scenario."""
+
+    tuned = Path(__file__).with_name("tuned.yaml")
+
+    @property
+    def facts(self) -> EnvFacts:
+        n_agents = self.kwargs.get("n_agents")
+        return EnvFacts(
+            batched=True, max_steps=self.max_steps, n_agents=n_agents if isinstance(n_agents, int) else None
+        )
 
     def build(self, n_envs: int, device: str = "cpu") -> VmasVectorEnv:
         """B = `n_envs` envs on `device`, not yet reset.
