@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup verify groundtruth wheel clean
+.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup tune verify verify-defaults groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,8 +99,14 @@ bench-%: $(READY)
 bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and others, in .peers
 	$(BIN)/python -m benchmarks.peers
 
+tune: $(READY) ## search for the tuned settings, hours; stopped, it continues; ARGS="simple_spread mappo --minutes 30"
+	$(BIN)/python -m benchmarks.tune $(ARGS)
+
 verify: $(READY) ## train until every algorithm has learnt what it should, hours; ARGS="spread" for some checks
 	$(BIN)/python -m benchmarks.verify $(ARGS)
+
+verify-defaults: $(READY) ## score and time of `env=E algorithm=A` alone, a table; hours; ARGS="simple_spread ippo"
+	$(BIN)/python -m benchmarks.verify.default_settings $(ARGS)
 
 groundtruth: $(READY) ## score marlnb's analyses on planted circuits, the whole grid; ARGS="--seeds 1"
 	$(BIN)/python -m marlnb.groundtruth $(ARGS)

@@ -1,0 +1,116 @@
+"""Successive halving: which training is next, and which settings have won, from the results so far alone.
+
+Source: Jamieson and Talwalkar 2016 (arXiv:1502.07943), with random candidates around a known start, and ranked by the
+worst seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+SEARCH_SEED = 0  # of the random candidates
+CHANGE_PROBABILITY = 0.5  # of each option of a candidate
+MAX_DRAWS = 1000
+
+Options = tuple[str, ...]  # overrides, sorted
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A stage of the search.
+
+    Attributes:
+        budget_s: CPU-seconds of each training.
+        n_candidates: how many enter it: the best of the rung before.
+        seeds: each candidate is trained with each of them.
+    """
+
+    budget_s: float
+    n_candidates: int
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An environment, an algorithm, and the settings to try.
+
+    Attributes:
+        start: value by option, a good guess; the first candidate.
+        alternatives: changes of the start that are tried next, before random ones.
+        space: other values by option. Empty: the start is only compared with the options' own defaults.
+        rungs: of the search.
+        fixed: overrides of every training that are no settings.
+        episodes: of each scoring.
+    """
+
+    env: str
+    algorithm: str
+    start: Mapping[str, str]
+    space: Mapping[str, tuple[str, ...]]
+    rungs: tuple[Rung, ...]
+    fixed: tuple[str, ...] = ()
+    alternatives: tuple[Mapping[str, str], ...] = ()
+    episodes: int = 200
+
+    @property
+    def name(self) -> str:
+        return f"{self.env} {self.algorithm}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: a cell's name, settings, a seed and a budget in CPU-seconds."""
+
+    cell: str
+    options: Options
+    seed: int
+    budget_s: float
+
+
+def candidates(cell: Cell, n: int) -> list[Options]:
+    """The start, its alternatives and random changes; without a space the options' own defaults. At most `n`."""
+    options = [_words({**cell.start, **changes}) for changes in ({}, *cell.alternatives)]
+    if not cell.space:
+        return [*options, ()][:n]
+    rng = random.Random(f"{cell.name} {SEARCH_SEED}")
+    for _ in range(MAX_DRAWS):
+        if len(options) >= n:
+            break
+        changes = {name: rng.choice(values) for name, values in cell.space.items() if rng.random() < CHANGE_PROBABILITY}
+        if (drawn := _words({**cell.start, **changes})) not in options:
+            options.append(drawn)
+    return options[:n]
+
+
+def next_trial(cell: Cell, results: Mapping[Trial, float]) -> Trial | None:
+    """The first training that the search still needs; None when it is complete."""
+    return _search(cell, results)[0]
+
+
+def winner(cell: Cell, results: Mapping[Trial, float]) -> Options | None:
+    """The settings with the best worst seed in the last rung; None while the search is incomplete."""
+    missing, ranked = _search(cell, results)
+    return ranked[0] if missing is None else None
+
+
+def _search(cell: Cell, results: Mapping[Trial, float]) -> tuple[Trial | None, Sequence[Options]]:
+    """The next training, and the candidates of the last complete rung, the best one first."""
+    ranked = candidates(cell, cell.rungs[0].n_candidates)
+    for rung in cell.rungs:
+        entrants = ranked[: rung.n_candidates]
+        trials = {
+            options: [Trial(cell.name, options, seed, rung.budget_s) for seed in rung.seeds] for options in entrants
+        }
+        for each in trials.values():
+            for trial in each:
+                if trial not in results:
+                    return trial, ranked
+        worst = {options: min(results[trial] for trial in each) for options, each in trials.items()}
+        ranked = sorted(entrants, key=worst.__getitem__, reverse=True)
+    return None, ranked
+
+
+def _words(options: Mapping[str, str]) -> Options:
+    return tuple(sorted(f"{name}={value}" for name, value in options.items()))

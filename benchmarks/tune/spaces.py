@@ -1,0 +1,212 @@
+"""The cells of the search: for each environment and algorithm a start, and other values for its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.tune.halving import Cell, Rung
+
+HALVING = (Rung(20, 4, (0,)), Rung(60, 2, (1, 2)))
+SHORT = (Rung(20, 3, (0,)), Rung(20, 2, (0, 1)))  # with `--short`: a third of the time, the worst of two seeds
+COMPARISON = (Rung(10, 2, (0,)),)  # the start, and the options' own defaults
+ONE_CORE = ("threads=1",)
+NO_WORKERS = (*ONE_CORE, "env.workers=0")  # PettingZoo steps in the training's own process
+
+Values = Mapping[str, str]
+Space = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A start, values to try, and changes of the start to try first."""
+
+    start: Values
+    space: Space
+    alternatives: tuple[Values, ...] = ()
+
+
+PPO = Guess(
+    {
+        "n_envs": "256",
+        "rollout_steps": "25",
+        "model.hidden": "[64,64]",
+        "algorithm.lr": "2e-3",
+        "algorithm.gamma": "0.9",
+        "algorithm.gae_lambda": "0.95",
+        "algorithm.epochs": "5",
+        "algorithm.minibatch_frames": "1600",
+        "algorithm.entropy_coef": "0.01",
+    },
+    {
+        "n_envs": ("128", "256"),
+        "algorithm.lr": ("1e-3", "2e-3", "3e-3"),
+        "algorithm.gamma": ("0.85", "0.9", "0.95"),
+        "algorithm.gae_lambda": ("0.9", "0.95"),
+        "algorithm.epochs": ("3", "5", "8"),
+        "algorithm.minibatch_frames": ("800", "1600"),
+        "algorithm.entropy_coef": ("0.003", "0.01", "0.02"),
+    },
+    (
+        {"algorithm.minibatch_frames": "800", "algorithm.gae_lambda": "0.9"},
+        {"algorithm.minibatch_frames": "800", "algorithm.lr": "3e-3", "algorithm.epochs": "3"},
+    ),
+)
+# An update of small networks costs about as much with 256 frames as with 512, and stepping the worlds costs little.
+_OFF_POLICY: Values = {
+    "n_envs": "64",
+    "rollout_steps": "25",
+    "model.hidden": "[64,64]",
+    "model.activation": "relu",
+    "algorithm.gamma": "0.9",
+    "algorithm.lr": "2e-3",
+    "algorithm.tau": "0.02",
+    "algorithm.batch_size": "256",
+    "algorithm.updates": "24",
+    "algorithm.learning_starts": "3200",
+    "algorithm.buffer_frames": "400_000",
+}
+_OFF_POLICY_SPACE: Space = {
+    "n_envs": ("64", "128", "256"),
+    "algorithm.gamma": ("0.85", "0.9", "0.95"),
+    "algorithm.lr": ("1e-3", "2e-3", "3e-3"),
+    "algorithm.tau": ("0.01", "0.02", "0.04"),
+    "algorithm.batch_size": ("256", "512", "1024"),
+}
+_LARGE = {"n_envs": "256", "algorithm.batch_size": "512", "algorithm.lr": "3e-3"}
+DDPG = Guess(
+    {**_OFF_POLICY, "algorithm.policy_actions": "own"},
+    {**_OFF_POLICY_SPACE, "algorithm.policy_actions": ("own", "all")},
+    (
+        {**_LARGE, "algorithm.policy_actions": "all"},
+        {"n_envs": "128", "algorithm.gamma": "0.85", "algorithm.tau": "0.04"},
+    ),
+)
+Q_LEARNING = Guess(
+    {**_OFF_POLICY, "algorithm.epsilon_frames": "100_000"},
+    {**_OFF_POLICY_SPACE, "algorithm.epsilon_frames": ("50_000", "100_000", "200_000")},
+    (
+        {**_LARGE, "algorithm.epsilon_frames": "200_000"},
+        {"n_envs": "128", "algorithm.gamma": "0.85", "algorithm.tau": "0.04"},
+    ),
+)
+SAC = Guess(
+    {**_OFF_POLICY, "algorithm.temperature": "0.05", "algorithm.target_entropy": "0.3"},
+    {
+        **_OFF_POLICY_SPACE,
+        "algorithm.temperature": ("0.02", "0.05", "0.1"),
+        "algorithm.target_entropy": ("0.1", "0.3", "0.6"),
+    },
+    (
+        {**_LARGE, "algorithm.target_entropy": "0.1"},
+        {"algorithm.temperature": "0.02", "algorithm.target_entropy": "0.1"},
+    ),
+)
+GUESSES = {"ippo": PPO, "mappo": PPO, "maddpg": DDPG, "masac": SAC, "qmix": Q_LEARNING, "vdn": Q_LEARNING}
+OFF_POLICY = ("maddpg", "masac", "qmix", "vdn")
+
+GAME = Guess(
+    {
+        "n_envs": "64",
+        "rollout_steps": "64",
+        "model.hidden": "[128,128]",
+        "model.activation": "relu",
+        "algorithm.lr": "1e-3",
+        "algorithm.gamma": "1.0",
+        "algorithm.gae_lambda": "0.8",
+        "algorithm.epochs": "4",
+        "algorithm.minibatch_frames": "1024",
+        "algorithm.entropy_coef": "0.03",
+    },
+    {
+        "n_envs": ("32", "64"),
+        "algorithm.lr": ("1e-3", "2e-3", "3e-3"),
+        "algorithm.gamma": ("0.97", "1.0"),
+        "algorithm.gae_lambda": ("0.8", "0.9"),
+        "algorithm.epochs": ("4", "8"),
+        "algorithm.minibatch_frames": ("512", "1024"),
+        "algorithm.entropy_coef": ("0.01", "0.03", "0.05"),
+    },
+)
+WALKERS = Guess(
+    {
+        "n_envs": "8",
+        "rollout_steps": "250",
+        "algorithm.lr": "1e-3",
+        "algorithm.gamma": "0.98",
+        "algorithm.epochs": "5",
+        "algorithm.minibatch_frames": "400",
+        "algorithm.initial_log_std": "-0.7",
+    },
+    {
+        "algorithm.lr": ("5e-4", "1e-3"),
+        "algorithm.gamma": ("0.97", "0.98", "0.99"),
+        "algorithm.epochs": ("5", "10"),
+        "algorithm.initial_log_std": ("-1.0", "-0.7", "-0.3"),
+    },
+)
+BATCHED = Guess(
+    {
+        "n_envs": "256",
+        "rollout_steps": "100",
+        "algorithm.lr": "1e-3",
+        "algorithm.gamma": "0.97",
+        "algorithm.epochs": "5",
+        "algorithm.minibatch_frames": "3200",
+        "algorithm.entropy_coef": "0.001",
+    },
+    {
+        "n_envs": ("128", "256"),
+        "algorithm.lr": ("1e-3", "2e-3"),
+        "algorithm.gamma": ("0.95", "0.97", "0.99"),
+        "algorithm.epochs": ("5", "10"),
+        "algorithm.minibatch_frames": ("1600", "3200"),
+    },
+)
+
+FAR_SIGHTED = ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"})  # a hunt takes many steps
+
+# those with a target; the other cells only compare the start with the defaults
+SEARCHED = (
+    *(("simple_spread", name) for name in ("mappo", "maddpg", "qmix")),
+    ("simple_speaker_listener", "maddpg"),
+    *(("simple_reference", name) for name in ("mappo", "masac")),
+    *(("simple_tag", name) for name in ("ippo", "maddpg")),
+)
+MPE_TASKS = (
+    *("simple_spread", "simple_speaker_listener", "simple_reference", "simple_tag", "simple_adversary"),
+    *("simple_push", "simple_world_comm", "simple_crypto", "simple"),
+)
+
+
+def _mpe(task: str, algorithm: str) -> Cell:
+    guess, searched = GUESSES[algorithm], (task, algorithm) in SEARCHED
+    fixed = (*ONE_CORE, "algorithm.save_replay=false") if algorithm in OFF_POLICY else ONE_CORE
+    if not searched:
+        return Cell(f"mpe/{task}", algorithm, guess.start, {}, COMPARISON, fixed)
+    alternatives = FAR_SIGHTED if task == "simple_tag" else guess.alternatives
+    return Cell(f"mpe/{task}", algorithm, guess.start, guess.space, HALVING, fixed, alternatives)
+
+
+CELLS = (
+    *(_mpe(*pair) for pair in SEARCHED),
+    Cell("pettingzoo/connect_four", "ippo", GAME.start, GAME.space, HALVING, NO_WORKERS),
+    *(_mpe(task, name) for task in MPE_TASKS for name in GUESSES if (task, name) not in SEARCHED),
+    Cell("pettingzoo/tictactoe", "ippo", GAME.start, {}, COMPARISON, NO_WORKERS),
+    Cell("vmas/balance", "ippo", BATCHED.start, BATCHED.space, HALVING, ONE_CORE, episodes=100),
+    Cell("vmas/navigation", "ippo", BATCHED.start, BATCHED.space, HALVING, ONE_CORE, episodes=100),
+    Cell("pettingzoo/multiwalker", "ippo", WALKERS.start, WALKERS.space, HALVING, NO_WORKERS, episodes=100),
+)
+
+
+def choose(words: list[str]) -> list[Cell]:
+    """The cells whose names contain all words; all cells without words.
+
+    Raises:
+        ValueError: there is none; the message lists the names.
+    """
+    chosen = [cell for cell in CELLS if all(word in cell.name for word in words)]
+    if not chosen:
+        names = ", ".join(cell.name for cell in CELLS)
+        raise ValueError(f"no cell has all of {words} in its name; cells: {names}")
+    return chosen

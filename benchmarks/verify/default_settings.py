@@ -1,0 +1,164 @@
+"""How well and how fast `marlnb train env=E algorithm=A` learns, with no other option: a table for the docs.
+
+    python -m benchmarks.verify.default_settings [WORD ...] [--seeds 0 1 2] [--seconds 300] [--out FOLDER]
+
+Run it alone on the machine: the clock is the wall's. Each training lasts `--seconds`, without set-up, and is scored at
+marks with the clock stopped, greedy, over the same episodes. A complete training is not repeated when it is run again.
+The table is printed and written to FOLDER/default_settings.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from statistics import median
+
+from benchmarks.tune.curve import Point, learning_curve, warm_up
+from benchmarks.tune.halving import Cell
+from benchmarks.tune.journal import append_line
+from benchmarks.tune.scoring import SEATS, objective, scores
+from benchmarks.tune.spaces import choose
+from marlnb.envs.mpe.scripted import REFERENCE_RETURNS
+from marlnb.experiment import Experiment
+from marlnb.training.runs.files import read_lines
+
+MARKS_S = (10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 300.0)
+COLUMNS_S = (60.0, 300.0)
+SHARE_OF_BEST = 0.9
+HEAD = (
+    "| environment | algorithm | random | scripted | best known "
+    "| after 60 s | after 300 s | seconds to 90% of the best known |"
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One training with the default settings."""
+
+    env: str
+    algorithm: str
+    seed: int
+    points: tuple[Point, ...]
+
+    def score(self, seconds: float) -> float | None:
+        """The greedy score at the first point that is not before a mark; None where the training was shorter."""
+        late = (point for point in self.points if point.seconds >= seconds)
+        point = next(late, None)
+        return None if point is None else objective(self.env, point.greedy)
+
+    def seconds_to(self, target: float) -> float:
+        """When a greedy score first reached the target; infinite if none did."""
+        good = (point.seconds for point in self.points if objective(self.env, point.greedy) >= target)
+        return next(good, inf)
+
+
+def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder: Path) -> None:
+    """Trains what FOLDER/curves.jsonl lacks, and the scores of random actions that FOLDER/random.jsonl lacks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in cells:
+        if cell.env not in random_scores(folder):
+            experiment = compose(cell, 0)
+            value = objective(cell.env, scores(experiment, None, episodes=cell.episodes, explore=True))
+            append_line(folder / "random.jsonl", {"env": cell.env, "score": round(value, 3)})
+        done = {curve.seed for curve in curves(folder) if (curve.env, curve.algorithm) == (cell.env, cell.algorithm)}
+        for k, seed in enumerate(seed for seed in seeds if seed not in done):
+            experiment = compose(cell, seed)
+            if k == 0:
+                warm_up(experiment)
+            marks_s = [*(mark for mark in MARKS_S if mark < seconds), seconds]
+            points = list(learning_curve(experiment, marks_s, clock="wall", episodes=cell.episodes))
+            row = {"env": cell.env, "algorithm": cell.algorithm, "seed": seed}
+            append_line(folder / "curves.jsonl", {**row, "points": [point.to_json() for point in points]})
+            print(f"{cell.name}, seed {seed}: {points[-1].greedy}", file=sys.stderr, flush=True)
+
+
+def compose(cell: Cell, seed: int) -> Experiment:
+    """What a user gets who gives only the names, and a seed."""
+    return Experiment.compose(f"env={cell.env}", f"algorithm={cell.algorithm}", f"seed={seed}")
+
+
+def curves(folder: Path) -> list[Curve]:
+    return [
+        Curve(row["env"], row["algorithm"], row["seed"], tuple(Point(**point) for point in row["points"]))
+        for row in read_lines(folder / "curves.jsonl")
+    ]
+
+
+def random_scores(folder: Path) -> dict[str, float]:
+    return {row["env"]: row["score"] for row in read_lines(folder / "random.jsonl")}
+
+
+def table(folder: Path) -> str:
+    """A row for each environment and algorithm: medians over seeds, with the lowest and the highest."""
+    measured, random = curves(folder), random_scores(folder)
+    rows = []
+    for env in dict.fromkeys(curve.env for curve in measured):
+        best = best_known(env, [curve for curve in measured if curve.env == env])
+        for algorithm in dict.fromkeys(curve.algorithm for curve in measured if curve.env == env):
+            same = [curve for curve in measured if (curve.env, curve.algorithm) == (env, algorithm)]
+            rows.append(_row(env, algorithm, same, random[env], best))
+    return "\n".join([HEAD, "| --- " * 8 + "|", *rows]) + "\n"
+
+
+def scripted(env: str) -> float | None:
+    """The return of marlnb's scripted policy, where there is one."""
+    return REFERENCE_RETURNS.get(env.removeprefix("mpe/"), {}).get("scripted oracle")
+
+
+def best_known(env: str, measured: Sequence[Curve]) -> float:
+    """The scripted policy's score or the best one measured, whichever is higher; in games, winning always."""
+    if env in SEATS:
+        return 1.0
+    candidates = [objective(env, point.greedy) for curve in measured for point in curve.points]
+    oracle = scripted(env)
+    return max(candidates if oracle is None else [*candidates, oracle])
+
+
+def _row(env: str, algorithm: str, same: Sequence[Curve], random: float, best: float) -> str:
+    target, oracle = random + SHARE_OF_BEST * (best - random), scripted(env)
+    scores_at = {mark: [score for curve in same if (score := curve.score(mark)) is not None] for mark in COLUMNS_S}
+    columns = (_interval(scores_at[mark], ".2f") for mark in COLUMNS_S)
+    seconds = _interval([curve.seconds_to(target) for curve in same], ".0f")
+    oracle_text = "" if oracle is None else f"{oracle:.2f}"
+    known = f"{random:.2f} | {oracle_text} | {best:.2f}"
+    return f"| `{env}` | {algorithm} | {known} | {' | '.join(columns)} | {seconds} |"
+
+
+def _interval(values: Sequence[float], form: str) -> str:
+    """median (lowest to highest); infinite ones were not reached."""
+    if not values:
+        return ""
+    low, middle, high = (
+        "not reached" if value == inf else format(value, form) for value in (min(values), median(values), max(values))
+    )
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.verify.default_settings",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only environments and algorithms with all words")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seconds", type=float, default=300.0, help="of each training (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("runs/default_settings"), metavar="FOLDER")
+    asked = parser.parse_args(words)
+    try:
+        cells = choose(asked.words)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    measure(cells, asked.seeds, asked.seconds, asked.out)
+    (asked.out / "default_settings.md").write_text(table(asked.out))
+    print(table(asked.out))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

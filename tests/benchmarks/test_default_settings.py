@@ -1,0 +1,36 @@
+"""The table of what the default settings reach, from curves written by hand, and from one small training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.tune.curve import Point
+from benchmarks.tune.halving import Cell
+from benchmarks.tune.journal import append_line
+from benchmarks.verify.default_settings import curves, measure, random_scores, table
+
+
+def test_medians_and_time_to_most_of_the_best(tmp_path: Path) -> None:
+    """By hand: random -26, best the scripted policy's -7.67, so 90% of the way is -9.503."""
+    append_line(tmp_path / "random.jsonl", {"env": "mpe/simple_spread", "score": -26.0})
+    for seed, scores in enumerate(((-15.0, -9.0, -8.0), (-20.0, -9.5, -8.5), (-9.0, -12.0, -10.0))):
+        points = [
+            Point(seconds, 100, {"agent": score}, {"agent": -99.0}).to_json()
+            for seconds, score in zip((30.0, 61.0, 301.5), scores)
+        ]
+        row = {"env": "mpe/simple_spread", "algorithm": "ippo", "seed": seed, "points": points}
+        append_line(tmp_path / "curves.jsonl", row)
+    line = table(tmp_path).splitlines()[-1]
+    assert line == (
+        "| `mpe/simple_spread` | ippo | -26.00 | -7.67 | -7.67 "
+        "| -9.50 (-12.00 to -9.00) | -8.50 (-10.00 to -8.00) | 61 (30 to 61) |"
+    )
+
+
+def test_a_measurement_is_not_repeated(tmp_path: Path) -> None:
+    cell = Cell("matrix/climbing", "ippo", {}, {}, (), episodes=2)
+    measure([cell], [0], 0.01, tmp_path)
+    measure([cell], [0, 1], 0.01, tmp_path)
+    assert [curve.seed for curve in curves(tmp_path)] == [0, 1]
+    assert -30 <= random_scores(tmp_path)["matrix/climbing"] <= 11  # the lowest and the highest reward of the game
+    assert "| `matrix/climbing` | ippo |" in table(tmp_path)

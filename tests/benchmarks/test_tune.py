@@ -1,0 +1,91 @@
+"""The search for tuned settings: which training is next, and that a killed search continues."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from benchmarks.tune.halving import Cell, Options, Rung, Trial, candidates, next_trial, winner
+from benchmarks.tune.journal import Journal
+from benchmarks.tune.results import results
+from benchmarks.tune.search import SHOWN_SEEDS, search
+from benchmarks.tune.spaces import CELLS, choose
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
+from marlnb.experiment import Experiment
+
+RUNGS = (Rung(20, 3, (0,)), Rung(60, 2, (1, 2)))
+CELL = Cell("mpe/simple", "ippo", {"algorithm.lr": "1"}, {"algorithm.lr": ("1", "2", "3", "4")}, RUNGS)
+GAME = Cell(
+    env="matrix/climbing",
+    algorithm="ippo",
+    start={"n_envs": "8", "rollout_steps": "4", "algorithm.lr": "1e-2"},
+    space={"algorithm.lr": ("1e-2", "3e-2")},
+    rungs=(Rung(0.02, 2, (0,)), Rung(0.04, 1, (1,))),
+    episodes=4,
+)
+
+
+def test_the_worst_seed_decides() -> None:
+    """By hand: of three candidates the best two continue, and the one with the better mean has the worse seed."""
+    steady, lucky, bad = candidates(CELL, 3)
+    scores: dict[Trial, float] = {}
+
+    def train(options: Options, seed: int, budget_s: float, score: float) -> None:
+        trial = next_trial(CELL, scores)
+        assert trial == Trial(CELL.name, options, seed, budget_s) and winner(CELL, scores) is None
+        scores[trial] = score
+
+    train(steady, 0, 20, 5.0)
+    train(lucky, 0, 20, 9.0)
+    train(bad, 0, 20, 1.0)
+    train(lucky, 1, 60, 30.0)  # the better one first
+    train(lucky, 2, 60, -1.0)
+    train(steady, 1, 60, 7.0)
+    train(steady, 2, 60, 6.0)
+    assert next_trial(CELL, scores) is None and winner(CELL, scores) == steady == ("algorithm.lr=1",)
+
+
+def test_candidates_are_the_start_then_changes_of_it() -> None:
+    drawn = candidates(CELL, 10)
+    assert drawn[0] == ("algorithm.lr=1",) and sorted(drawn) == [(f"algorithm.lr={k}",) for k in (1, 2, 3, 4)]
+    assert candidates(CELL, 10) == drawn  # the same ones when the search continues
+    assert candidates(Cell("mpe/simple", "ippo", {"n_envs": "2"}, {}, RUNGS), 3) == [("n_envs=2",), ()]
+
+
+def test_a_killed_search_continues(tmp_path: Path) -> None:
+    file = tmp_path / "trials.jsonl"
+    assert search([GAME], Journal(file), n_shown=1)
+    whole = Journal(file).entries
+    first, second, third, shown = (entry.trial for entry in whole)
+    assert {first.options, second.options} == set(candidates(GAME, 2)) and third.budget_s == shown.budget_s == 0.04
+    assert shown.seed == SHOWN_SEEDS[0] and shown.options == third.options
+
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text(lines[0] + lines[1][:40])  # killed while it wrote the second line
+    assert not search([GAME], Journal(file), n_shown=1, end=0.0)  # no time: nothing changes
+    assert len(Journal(file).entries) == 1
+    assert search([GAME], Journal(file), n_shown=1)
+    again = Journal(file).entries
+    assert again[0] == whole[0]
+    assert [entry.trial for entry in again[:2]] == [first, second] and len(again) == 4
+    assert all(point.seconds >= 0.02 and point.frames % 32 == 0 for entry in again for point in entry.points)
+    assert f"| {GAME.name} | 4 |" in results([GAME], Journal(file))
+
+
+def test_every_setting_is_an_option_and_no_shown_seed_is_searched() -> None:
+    assert len({cell.name for cell in CELLS}) == len(CELLS)
+    for cell in CELLS:
+        configs = {"": Experiment, "algorithm": ALGORITHMS.get(cell.algorithm), "model": MODELS.get("mlp")}
+        for name in {*cell.start, *cell.space}:
+            part, _, option = name.rpartition(".")
+            assert option in {field.name for field in fields(configs[part])}, f"{cell.name}: {name}"
+        assert cell.env in ENVIRONMENTS.names()
+        assert not {seed for rung in cell.rungs for seed in rung.seeds} & set(SHOWN_SEEDS)
+
+
+def test_an_unknown_cell_names_the_valid_ones() -> None:
+    assert [cell.name for cell in choose(["spread", "vdn"])] == ["mpe/simple_spread vdn"]
+    with pytest.raises(ValueError, match=r"no cell has all of .*nothing.*mpe/simple_spread mappo"):
+        choose(["nothing"])
