@@ -26,7 +26,7 @@ def development_map(development: Development, *, title: str | None = None, ax: A
 
 
 def development_curves(development: Development, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """The same scores as lines with 95% bands; the control of the last site is dotted."""
+    """The same scores as lines with 95% bands; the controls of the last site are dotted and dashed."""
     ax = axes(ax, width=8.6)
     iterations = development.iterations
     for k, name in enumerate(development.sites):
@@ -35,6 +35,8 @@ def development_curves(development: Development, *, title: str | None = None, ax
         ax.plot(iterations, development.values[k], label=name, **style)
     dots, name = (0, (1.2, 1.4)), development.control_name
     ax.plot(iterations, development.control[-1], color=MUTED, linestyle=dots, linewidth=2, label=name)
+    if np.isfinite(development.untrained[-1]).any():
+        ax.plot(iterations, development.untrained[-1], color=MUTED, linestyle="--", linewidth=1, label="untrained network")
     legend_outside(ax)
     heading, up = title or "When did it develop?", development.what
     return finish(ax, title=heading, x="checkpoint (iteration)", y=up, warnings=development.warnings)

@@ -129,7 +129,8 @@ TALK = Communication(
     n_episodes=4,
 )
 GROWTH = Development(
-    "goal decoded", ("s", "u"), np.array([10, 20]), MATRIX.values, ONES, ONES, 0.3 * ONES, "observation alone", {}
+    *("goal decoded", ("s", "u"), np.array([10, 20]), MATRIX.values, ONES, ONES, 0.3 * ONES, "observation alone"),
+    *(0.2 * ONES, {}),
 )
 
 
@@ -143,7 +144,7 @@ def test_figures_show_the_given_numbers() -> None:
     assert "0.25\n(0.10)" in drawn(plots.similarity_map(MATRIX))
     assert "0.25" in drawn(plots.development_map(GROWTH))
     curves = plots.development_curves(GROWTH)
-    assert [line.get_ydata()[1] for line in curves.lines] == [0.25, 0.75, 0.3]
+    assert [line.get_ydata()[1] for line in curves.lines] == [0.25, 0.75, 0.3, 0.2]
     assert "0.75" in drawn(plots.code_book(TALK)) and "0.25" in drawn(plots.code_book(TALK))
     bars = drawn(plots.information_bars(TALK))
     assert bars.count("1.25") == 3 and "0.62" in bars

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ class _Score:
     low: float
     high: float
     control: float
+    untrained: float
     warnings: tuple[str, ...]
     metric: str = ""
 
@@ -93,7 +95,7 @@ def development(
         sites=tuple(site if len(last[site].labels["agent"]) == 1 else f"{agent} {site}" for site, agent in lines),
         iterations=np.array([iteration for _, iteration in checkpoints]),
         values=matrix("value"),
-        **{name: matrix(name) for name in ("low", "high", "control")},
+        **{name: matrix(name) for name in ("low", "high", "control", "untrained")},
         control_name=CONTROL_NAMES[measure],
         returns=_returns(checkpoints),
         warnings=tuple(dict.fromkeys(warning for score in all_scores for warning in score.warnings)),
@@ -120,10 +122,13 @@ def _label_score(measure: Measure, recording: Recording, n_shuffles: int, option
     if measure == "tuning":
         tuned = tuning(recording, n_shuffles=max(n_shuffles, 20), n_bootstrap=20, **options)
         share = len(tuned.tuned) / tuned.n_units
-        return _Score(share, share, share, ALPHA, tuple(f"{checkpoint}: {warning}" for warning in tuned.warnings))
+        untrained = nan if tuned.untrained is None else tuned.untrained.n_tuned / tuned.n_units
+        warnings = tuple(f"{checkpoint}: {warning}" for warning in tuned.warnings)
+        return _Score(share, share, share, ALPHA, untrained, warnings)
     decoded = decode(recording, n_shuffles=n_shuffles, progress=False, **options)
     score, warnings = decoded.scores[0], tuple(f"{checkpoint}: {warning}" for warning in decoded.warnings)
-    return _Score(score.score, score.low, score.high, score.observation, warnings, decoded.metric)
+    untrained = nan if score.untrained is None else score.untrained
+    return _Score(score.score, score.low, score.high, score.observation, untrained, warnings, decoded.metric)
 
 
 def _similarity_to_last(
@@ -147,7 +152,7 @@ def _similarity_to_last(
     now = View(recording, site, agent, checkpoint=last_iteration, episodes=episodes)
     earlier = View(recording, site, agent, policy_source=run, checkpoint=iteration, episodes=episodes)
     result = similarity(earlier, now, n_shuffles=max(1, n_shuffles // 4), n_bootstrap=100, seed=seed)
-    return _Score(result.score, result.low, result.high, result.shuffled, result.warnings)
+    return _Score(result.score, result.low, result.high, result.shuffled, nan, result.warnings)
 
 
 def _describe(measure: Measure, label: Label | None, metrics: set[str]) -> str:

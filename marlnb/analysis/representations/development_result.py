@@ -25,6 +25,8 @@ class Development(Result):
         high: `[site, checkpoint]`, upper ends of these intervals.
         control: `[site, checkpoint]`, the score of the observation alone (decoding), or chance (tuning, similarity).
         control_name: the control, in words.
+        untrained: `[site, checkpoint]`, the score in a network of the same architecture with random weights; NaN where
+            there is none, as for similarity.
         returns: by group, `[checkpoint]`, mean return of the recorded episodes; NaN if none ended.
         warnings: reasons not to trust the result.
     """
@@ -37,12 +39,15 @@ class Development(Result):
     high: np.ndarray
     control: np.ndarray
     control_name: str
+    untrained: np.ndarray
     returns: dict[str, np.ndarray]
     warnings: tuple[str, ...] = ()
 
     def table(self) -> pd.DataFrame:
         """One row for each site and checkpoint."""
         values = {"value": self.values, "low": self.low, "high": self.high, self.control_name: self.control}
+        if np.isfinite(self.untrained).any():
+            values["untrained network"] = self.untrained
         return grid_table({"site": self.sites}, {"iteration": self.iterations}, values)
 
     def _html_table(self) -> pd.DataFrame:
@@ -54,12 +59,17 @@ class Development(Result):
         change = self.values[:, -1] - self.values[:, 0]
         most = int(np.nanargmax(np.abs(change))) if np.isfinite(change).any() else 0
         start, end = (self._describe(most, k) for k in (0, -1))
-        low, high, control = self.low[most, -1], self.high[most, -1], self.control[most, -1]
-        place = "above" if low > control else "below" if high < control else "not separable from"
+        low, high = self.low[most, -1], self.high[most, -1]
+        controls = {self.control_name: self.control[most, -1], "untrained network": self.untrained[most, -1]}
+        controls = {name: value for name, value in controls.items() if np.isfinite(value)}
+        highest = max(controls.values(), default=np.nan)
+        place = "above" if low > highest else "below" if high < highest else "not separable from"
+        listed = ", ".join(f"{name}: {value:.2f}" for name, value in controls.items())
+        missing = "" if "untrained network" in controls else "there is no untrained control; "
         return (
             f"{self.what} changed most at {self.sites[most]} (of {len(self.sites)} sites): from {start} at iteration "
-            f"{self.iterations[0]} to {end} at iteration {self.iterations[-1]}, where it is {place} its control "
-            f"({self.control_name}: {control:.2f}); changes between checkpoints of one run are not tested."
+            f"{self.iterations[0]} to {end} at iteration {self.iterations[-1]}, where it is {place} its control"
+            f"{'s' * (len(controls) > 1)} ({listed}); {missing}changes between checkpoints of one run are not tested."
         )
 
     def _describe(self, site: int, checkpoint: int) -> str:

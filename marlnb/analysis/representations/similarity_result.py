@@ -11,6 +11,7 @@ from marlnb.analysis.results import ALPHA, Result, grid_table
 from marlnb.errors import AnalysisError, unknown
 
 MAX_TEXT_COLUMNS = 5
+NO_UNTRAINED = "there is no untrained control: networks that see the same are alike before they are trained"
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +66,7 @@ class Similarity(Result):
         return (
             f"{self.a} and {self.b} are {beyond} at the same steps than in episodes paired at random: {self.method} "
             f"{self.score:.2f} [{self.low:.2f}, {self.high:.2f}], at random {self.shuffled:.2f} "
-            f"(n = {self.n_episodes} episodes, {tested})."
+            f"(n = {self.n_episodes} episodes, {tested}); {NO_UNTRAINED}."
         )
 
 
@@ -134,7 +135,7 @@ class SimilarityMatrix(Result):
         return (
             f"{above} of {len(pairs)} pairs are more alike at the same steps than in episodes paired at random (lower "
             f"end of the 95% interval above the mean of {self.n_shuffles} pairings; n = {self.n_episodes} episodes); "
-            f"the most alike are {self._describe(most)}, the least {self._describe(least)}."
+            f"the most alike are {self._describe(most)}, the least {self._describe(least)}; {NO_UNTRAINED}."
         )
 
     def _pairs(self) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from marlnb.analysis.data.views import View
+from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.representations.development import development
 from marlnb.analysis.representations.similarity import similarity
 from marlnb.analysis.representations.tuning import tuning
@@ -37,6 +38,7 @@ def test_more_units_are_tuned_after_training(trained: list[Recording]) -> None:
     alone = tuning(trained[0], site=SITE, label="goal", n_shuffles=20, n_bootstrap=20)
     assert result.values[0, 1] == len(alone.tuned) / 64 > 0.9 and result.values[0, 0] < 0.5
     returns = trained[0].episodes["listener_0"].mean()
+    assert result.untrained[0, 1] * 64 == alone.untrained.n_tuned and "untrained network: " in result.verdict
     assert result.returns["listener"][1] == pytest.approx(returns) and len(result.table()) == 2
 
 
@@ -48,12 +50,16 @@ def test_similarity_to_the_last_checkpoint_uses_the_same_time_steps(trained: lis
     assert (result.control < 0.2).all()
     assert result.verdict.startswith(f"linear CKA to the last checkpoint changed most at {SITE} (of 1 sites): from 0.")
     assert "where it is above its control (episodes paired at random: 0." in result.verdict
+    assert "there is no untrained control; " in result.verdict and np.isnan(result.untrained).all()
 
 
 def test_decoding_with_the_observation_as_control(trained: list[Recording]) -> None:
     result = development(trained, label="goal", sites=[SITE], n_shuffles=1)
     assert result.values[0, 1] > result.values[0, 0] and result.control_name == "observation alone"
     assert result.what == "goal decoded (balanced accuracy)"
+    alone = decode(trained[0], site=SITE, label="goal", n_shuffles=1, progress=False)
+    assert result.untrained[0, 1] == alone.scores[0].untrained
+    assert "(observation alone: " in result.verdict and ", untrained network: " in result.verdict
     assert np.isfinite(result.control).all() and result.low[0, 1] <= result.values[0, 1] <= result.high[0, 1]
 
 

@@ -151,6 +151,7 @@ def test_a_matrix_over_a_recording(recording: Recording) -> None:
     assert result.of(result.rows[0], result.columns[1]) == result.values[0, 1]
     assert len(result.table()) == 9
     assert " of 3 pairs are more alike at the same steps than in episodes paired at random" in result.verdict
+    assert "there is no untrained control" in result.verdict
 
 
 def test_invalid_requests_are_rejected(recording: Recording, team: Recording) -> None:
