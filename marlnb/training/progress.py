@@ -165,7 +165,7 @@ def describe_end(state: State, trained: Trained, experiment: Experiment, *, reas
 def describe(report: Report, frames: int, rate: float, *, bar: bool = False, ending: str = "") -> str:
     """One line: progress, speed, remaining time or why it ended, and returns."""
     parts = [describe_progress(report.frames, frames, rate, bar=bar, ending=ending)]
-    returns = " ".join(f"{name} {value:.2f}" for name, value in report.returns.items() if value is not None)
+    returns = " ".join(f"{name} {value:.2f}" for name, value in report.scored_returns.items())
     if returns:
         parts.append(f"return {returns}")
     if report.evaluation:
@@ -173,18 +173,21 @@ def describe(report: Report, frames: int, rate: float, *, bar: bool = False, end
     return "  ".join(parts)
 
 
-def describe_progress(done: int, frames: int, rate: float, *, bar: bool = False, ending: str = "") -> str:
-    """Frames done, frames per second, and the remaining time or why it ended."""
-    share = min(1.0, done / frames)
+def describe_progress(
+    done: float, total: float, rate: float, unit: str = "frames", *, bar: bool = False, ending: str = ""
+) -> str:
+    """What is done in its unit, the rate per second, and the remaining time or why it ended."""
+    share = min(1.0, done / total)
     filled = int(share * BAR_WIDTH)
     parts = [f"{share:4.0%}"]
     if bar:
         parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
-    parts += [f"{format_count(done)}/{format_count(frames)} frames", f"{format_count(rate)}/s"]
+    speed = format_count(rate) if rate >= 10 or rate == 0 else f"{rate:.2g}"
+    parts += [f"{format_count(done)}/{format_count(total)} {unit}", f"{speed}/s"]
     if ending:
         parts.append(ending)
     elif rate > 0:
-        parts.append(f"{format_clock(max(0, frames - done) / rate)} left")
+        parts.append(f"{format_clock(max(0, total - done) / rate)} left")
     return "  ".join(parts)
 
 

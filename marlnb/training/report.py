@@ -55,6 +55,24 @@ class Report:
         """Mean return of the evaluation or else of recent training episodes, where all groups share their reward."""
         return shared_return(self.evaluation) if self.evaluation else self.recent_return
 
+    @property
+    def scored_returns(self) -> dict[str, float]:
+        """`returns` where they are known; by agent where the agents of a single group play against each other.
+
+        Their returns add up to 0, so that the group's mean says nothing.
+        """
+        agents = {name: value for name, value in self.agent_returns.items() if value is not None}
+        are_known = len(self.returns) == 1 and any(agents.values()) and len(agents) == len(self.agent_returns)
+        if are_known and abs(sum(agents.values())) <= 1e-6 * max(map(abs, agents.values())):
+            return agents
+        return {name: value for name, value in self.returns.items() if value is not None}
+
+    @property
+    def exploring_returns(self) -> dict[str, float]:
+        """`recent_returns`, or `scored_returns` where the agents of a single group play against each other."""
+        scored = self.scored_returns
+        return dict(self.recent_returns) if set(scored) <= set(self.returns) else scored
+
     def to_json(self) -> dict[str, Any]:
         """For JSON; numbers that are not finite become None."""
         data: dict[str, Any] = _finite(asdict(self))

@@ -39,6 +39,13 @@ def test_a_line_says_how_far_how_fast_how_long_and_how_well() -> None:
     assert "██████████··········" in bar and bar.endswith("evaluation a -7.00")
 
 
+def test_agents_of_one_group_that_play_against_each_other_are_shown_one_by_one() -> None:
+    game = replace(REPORT, returns={"player": 0.0}, agent_returns={"player_1": 0.25, "player_2": -0.25})
+    assert describe(game, 640, 80.0).endswith("return player_1 0.25 player_2 -0.25")
+    team = replace(game, returns={"player": 0.5}, agent_returns={"player_1": 0.75, "player_2": 0.25})
+    assert describe(team, 640, 80.0).endswith("return player 0.50")
+
+
 def test_a_log_gets_the_first_and_the_last_line_and_few_between() -> None:
     stream = io.StringIO()
     progress = Progress(count_experiment(), stream=stream)

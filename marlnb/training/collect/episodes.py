@@ -110,7 +110,7 @@ class EpisodeTable:
         return len(self.length)
 
     def __repr__(self) -> str:
-        means = ", ".join(f"{group} {self.group_return(group).mean():.4g}" for group in self.spec.group_names)
+        means = ", ".join(f"{name} {values.mean():.4g}" for name, values in self.scored_returns().items())
         return f"<{len(self)} episodes of {self.spec.name}, mean return: {means}>"
 
     def _repr_html_(self) -> str:
@@ -120,6 +120,25 @@ class EpisodeTable:
         """`[episode]`: the mean over the group's agents."""
         self.spec.group(group)
         return np.asarray(self.returns[group].mean(axis=1))
+
+    @property
+    def zero_sum_groups(self) -> tuple[str, ...]:
+        """Groups whose agents play against each other: their returns add up to 0 in every episode."""
+        return tuple(
+            name
+            for name, values in self.returns.items()
+            if values.any() and np.allclose(values.sum(axis=1), 0, atol=1e-6 * np.abs(values).max())
+        )
+
+    def scored_returns(self) -> dict[str, np.ndarray]:
+        """`[episode]` by group, `group_return`; by agent where a group's agents play against each other."""
+        scored: dict[str, np.ndarray] = {}
+        for group in self.spec.groups:
+            if group.name in self.zero_sum_groups:
+                scored |= dict(zip(group.agents, self.returns[group.name].T))
+            else:
+                scored[group.name] = self.group_return(group.name)
+        return scored
 
     def to_json(self) -> dict[str, list[float | None]]:
         """By group, `group_return` of each episode, for JSON; None where it is not finite."""

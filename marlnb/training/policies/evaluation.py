@@ -27,6 +27,7 @@ from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
+from marlnb.training.runs.scores import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
 from marlnb.values import validate
 
@@ -76,8 +77,16 @@ class Evaluation:
         """The mean return of one agent, where all groups share their reward.
 
         Raises:
-            ConfigError: the groups are rewarded differently; `return_mean` has the return of each.
+            ConfigError: the groups are rewarded differently; `return_mean` has the return of each. Or the agents of a
+                group play against each other; `table` has the returns of each.
         """
+        if self.table is not None and self.table.zero_sum_groups:
+            each = ", ".join(f"{name} {mean:.4g}" for name, mean, _ in self._scores())
+            raise ConfigError(
+                f"the agents of group {self.table.zero_sum_groups[0]!r} play against each other: their returns add up "
+                f"to 0 in every episode, so there is no score of all of them. Mean returns: {each}. For a score of "
+                "each, give them groups of their own: groups.first=[...] groups.second=[...]"
+            )
         score = shared_return(self.return_mean)
         if score is None:
             each = ", ".join(f"{name!r}: {value:.4g}" for name, value in self.return_mean.items())
@@ -88,23 +97,32 @@ class Evaluation:
         return score
 
     def __repr__(self) -> str:
-        errors = {group: "" if error is None else f" ± {error:.2g}" for group, error in self.return_se.items()}
-        returns = ", ".join(f"{group} {mean:.4g}{errors[group]}" for group, mean in self.return_mean.items())
+        scores = [(name, mean, "" if error is None else f" ± {error:.2g}") for name, mean, error in self._scores()]
+        returns = ", ".join(f"{name} {mean:.4g}{error}" for name, mean, error in scores)
         return f"<{self._title}: mean return {returns}>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            (group, f"{mean:.4g}", "" if self.return_se[group] is None else f"{self.return_se[group]:.2g}")
-            for group, mean in self.return_mean.items()
-        ]
-        header = ("group", "return of one agent", "standard error over episodes")
+        rows = [(name, f"{mean:.4g}", "" if error is None else f"{error:.2g}") for name, mean, error in self._scores()]
+        header = ("group or agent", "return of one agent", "standard error over episodes")
         return f"<p><b>{html.escape(self._title)}</b></p>{table_html(header, rows)}"
+
+    def _scores(self) -> list[tuple[str, float, float | None]]:
+        """(name, mean return, standard error) of each group; of each agent where a group's play against each other."""
+        if self.table is None or not self.table.zero_sum_groups:
+            return [(group, mean, self.return_se[group]) for group, mean in self.return_mean.items()]
+        return [(name, float(x.mean()), standard_error(x)) for name, x in self.table.scored_returns().items()]
+
+    @property
+    def mode(self) -> str:
+        """`exploring`: actions were sampled, as in a training curve; `greedy`: each agent took its most likely one."""
+        return EXPLORING if self.explore else GREEDY
 
     @property
     def _title(self) -> str:
         who = f"policy {self.policy}" if self.checkpoint is None else f"checkpoint {self.checkpoint}"
         edited = f", {count(len(self.edits), 'edit')}" if self.edits else ""
-        return f"{self.env}, {who}{edited}, {count(self.episodes, 'episode')} from seed {self.seed}"
+        mode = "" if self.policy == "random" else f", {self.mode}"
+        return f"{self.env}, {who}{edited}, {count(self.episodes, 'episode')} from seed {self.seed}{mode}"
 
     def to_json(self) -> dict[str, Any]:
         """For JSON, without the table of episodes."""
@@ -112,7 +130,8 @@ class Evaluation:
         edits = [
             asdict(edit) if is_dataclass(edit) and not isinstance(edit, type) else repr(edit) for edit in self.edits
         ]
-        return {**values, "score": shared_return(self.return_mean), "edits": edits}
+        score = None if self.table is not None and self.table.zero_sum_groups else shared_return(self.return_mean)
+        return {**values, "score": score, "edits": edits}
 
 
 @dataclass(frozen=True)
@@ -142,6 +161,7 @@ def evaluate(
     checkpoint: Which = "last",
     n_envs: int | None = None,
     callback: RolloutCallback | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Plays exactly `episodes` episodes, episode k with the seed `seed + k`, and averages their returns.
 
@@ -157,7 +177,9 @@ def evaluate(
         n_envs: environments stepped at once.
         callback: called around every step (`marlnb.training.collect.episodes.RolloutCallback`); its exceptions end the
             evaluation.
+        trust: allow the code that a run folder from somebody else names; those of your own trainings need none.
     Raises:
+        TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
         ConfigError: the environment does not fit the policies, or an option is out of range.
         CheckpointError: there is no such checkpoint.
         SiteError: an edit's site does not exist in the policies.
@@ -168,7 +190,7 @@ def evaluate(
         raise ConfigError(unknown("policy", str(policy), ("run", "random")))
     if policy == "random" and edits:
         raise ConfigError("a random policy has no sites to edit; use policy='run'")
-    policy_source = as_policy_source(policy_source)
+    policy_source = as_policy_source(policy_source, trust=trust)
     n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
     policies, iteration = _policies(policy_source, policy, checkpoint)
     with policy_source.build_env(n_envs, env=_config(env)) as built, ExitStack() as stack:
@@ -213,11 +235,16 @@ def summarise(table: EpisodeTable, **facts: Any) -> Evaluation:
     for group in table.spec.group_names:
         values = table.group_return(group)
         means[group] = float(values.mean())
-        errors[group] = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+        errors[group] = standard_error(values)
     length_mean = float(np.mean(table.length))
     return Evaluation(
         episodes=len(table), return_mean=means, return_se=errors, length_mean=length_mean, table=table, **facts
     )
+
+
+def standard_error(values: np.ndarray) -> float | None:
+    """Of the mean of `[episode]`; None for a single episode."""
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
 
 
 def _config(env: EnvLike) -> EnvConfig | None:

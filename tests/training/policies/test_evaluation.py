@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.envs.vector_env import vector_env
 from marlnb.errors import ConfigError, SiteError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.edits import Ablate
-from marlnb.training.policies.evaluation import evaluate
+from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.training.collect.episodes import play
+from marlnb.training.policies.evaluation import evaluate, summarise
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from tests.training.toys import CountConfig, count_experiment
@@ -97,3 +100,18 @@ def test_another_environment_must_have_the_same_groups_and_spaces(toy_run: Run, 
 def test_options_out_of_range_are_refused(toy_run: Run, options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         evaluate(toy_run, **options)  # type: ignore[arg-type]
+
+
+def test_players_of_one_group_have_a_return_each_and_no_score() -> None:
+    """Random tic-tac-toe: of 255,168 games the first player wins 131,184, so it wins more often than it loses."""
+    with vector_env("pettingzoo/tictactoe", 8, workers=0) as env:
+        table = play(env, {"player": RandomPolicy(env.spec.group("player"))}, episodes=64, seed=0, explore=True)
+    evaluation = summarise(table, env="tictactoe", policy="random", checkpoint=None, seed=0, explore=True, seconds=0.0)
+    assert table.zero_sum_groups == ("player",) and evaluation.return_mean["player"] == 0
+    first, second = (values.mean() for values in table.scored_returns().values())
+    assert first == -second > 0
+    shown = repr(evaluation)
+    assert f"mean return player_1 {first:.4g} ± " in shown and f"player_2 {second:.4g} ± " in shown
+    assert "<td style='text-align:left'>player_2</td>" in evaluation._repr_html_()
+    with pytest.raises(ConfigError, match=r"agents of group 'player' play against each other.*player_1"):
+        evaluation.score  # noqa: B018
