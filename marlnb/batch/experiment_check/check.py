@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from marlnb.batch.experiment_check.compose_all import compose_all
 from marlnb.batch.experiment_check.compositions import Composition, UnknownText, find_compositions
 from marlnb.batch.experiment_check.verdict import Verdict
 from marlnb.batch.sweep.parameters import TAG
@@ -47,7 +46,7 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     jobs = {name: find_compositions(cells, values, defaults) for name, values in _chosen_jobs(sweep)}
     everything = [each for compositions in (baseline, *jobs.values()) for each in compositions]
     words = list(dict.fromkeys(known for each in everything if (known := _known_words(each)) is not None))
-    verdicts = _verdicts(words)
+    verdicts = dict(zip(words, compose_all(words, time_limit_s=TIME_LIMIT_S), strict=True))
     errors, notes = _errors(baseline, jobs, verdicts)
     unused_errors, unused_notes = _unused(baseline, jobs, verdicts)
     if errors := [*errors, *unused_errors]:
@@ -145,21 +144,3 @@ def _read_cells(notebook: Path) -> tuple[list[tuple[int, str]], int]:
         if TAG in cell["metadata"].get("tags", []) and not defaults:
             defaults = number
     return cells, defaults
-
-
-def _verdicts(words: Sequence[Words]) -> Verdicts:
-    """A verdict for each list of overrides: in this process if torch is loaded, else in a fast one without torch."""
-    if not words:
-        return {}
-    if "torch" in sys.modules:
-        from marlnb.batch.experiment_check.compose_all import compose_all
-
-        return dict(zip(words, compose_all(words, time_limit_s=TIME_LIMIT_S), strict=True))
-    command = [sys.executable, "-m", "marlnb.batch.experiment_check.worker"]
-    request = json.dumps({"overrides": words, "time_limit_s": TIME_LIMIT_S})
-    process = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
-    if process.returncode:
-        problem = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-        return dict.fromkeys(words, Verdict(problem, doubtful=True))
-    verdicts = [None if each is None else Verdict(**each) for each in json.loads(process.stdout)]
-    return dict(zip(words, verdicts, strict=True))

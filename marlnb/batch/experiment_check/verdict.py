@@ -12,7 +12,7 @@ class Verdict:
     Attributes:
         error: why no Experiment accepts them; empty if one does.
         unused: overrides that have no effect, with the reason.
-        doubtful: whether the error may come from the check itself, as for a module of the user that needs torch.
+        doubtful: whether the error may come from the check itself, as for a module of the user that cannot be imported here.
     """
 
     error: str = ""
