@@ -89,7 +89,7 @@ format: $(READY) ## put the code into its format
 bench: $(READY) ## run every benchmark, one after the other
 	@for name in $(BENCHMARKS); do $(MAKE) --no-print-directory bench-$$name || exit 1; done
 
-bench-training bench-off_policy bench-capture: bench-peers-setup
+bench-training bench-off_policy bench-capture bench-jaxmarl: bench-peers-setup
 
 bench-widgets bench-microscope: browser-setup
 

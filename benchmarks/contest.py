@@ -18,10 +18,11 @@ from benchmarks import peers
 from benchmarks.table import Row
 
 Clock = Literal["cpu_s", "wall_s"]
-Driver = Literal["agilerl", "benchmarl", "marlnb"]
+Driver = Literal["agilerl", "benchmarl", "jaxmarl", "marlnb"]
 PYTHONS: dict[Driver, Path] = {
     "agilerl": peers.python(peers.AGILERL),
     "benchmarl": peers.python(peers.BENCHMARL),
+    "jaxmarl": peers.python(peers.JAXMARL),
     "marlnb": Path(sys.executable),
 }
 

@@ -14,9 +14,16 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHMARL, AGILERL, CAPTURE = (ROOT / ".peers" / name for name in ("benchmarl", "agilerl", "capture"))
+BENCHMARL, AGILERL, CAPTURE, JAXMARL = (
+    ROOT / ".peers" / name for name in ("benchmarl", "agilerl", "capture", "jaxmarl")
+)
 
-PEERS = ((BENCHMARL, "benchmarl.environments"), (AGILERL, "agilerl.algorithms"), (CAPTURE, "transformer_lens"))
+PEERS = {
+    BENCHMARL: "benchmarl.environments",
+    AGILERL: "agilerl.algorithms",
+    CAPTURE: "transformer_lens",
+    JAXMARL: "jaxmarl",
+}
 
 # torchrl 0.11 gets environments from this module of PettingZoo, which imports every game of Atari and has no MPE
 ALL_MODULES = '''"""The environments that are measured; in place of PettingZoo's list of all of them."""
@@ -78,8 +85,15 @@ def _replace(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    for folder, check in PEERS:
+    names = [folder.name for folder in PEERS]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"only these of {', '.join(names)}")
+    wanted = parser.parse_args().names or names
+    if unknown := sorted(set(wanted) - set(names)):
+        parser.error(f"no peer {', '.join(unknown)}; valid: {', '.join(names)}")
+    for folder, check in PEERS.items():
+        if folder.name not in wanted:
+            continue
         install(folder, check)
         print(f"{folder.name} is ready in {folder.relative_to(ROOT)}")
 

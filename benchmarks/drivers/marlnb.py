@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drivers.pace import Pace
-from benchmarks.drivers.settings import ALGORITHMS, OFF_POLICY, TASKS, VMAS, environment_options, on_policy
+from benchmarks.drivers.settings import (
+    ALGORITHMS,
+    NATIVE,
+    OFF_POLICY,
+    TASKS,
+    VMAS,
+    OffPolicySettings,
+    Settings,
+    environment_options,
+    on_policy,
+)
 from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
@@ -17,20 +27,46 @@ from marlnb.training.trainer import Trainer
 def overrides(task: str, algorithm: str, updates: int, threads: int, policy_actions: str = "own") -> list[str]:
     """The experiment in Hydra's grammar. PettingZoo's multiwalker; simple_spread is marlnb's own."""
     continuous = algorithm in ("ippo", "maddpg")
-    learning = ippo_options(task) if algorithm == "ippo" else off_policy_options(algorithm, updates, policy_actions)
+    settings = on_policy(task) if algorithm == "ippo" else OFF_POLICY
+    learning = ippo_options(on_policy(task))
+    if algorithm != "ippo":
+        learning = off_policy_options(algorithm, updates, policy_actions)
     return [
         *environment_words(task, continuous),
         f"algorithm={algorithm}",
         *(f"algorithm.{key}={value}" for key, value in learning.items()),
+        *common_overrides(settings, threads),
+    ]
+
+
+def common_overrides(settings: Settings | OffPolicySettings, threads: int) -> list[str]:
+    """Networks, sizes and length."""
+    return [
         "model=mlp",
-        f"model.hidden=[{','.join(map(str, OFF_POLICY.hidden))}]",
+        f"model.hidden=[{','.join(map(str, settings.hidden))}]",
         "model.activation=tanh",
-        f"n_envs={(on_policy(task) if algorithm == 'ippo' else OFF_POLICY).n_envs}",
-        f"rollout_steps={(on_policy(task) if algorithm == 'ippo' else OFF_POLICY).rollout_steps}",
+        f"n_envs={settings.n_envs}",
+        f"rollout_steps={settings.rollout_steps}",
         "frames=100_000_000",
         "checkpoint_every=1_000_000",
         f"threads={threads}",
         "seed=0",
+    ]
+
+
+def native_overrides(task: str, threads: int) -> list[str]:
+    """As JaxMARL's IPPO: discrete actions, 25 steps, a clipped value loss."""
+    settings = NATIVE[task]
+    learning = ippo_options(settings) | {
+        "n_minibatches": settings.n_minibatches,
+        "value_clip": settings.clip,
+        "std_of": "parameter",
+    }
+    return [
+        "env=mpe/simple_spread",
+        "algorithm=ippo",
+        *(f"algorithm.{key}={value}" for key, value in learning.items()),
+        *common_overrides(settings, threads),
     ]
 
 
@@ -43,8 +79,7 @@ def environment_words(task: str, continuous: bool) -> list[str]:
     return [f"env={source}/{task}", *(f"env.kwargs.{key}={value}" for key, value in options.items())]
 
 
-def ippo_options(task: str) -> dict[str, Any]:
-    settings = on_policy(task)
+def ippo_options(settings: Settings) -> dict[str, Any]:
     return {
         "lr": settings.lr,
         "adam_eps": settings.adam_eps,
@@ -80,21 +115,25 @@ def off_policy_options(algorithm: str, updates: int, policy_actions: str) -> dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("task", choices=[*TASKS, *NATIVE])
     parser.add_argument("--algorithm", choices=ALGORITHMS, default="ippo")
     parser.add_argument("--updates", type=int, default=OFF_POLICY.updates)
     parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of MADDPG's actor loss")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--every", type=int, default=1, help="iterations of a request")
     arguments = parser.parse_args()
-    words = overrides(
-        arguments.task, arguments.algorithm, arguments.updates, arguments.threads, arguments.policy_actions
-    )
+    task, every = arguments.task, arguments.every
+    if task in NATIVE:
+        words = native_overrides(task, arguments.threads)
+    else:
+        words = overrides(task, arguments.algorithm, arguments.updates, arguments.threads, arguments.policy_actions)
     experiment = Experiment.compose(*words)
-    pace = Pace(experiment.iteration_frames)
+    pace = Pace(experiment.iteration_frames * every)
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:
-            for _ in trainer:
-                pace.iteration_done()
+            for iteration, _ in enumerate(trainer, start=1):
+                if iteration % every == 0:
+                    pace.iteration_done()
 
 
 if __name__ == "__main__":

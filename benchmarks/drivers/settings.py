@@ -50,12 +50,35 @@ class OffPolicySettings:
         return self.n_envs * self.rollout_steps
 
 
+@dataclass(frozen=True)
+class Native(Settings):
+    """IPPO with JaxMARL's options on an environment that both compute in batches; 4 epochs of 4 minibatches."""
+
+    n_envs: int = 256
+    rollout_steps: int = 25
+    minibatch_frames: int = 1600
+    epochs: int = 4
+    hidden: tuple[int, ...] = (64, 64)
+    lr: float = 2.5e-4
+    adam_eps: float = 1e-5
+    lmbda: float = 0.95
+    entropy: float = 0.01
+    critic_coefficient: float = 0.5
+    max_grad_norm: float = 0.5
+    n_minibatches: int = 4
+
+
 SETTINGS = Settings()
 BATCHED = Settings(n_envs=60, rollout_steps=100)
 OFF_POLICY = OffPolicySettings()
 ALGORITHMS = ("ippo", "maddpg", "qmix", "iql")
 TASKS = ("multiwalker", "simple_spread", "navigation", "balance")
 VMAS = ("navigation", "balance")
+NATIVE = {
+    f"{n_envs}x{units}": Native(n_envs=n_envs, minibatch_frames=n_envs * 25 // 4, hidden=(units, units))
+    for n_envs in (256, 1024)
+    for units in (64, 256)
+}
 
 
 def on_policy(task: str) -> Settings:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, ShapeError, unknown
-from marlnb.models.networks import fused_ops
 from marlnb.models.networks.configs.choices import ActivationName
+from marlnb.models.networks.fast_tanh import fast_tanh
 
 HIDDEN_GAIN = 2**0.5
 
@@ -48,10 +48,7 @@ class AgentLinear(nn.Module):
     Attributes:
         weight: `[out, in]` if the agents share it, else `[n_agents, out, in]`.
         bias: `[out]` if the agents share it, else `[n_agents, out]`.
-        fast: use the faster kernels of `fused_ops` (set by `fast_training`).
     """
-
-    fast = False
 
     def __init__(
         self, n_agents: int, in_features: int, out_features: int, *, shared: bool, gain: float = 1.0, blocks: int = 1
@@ -69,7 +66,7 @@ class AgentLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x `[env, agent, in]` -> `[env, agent, out]`, with any leading axes."""
         if self.shared:
-            return (fused_ops.affine if self.fast else F.linear)(x, self.weight, self.bias)
+            return F.linear(x, self.weight, self.bias)
         if x.shape[-2] != self.n_agents:
             raise ShapeError(f"unshared weights of {self.n_agents} agents got [..., {x.shape[-2]}, {x.shape[-1]}]")
         by_agent = x.reshape(-1, self.n_agents, self.in_features).transpose(0, 1)
@@ -81,7 +78,11 @@ class AgentLinear(nn.Module):
 
 
 class HiddenLayer(nn.Module):
-    """Linear map, optional layer normalisation, nonlinearity. Its output `[..., n_agents, unit]` is a site."""
+    """Linear map, optional layer normalisation, nonlinearity. Its output `[..., n_agents, unit]` is a site.
+
+    Attributes:
+        fast: tanh by `fast_tanh` (set by `fast_training`).
+    """
 
     fast = False
 
@@ -95,15 +96,13 @@ class HiddenLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x `[env, agent, in]` -> `[env, agent, unit]`, with any leading axes."""
-        if self.fast and type(self.activation) is nn.Tanh and self.norm is None and self.linear.shared:
-            return fused_ops.affine(x, self.linear.weight, self.linear.bias, tanh=True)
         return self.activate(self.linear(x))
 
     def activate(self, x: Tensor) -> Tensor:
-        """Normalisation and nonlinearity of the affine map's output x; in place if `fast`."""
+        """Normalisation and nonlinearity of the affine map's output x."""
         x = x if self.norm is None else self.norm(x)
         if self.fast and type(self.activation) is nn.Tanh:
-            return fused_ops.tanh_(x)
+            return fast_tanh(x)
         return self.activation(x)  # type: ignore[no-any-return]
 
 
@@ -139,12 +138,12 @@ class AgentGRUCell(nn.Module):
 
 @contextmanager
 def fast_training(network: nn.Module) -> Iterator[None]:
-    """Inside the block the network's layers use faster kernels; values may differ by rounding.
+    """Inside the block the network's hidden layers use `fast_tanh`; values may differ by rounding.
 
     For a learner's update and for passes over recorded rows. Outside the block every layer consists of plain torch
-    modules, as captum and torch.func need. Inside it only sites can have hooks: a layer's submodules may not be called.
+    modules, as captum and torch.func need. Inside it a layer's module `activation` is not called.
     """
-    layers = [module for module in network.modules() if isinstance(module, AgentLinear | HiddenLayer)]
+    layers = [module for module in network.modules() if isinstance(module, HiddenLayer)]
     try:
         for layer in layers:
             layer.fast = True

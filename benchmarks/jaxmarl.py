@@ -1,0 +1,42 @@
+"""Whole training iterations of IPPO on simple_spread: marlnb against JaxMARL, which alternate, with the same settings.
+
+256 and 1024 environments × 25 steps, two hidden layers of 64 and of 256, 4 epochs of 4 minibatches, frames per second
+of CPU time on one core and of wall-clock time on two. JaxMARL compiles a whole training, which is not counted.
+Run it on an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks import peers
+from benchmarks.contest import Clock, Contestant, check_peers, measure
+from benchmarks.drivers.settings import NATIVE
+from benchmarks.table import report
+
+TARGET = 1.2
+MIN_FRAMES = 100_000  # of a request, so that one takes about a second
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", choices=list(NATIVE), default=list(NATIVE), help="envs x hidden units")
+    parser.add_argument("--cores", nargs="+", type=int, choices=[1, 2], default=[1, 2])
+    parser.add_argument("--repetitions", type=int, default=5, help="requests that each is measured on")
+    arguments = parser.parse_args()
+    check_peers(peers.JAXMARL)
+    for task in arguments.tasks:
+        every = ("--every", str(-(-MIN_FRAMES // NATIVE[task].frames)))
+        for cores in arguments.cores:
+            both = (
+                Contestant("JaxMARL", "jaxmarl", cores, cores, every),
+                Contestant("marlnb", "marlnb", cores, cores, every),
+            )
+            clock: Clock = "cpu_s" if cores == 1 else "wall_s"
+            rows = measure(both, task, clock, arguments.repetitions, TARGET)
+            name = f"{task}-{'one-core' if cores == 1 else 'two-cores'}"
+            report(f"jaxmarl-{name}", f"IPPO on simple_spread, {name}", rows)
+
+
+if __name__ == "__main__":
+    main()

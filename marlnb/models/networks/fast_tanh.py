@@ -1,0 +1,33 @@
+"""tanh by torch's sigmoid, which is several times faster on a CPU than torch's tanh; for a learner's update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def fast_tanh(x: Tensor) -> Tensor:
+    """tanh(x) = 2 sigmoid(2 x) - 1, to an absolute 2e-7."""
+    y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else _by_sigmoid(x)
+    return y
+
+
+def _by_sigmoid(x: Tensor) -> Tensor:
+    return x.mul(2).sigmoid_().mul_(2).sub_(1)
+
+
+class _FastTanh(torch.autograd.Function):
+    """Keeps its output for the gradient, as torch's tanh, and none of the steps in between."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        y = _by_sigmoid(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        (y,) = ctx.saved_tensors
+        return torch.ops.aten.tanh_backward(gradient, y)

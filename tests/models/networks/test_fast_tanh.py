@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import torch
+
+from marlnb.models.networks.fast_tanh import fast_tanh
+
+
+def test_tanh_is_tanh_with_tanhs_gradient() -> None:
+    x = torch.linspace(-12, 12, 100_001, requires_grad=True)
+    y = fast_tanh(x)
+    exact = x.detach().double().tanh()
+    assert (y.double() - exact).abs().max() < 2e-7
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert (gradient.double() - (1 - exact**2)).abs().max() < 5e-7
+    with torch.no_grad():
+        assert torch.equal(fast_tanh(x), y)
