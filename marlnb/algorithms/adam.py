@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ class PartAdam:
     Args:
         parts: modules by name, for example `{"actor": ..., "critic": ...}`.
         eps: added to the root of the second moment.
+
+    Attributes:
+        all_parameters: of all parts, in their order.
     Source: Kingma and Ba 2015, algorithm 1 (arXiv:1412.6980).
     """
 
@@ -31,7 +34,7 @@ class PartAdam:
         self.parameters: dict[str, list[Tensor]] = {part: list(module.parameters()) for part, module in parts.items()}
         self.eps = eps
         self.steps = 0
-        self._all_parameters = [weight for weights in self.parameters.values() for weight in weights]
+        self.all_parameters = [weight for weights in self.parameters.values() for weight in weights]
         self._moments = {
             part: tuple(torch.zeros_like(nn.utils.parameters_to_vector(weights).detach()) for _ in BETAS)
             for part, weights in self.parameters.items()
@@ -48,12 +51,16 @@ class PartAdam:
             each part's gradient norm before clipping, `[part]`.
         """
         # autograd.grad, not backward(): nothing accumulates in .grad, so there is nothing to zero
-        gradients = iter(torch.autograd.grad(loss, self._all_parameters))
+        return self.apply(torch.autograd.grad(loss, self.all_parameters), lr, max_norm)
+
+    def apply(self, gradients: Sequence[Tensor], lr: Mapping[str, float], max_norm: float) -> Tensor:
+        """As `step`, with the gradients of `all_parameters`."""
+        remaining = iter(gradients)
         self.steps += 1
         norms = []
         with torch.no_grad():
             for part, weights in self.parameters.items():
-                gradient = torch.cat([next(gradients).reshape(-1) for _ in weights])
+                gradient = torch.cat([next(remaining).reshape(-1) for _ in weights])
                 norm = torch.linalg.vector_norm(gradient)
                 if max_norm > 0:
                     gradient.mul_((max_norm / (norm + 1e-6)).clamp_max_(1.0))

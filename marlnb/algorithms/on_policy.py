@@ -19,6 +19,7 @@ from marlnb.algorithms.configs.on_policy import OnPolicyConfig as OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
 from marlnb.algorithms.rollout import Rollout
+from marlnb.algorithms.shards import ShardedLoss
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import LearnerContext
 from marlnb.models.networks.inputs import features
@@ -77,10 +78,11 @@ class OnPolicyLearner(Learner):
         samples, report = self._samples(rollout, values, acted)
         learning_rates = self._learning_rates()
         epochs: list[dict[str, Tensor]] = []
-        for _ in range(config.epochs):
-            epochs.append(self._epoch(samples, learning_rates))
-            if config.stops_after(epochs[-1]):
-                break
+        with self._sharded_loss(samples) as sharded:
+            for _ in range(config.epochs):
+                epochs.append(self._epoch(sharded, samples, learning_rates))
+                if config.stops_after(epochs[-1]):
+                    break
         means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
         names = (*epochs[0], *report)
         numbers = torch.cat((means, torch.stack(tuple(report.values())))).tolist()  # one transfer from the device
@@ -170,7 +172,19 @@ class OnPolicyLearner(Learner):
             return rates
         return {part: linear_schedule(lr, final, self.frames, n_frames) for part, lr in rates.items()}
 
-    def _epoch(self, samples: dict[str, Tensor], learning_rates: Mapping[str, float]) -> dict[str, Tensor]:
+    def _sharded_loss(self, samples: dict[str, Tensor]) -> ShardedLoss:
+        n_minibatches = len(self._minibatch_bounds(samples["log_prob"].shape[0])) - 1
+        parameters = self._optimizer.all_parameters
+        return ShardedLoss(
+            self.loss,
+            parameters,
+            n_rows=samples["log_prob"].numel() // n_minibatches,
+            divide=self.config.loss_is_mean and parameters[0].device.type == "cpu",
+        )
+
+    def _epoch(
+        self, sharded: ShardedLoss, samples: dict[str, Tensor], learning_rates: Mapping[str, float]
+    ) -> dict[str, Tensor]:
         """One pass over the samples in a new order; returns the mean of each metric."""
         n_samples = samples["log_prob"].shape[0]
         order = torch.randperm(n_samples, generator=self._shuffler).to(samples["log_prob"].device)
@@ -178,8 +192,8 @@ class OnPolicyLearner(Learner):
         names: tuple[str, ...] = ()
         rows = []
         for start, stop in itertools.pairwise(self._minibatch_bounds(n_samples)):
-            loss, metrics = self.loss({key: value[start:stop] for key, value in shuffled.items()})
-            grad_norms = self._optimizer.step(loss, learning_rates, self.config.max_grad_norm)
+            gradients, metrics = sharded.gradients({key: value[start:stop] for key, value in shuffled.items()})
+            grad_norms = self._optimizer.apply(gradients, learning_rates, self.config.max_grad_norm)
             names = (*metrics, "grad_norm_actor", "grad_norm_critic")
             rows.append(torch.cat((torch.stack(tuple(metrics.values())), grad_norms)))
         return dict(zip(names, torch.stack(rows).mean(0)))

@@ -21,22 +21,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnPolicyConfig(AlgorithmConfig):
-    """Options of the algorithms that learn an actor and a critic from whole rollouts."""
+    """Options of the algorithms that learn an actor and a critic from whole rollouts.
+
+    Attributes:
+        loss_is_mean: the loss and its metrics are means over the agents that acted, so that with several threads each
+            computes the gradient of a part of a minibatch.
+    """
 
     centralised: ClassVar[bool] = False
+    loss_is_mean: ClassVar[bool] = False
     recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
 
-    lr: float = option(3e-4, help="Adam's learning rate", gt=0)
-    lr_critic: float | None = option(None, help="the critic's learning rate; none: the actor's", gt=0)
-    lr_final: float | None = option(None, help="learning rate after anneal_frames; it changes linearly", ge=0)
+    lr: float = option(3e-4, help="Adam's learning rate", gt=0, le=10)
+    lr_critic: float | None = option(None, help="the critic's learning rate; none: the actor's", gt=0, le=10)
+    lr_final: float | None = option(None, help="learning rate after anneal_frames; it changes linearly", ge=0, le=10)
     anneal_frames: int = option(0, help="frames over which the learning rate moves to lr_final", unit="frames", ge=0)
     adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
     gamma: float = option(0.99, help="discount per step", ge=0, le=1)
     gae_lambda: float = option(0.95, help="weight of longer advantage estimates", ge=0, le=1)
-    epochs: int = option(10, help="passes over each rollout", ge=1)
+    epochs: int = option(10, help="passes over each rollout", ge=1, le=10_000)
     minibatch_frames: int = option(400, help="size of a minibatch; a frame holds every agent", unit="frames", ge=1)
     n_minibatches: int = option(0, help="minibatches per epoch; 0: as many as minibatch_frames gives", ge=0)
-    sequence_length: int = option(16, help="steps of backpropagation through recurrent networks", unit="steps", ge=1)
+    sequence_length: int = option(
+        16, help="steps of backpropagation through recurrent networks", unit="steps", ge=1, le=100_000
+    )
     max_grad_norm: float = option(0.5, help="bound on the gradient norm of the actor and of the critic; 0: none", ge=0)
     normalise_advantages: bool = option(True, help="to mean 0 and standard deviation 1 over the agents that acted")
     normalise_values: bool = option(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class IPPOConfig(PolicyGradientConfig):
     """Independent PPO: each agent's critic reads what the agent observes."""
 
+    loss_is_mean: ClassVar[bool] = True
+
     clip: float = option(0.2, help="bound on the change of the probability ratio", gt=0)
     entropy_coef: float = option(0.0, help="weight of the entropy bonus", ge=0)
     value_coef: float = option(1.0, help="weight of the value loss", ge=0)
