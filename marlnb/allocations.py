@@ -6,7 +6,6 @@ can save before the share ends. Elsewhere an allocation describes the whole mach
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from marlnb.display.formatting import format_duration
+from marlnb.display.notebook_html import facts_html
 from marlnb.errors import ConfigError
 
 ENDS_AT = "MARLNB_ENDS_AT"  # seconds since 1970; overrides the scheduler
@@ -98,12 +98,7 @@ class Allocation:
         return "Allocation(" + ", ".join(f"{name}: {text}" for name, text in self.describe().items()) + ")"
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f'<tr><th style="text-align: left">{html.escape(name)}</th>'
-            f'<td style="text-align: left">{html.escape(text)}</td></tr>'
-            for name, text in self.describe().items()
-        )
-        return f"<table>{cells}</table>"
+        return facts_html("", self.describe())
 
     def _gpus_in_words(self) -> str:
         if self.gpus is None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from html import escape
 from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
+
+from marlnb.display.notebook_html import frame_html, joined, title_html
 
 ALPHA = 0.05
 """Level of every test, after its correction (Fisher 1925, Statistical Methods for Research Workers, section 12)."""
@@ -97,18 +99,18 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """The verdict, the notes, each warning in red, and the first lines of the table."""
-        table, rows, table_html = self._html_table(), self.MAX_HTML_ROWS, ""
+        table, rows, shown = self._html_table(), self.MAX_HTML_ROWS, Markup("")
         if table is not None:
             has_row_names = not isinstance(table.index, pd.RangeIndex)
-            table_html = table.head(rows or len(table)).to_html(index=has_row_names, float_format="%.3g")
+            shown = frame_html(table.head(rows or len(table)), index=has_row_names)
             if rows is not None and rows < len(table):
-                table_html += f"<p>the first {rows} of {len(table)} rows: table()</p>"
-        notes = "".join(f"<p>{escape(note, quote=False)}</p>" for note in self.notes)
-        warnings = "".join(
-            f"<p style='color:{WARNING_COLOR}'><b>{label}:</b> {escape(warning, quote=False)}</p>"
+                shown += Markup("<p>the first {} of {} rows: table()</p>").format(rows, len(table))
+        notes = joined(Markup("<p>{}</p>").format(note) for note in self.notes)
+        warnings = joined(
+            Markup("<p style='color:{}'><b>{}:</b> {}</p>").format(WARNING_COLOR, label, warning)
             for label, warning in self._labelled_warnings()
         )
-        return f"<p><b>{escape(self.verdict, quote=False)}</b></p>{notes}{warnings}{table_html}"
+        return title_html(self.verdict) + notes + warnings + shown
 
 
 def _text_table(table: pd.DataFrame, max_rows: int) -> str:

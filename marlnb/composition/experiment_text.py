@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+from markupsafe import Markup
+
 from marlnb.composition.composed import Composed
 from marlnb.composition.differences import differences, started_values
 from marlnb.composition.override_writing import write_value
 from marlnb.composition.overrides import overrides_of
 from marlnb.display.formatting import count
-from marlnb.display.notebook_html import folded_html, note_html, table_html
+from marlnb.display.notebook_html import folded_html, note_html, table_html, title_html
 
 MAX_LINE_LENGTH = 110
 
@@ -30,17 +32,18 @@ def experiment_text(experiment: Composed) -> str:
     return "\n".join([*lines, f"  {_size(experiment)}; {_tuned_for(experiment)}"])
 
 
-def experiment_html(experiment: Composed) -> str:
+def experiment_html(experiment: Composed) -> Markup:
     """A table of the options that were set; the size; what it started from; all options folded."""
     rows = [(key, write_value(value), write_value(default)) for key, value, default in differences(experiment)]
     started = [(key, write_value(value), write_value(own)) for key, (value, own) in started_values(experiment).items()]
     everything = json.dumps(experiment.to_json(), indent=2)
     return (
-        f"<p><b>Experiment on {experiment.env.name}</b></p>"
-        f"{table_html(('option', 'value', 'default'), rows)}"
-        f"{note_html(_size(experiment))}{note_html(tuned_text(experiment))}"
-        f"{table_html(('started from', 'value', 'the own default'), started) if started else ''}"
-        f"{folded_html('all options', everything)}"
+        title_html(f"Experiment on {experiment.env.name}")
+        + table_html(("option", "value", "default"), rows)
+        + note_html(_size(experiment))
+        + note_html(tuned_text(experiment))
+        + (table_html(("started from", "value", "the own default"), started) if started else Markup(""))
+        + folded_html("all options", everything)
     )
 
 

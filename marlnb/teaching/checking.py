@@ -7,9 +7,11 @@ import math
 import re
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
+from marlnb.display.notebook_html import joined
 from marlnb.errors import ConfigError, MarlnbError, unknown
 
 if TYPE_CHECKING:
@@ -57,8 +59,10 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         colour = COLOURS[self.right]
-        text = re.sub("`([^`]+)`", r"<code>\1</code>", escape(repr(self)))
-        return f'<div role="status" style="border-left:4px solid {colour};padding:2px 10px">{text}</div>'
+        parts = re.split("`([^`]+)`", repr(self))  # every second part is code
+        text = joined(Markup("<code>{}</code>" if index % 2 else "{}").format(part) for index, part in enumerate(parts))
+        style = f"border-left:4px solid {colour};padding:2px 10px"
+        return Markup('<div role="status" style="{}">{}</div>').format(style, text)
 
 
 EXERCISES: dict[str, Exercise] = {}

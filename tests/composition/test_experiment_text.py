@@ -44,7 +44,7 @@ def test_a_notebook_shows_the_differences_next_to_their_defaults_and_everything_
     assert shown["env.max_cycles"] == ("50", "25") and shown["frames"] == ("2_000_000", "1_000_000")
     assert shown["algorithms.agent"] == ("mappo", "as algorithm") and shown["target_return"] == ("-8.3", "null")
     assert "critic" not in shown and len(rows) == 20
-    assert "<details><summary>all options</summary><pre>" in page and "&quot;critic" in page.replace('"', "&quot;")
+    assert "<details><summary>all options</summary><pre>" in page and "&#34;critic" in page
     assert "background" not in page
     page = Experiment.compose("env=mpe/simple_spread", "algorithm=ippo", "algorithm.gamma=0.8")._repr_html_()
     shown = {key: (value, default) for key, value, default in re.findall(ROW, page)}

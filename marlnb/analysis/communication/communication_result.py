@@ -10,6 +10,7 @@ import pandas as pd
 from marlnb.analysis.results import ALPHA, Result
 from marlnb.analysis.stats.bootstrap import Interval
 from marlnb.analysis.stats.mutual_information import MutualInformation
+from marlnb.display.notebook_html import frame_html
 
 MIN_INFLUENCE_BITS = 0.01
 MIN_SYNERGY_BITS = 0.05
@@ -157,4 +158,4 @@ class Communication(Result):
 
     def _repr_html_(self) -> str:
         code = pd.DataFrame(self.code.astype(int), index=list(self.messages), columns=list(self.goals))
-        return f"{super()._repr_html_()}{code.to_html()}"
+        return super()._repr_html_() + frame_html(code)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from marlnb.analysis.decoding.linear_decoder import DirectionKind, LinearDecoder
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_INTERVALS, Result
@@ -355,7 +356,7 @@ class Decoding(Result):
         return frame.drop(columns=constant).sort_values("score", ascending=False)
 
     def _repr_html_(self) -> str:
-        return f"{super()._repr_html_()}<p>{self.resolution}</p>"
+        return super()._repr_html_() + Markup("<p>{}</p>").format(self.resolution)
 
 
 def _table_row(score: DecodingScore) -> dict[str, Any]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from marlnb.analysis.benchmarking.statistics import Band, Estimate, aggregate, curve_band
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
 from marlnb.batch.report.comparison import BatchComparison, TrainingResult, key_of, labels, swept_of
+from marlnb.display.notebook_html import styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +148,7 @@ def score_table(
     )
 
 
-def linked(table: pd.DataFrame, batch: Batch, folder: str | os.PathLike[str]) -> str:
+def linked(table: pd.DataFrame, batch: Batch, folder: str | os.PathLike[str]) -> Markup:
     """A table of jobs as HTML; a job's name is a link to its executed notebook if that exists.
 
     Args:
@@ -157,14 +158,14 @@ def linked(table: pd.DataFrame, batch: Batch, folder: str | os.PathLike[str]) ->
     """
     page_folder, folders = Path(folder).expanduser().absolute(), {job.name: job.folder for job in batch.jobs()}
 
-    def link(name: str) -> str:
+    def link(name: str) -> Markup:
         page = folders[name] / PAGE
-        text = escape(name)
-        return f'<a href="{escape(quote(os.path.relpath(page, page_folder)))}">{text}</a>' if page.is_file() else text
+        address = quote(os.path.relpath(page, page_folder))
+        return Markup('<a href="{}">{}</a>').format(address, name) if page.is_file() else escape(name)
 
     shown = table.copy()
     texts = (column for column in table.columns.difference(NUMERIC_COLUMNS) if not column.startswith(f"{SCORE} of "))
     for column in texts:  # swept values are not rounded
-        shown[column] = [escape(str(value)) for value in table[column]]
+        shown[column] = [str(value) for value in table[column]]
     shown["job"] = table["job"].map(link)
-    return str(shown.style.format(precision=2, thousands=",", na_rep="–").hide(axis="index").to_html())
+    return Markup(styled(shown, thousands=",").to_html())

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.display.notebook_html import frame_html
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError
 from marlnb.models.hooks import episode_context
@@ -114,7 +115,7 @@ class EpisodeTable:
         return f"<{len(self)} episodes of {self.spec.name}, mean return: {means}>"
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame().to_html(max_rows=10, float_format="%.4g"))
+        return frame_html(self.to_frame(), max_rows=10, digits=4)
 
     def group_return(self, group: str) -> np.ndarray:
         """`[episode]`: the mean over the group's agents."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ import torch
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.display.formatting import count
-from marlnb.display.notebook_html import table_html
+from marlnb.display.notebook_html import table_html, title_html
 from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, unknown
@@ -104,7 +103,7 @@ class Evaluation:
     def _repr_html_(self) -> str:
         rows = [(name, f"{mean:.4g}", "" if error is None else f"{error:.2g}") for name, mean, error in self._scores()]
         header = ("group or agent", "return of one agent", "standard error over episodes")
-        return f"<p><b>{html.escape(self._title)}</b></p>{table_html(header, rows)}"
+        return title_html(self._title) + table_html(header, rows)
 
     def _scores(self) -> list[tuple[str, float, float | None]]:
         """(name, mean return, standard error) of each group; of each agent where a group's play against each other."""

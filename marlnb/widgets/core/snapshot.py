@@ -10,18 +10,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as w
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from marlnb.plots.learning import learning_curve
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.persistent_snapshot import PersistentSnapshot
+from marlnb.widgets.core.style import HTML
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 FIRST_WAIT_S, MAX_WAIT_S = 15.0, 120.0  # a first snapshot soon, later ones as often as JupyterLab saves
 WAIT_PER_DRAWING = 500  # times the duration of a drawing until the next one: at most 0.2% of the time
 # a page on which the widget lives has this rule, which hides the picture below it; any other page shows the picture
-_HIDE_PICTURE = "<style>.jp-OutputArea-child:has(.marlnb-live) + .jp-OutputArea-child { display: none; }</style>"
+_HIDE_PICTURE = Markup("<style>{}</style>").format(
+    ".jp-OutputArea-child:has(.marlnb-live) + .jp-OutputArea-child { display: none; }"
+)
 
 
 def view_bundle(widget: w.Widget, text: str) -> dict[str, Any]:
@@ -80,7 +84,7 @@ class Snapshot:
         if self._persistent is None:
             self._persistent = PersistentSnapshot()
             self._widget.add_class("marlnb-live")
-            self._widget.children = (*self._widget.children, w.HTML(_HIDE_PICTURE), self._persistent)
+            self._widget.children = (*self._widget.children, HTML(_HIDE_PICTURE), self._persistent)
             _after_each_cell(weakref.WeakMethod(self._renew_outdated))
         display(view_bundle(self._widget, self._text()), raw=True)
         bundle = self._bundle()

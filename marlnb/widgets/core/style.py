@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ipywidgets as w
+from markupsafe import Markup, escape
+from traitlets import validate
+
+from marlnb.display.notebook_html import joined
 
 LABEL = {"description_width": "11em"}  # style of a control with its name on the left
 
@@ -40,22 +44,31 @@ CSS = """
 """.replace("ARROW", _ARROW)
 
 
+class HTML(w.HTML):
+    """A text of a panel: Markup is shown as HTML, any other text as it stands."""
+
+    @validate("value")
+    def _escape(self, proposal: Mapping[str, Any]) -> Markup:
+        return escape(proposal["value"])
+
+
 def styled(*children: w.Widget, name: str = "") -> w.VBox:
     """A panel with the shared style; `name` is one more CSS class."""
-    return w.VBox([w.HTML(f"<style>{CSS}</style>"), *children], _dom_classes=["marlnb-panel", *name.split()])
+    rules = HTML(Markup("<style>{}</style>").format(Markup(CSS)))
+    return w.VBox([rules, *children], _dom_classes=["marlnb-panel", *name.split()])
 
 
-def problem_html(text: str) -> str:
+def problem_html(text: str) -> Markup:
     """An error message, announced by screen readers."""
-    return f'<div class="marlnb-problem" role="alert">{html.escape(text)}</div>'
+    return Markup('<div class="marlnb-problem" role="alert">{}</div>').format(text)
 
 
-def note_html(text: str) -> str:
+def note_html(text: str) -> Markup:
     """A status line, announced by screen readers when they are idle."""
-    return f'<div class="marlnb-note" role="status">{html.escape(text)}</div>'
+    return Markup('<div class="marlnb-note" role="status">{}</div>').format(text)
 
 
-class Message(w.HTML):
+class Message(HTML):
     """A line of a panel: a status, or why something failed."""
 
     def show_note(self, text: str) -> None:
@@ -70,16 +83,17 @@ def row(*children: w.Widget) -> w.HBox:
     return w.HBox(children, layout=w.Layout(flex_flow="row wrap"))
 
 
-def code_html(text: str) -> str:
-    return f'<div class="marlnb-code"><pre tabindex="0">{html.escape(text)}</pre></div>'
+def code_html(text: str) -> Markup:
+    return Markup('<div class="marlnb-code"><pre tabindex="0">{}</pre></div>').format(text)
 
 
-def log_html(text: str) -> str:
-    return f'<div class="marlnb-log"><pre tabindex="0">{html.escape(text)}</pre></div>'
+def log_html(text: str) -> Markup:
+    return Markup('<div class="marlnb-log"><pre tabindex="0">{}</pre></div>').format(text)
 
 
-def table_html(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in header)
-    texts = [[html.escape("" if cell is None else str(cell)) for cell in cells] for cells in rows]
-    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in line) + "</tr>" for line in texts)
-    return f'<div class="marlnb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def table_html(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Markup:
+    head = joined(Markup('<th scope="col">{}</th>').format(name) for name in header)
+    lines = (joined(Markup("<td>{}</td>").format("" if cell is None else cell) for cell in cells) for cells in rows)
+    body = joined(Markup("<tr>{}</tr>").format(line) for line in lines)
+    table = Markup("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(head, body)
+    return Markup('<div class="marlnb-table">{}</div>').format(table)

@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import ipywidgets as w
-
 from marlnb.config import AlgorithmConfig, ModelConfig
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
@@ -16,7 +14,7 @@ from marlnb.specs import EnvSpec
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
 from marlnb.widgets.core.panel import Panel
-from marlnb.widgets.core.style import LABEL, Message, row, styled, table_html
+from marlnb.widgets.core.style import HTML, LABEL, Message, row, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.algorithm_choice import AlgorithmChoice
 from marlnb.widgets.forms.compatibility import (
@@ -51,7 +49,7 @@ class AlgorithmPanel(Panel):
         tooltip = "choose its algorithm and networks separately"
         self._add = button(lambda: self._add_choice(self._separate.value), "Add", "plus", tooltip)
         self._remove = button(self._remove_choice, "Remove", "minus", "use the choice for all groups again")
-        self._tabs, self._status, self._table = Tab([common.box], titles=[ALL]), Message(), w.HTML()
+        self._tabs, self._status, self._table = Tab([common.box], titles=[ALL]), Message(), HTML()
         line = row(self._separate, self._add, self._remove)
         self.widget = styled(self._tabs, line, self._status, self._table, name="marlnb-algorithm")
         self.set(experiment, spec)

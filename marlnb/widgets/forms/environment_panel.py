@@ -6,10 +6,11 @@ import base64
 import re
 from functools import partial
 
-import ipywidgets as w
+from markupsafe import Markup
 
 from marlnb.composition.overrides import part_overrides
 from marlnb.config import ENVIRONMENTS, EnvConfig
+from marlnb.display.notebook_html import picture_html
 from marlnb.envs.regroup import Groups
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
@@ -17,7 +18,7 @@ from marlnb.specs import EnvSpec
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import button_for
 from marlnb.widgets.core.panel import Panel
-from marlnb.widgets.core.style import Message, note_html, styled, table_html
+from marlnb.widgets.core.style import HTML, Message, note_html, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.env_preview import EnvPreview, describe_spec, play_random_episode, preview_env
 from marlnb.widgets.forms.form import ConfigForm
@@ -41,7 +42,7 @@ class EnvironmentPanel(Panel):
         self.part = PartForm(ENVIRONMENTS, env, has_search=True, on_change=self._build)
         self.options = ConfigForm(Experiment, only=ENV_OPTIONS, on_change=self._build)
         self.options.set({"n_envs": n_envs})
-        self._status, self._table, self._picture, self._returns = Message(), w.HTML(), w.HTML(), Message()
+        self._status, self._table, self._picture, self._returns = Message(), HTML(), HTML(), Message()
         play = button_for(self.play, "Random episode", "random", "play one episode of random actions")
         parts = [self.part.box, self.options.box, self._status, self._table, self._picture, play, self._returns]
         self.widget = styled(*parts, name="marlnb-environment")
@@ -99,7 +100,7 @@ class EnvironmentPanel(Panel):
         state = f", global state of shape {spec.state_shape}" if spec.state_shape else ""
         self._status.show_note(f"{spec.name}: {limit}, {turns}{state}")
         self._table.value = table_html(HEADER, describe_spec(spec))
-        picture = picture_html(preview.picture, "png", f"{spec.name} at its start")
+        picture = _picture_html(preview.picture, "png", f"{spec.name} at its start")
         self._picture.value = picture if preview.picture else note_html(preview.no_picture)
         self._returns.value = ""
         self._notify()
@@ -129,12 +130,10 @@ class EnvironmentPanel(Panel):
         animation, returns = episode
         name = self.spec.name if self.spec else self.part.name
         if animation:
-            self._picture.value = picture_html(animation, "gif", f"{name}: one episode of random actions")
+            self._picture.value = _picture_html(animation, "gif", f"{name}: one episode of random actions")
         text = ", ".join(f"{agent} {value:.2f}" for agent, value in returns.items())
         self._returns.show_note(f"returns of random actions: {text}")
 
 
-def picture_html(data: bytes, kind: str, description: str) -> str:
-    """A picture embedded in the page, with a description for screen readers."""
-    encoded = base64.b64encode(data).decode()
-    return f'<img src="data:image/{kind};base64,{encoded}" alt="{description}" style="max-width:100%">'
+def _picture_html(picture: bytes, kind: str, description: str) -> Markup:
+    return picture_html(base64.b64encode(picture).decode(), kind, description)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as w
+from markupsafe import Markup
 
 from marlnb.composition.option_help import summary
+from marlnb.display.notebook_html import joined
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.registry import Registry
 from marlnb.widgets.core.controls import Dropdown, Select, Text
-from marlnb.widgets.core.style import LABEL, note_html, problem_html
+from marlnb.widgets.core.style import HTML, LABEL, note_html, problem_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
 
@@ -65,7 +66,7 @@ class PartForm:
         if not isinstance(part, str):
             self.form.set(part)
         description, below = self._describe()
-        self._description = w.HTML(description)
+        self._description = HTML(description)
         self.box = w.VBox([*self._filters, self._name, self._description, *below])
         for control in self._filters:
             control.observe(self._filter, "value")
@@ -153,9 +154,9 @@ class PartForm:
         return text + _unavailable_html(self.unavailable), [form.box]
 
 
-def _unavailable_html(reasons: Mapping[str, str]) -> str:
+def _unavailable_html(reasons: Mapping[str, str]) -> Markup:
     if not reasons:
-        return ""
-    escaped = sorted((html.escape(name), html.escape(reason)) for name, reason in reasons.items())
-    items = "".join(f"<li><b>{name}</b>: {reason}</li>" for name, reason in escaped)
-    return f"<details><summary>{len(reasons)} not available here</summary><ul>{items}</ul></details>"
+        return Markup("")
+    items = joined(Markup("<li><b>{}</b>: {}</li>").format(name, reason) for name, reason in sorted(reasons.items()))
+    summary = f"{len(reasons)} not available here"
+    return Markup("<details><summary>{}</summary><ul>{}</ul></details>").format(summary, items)

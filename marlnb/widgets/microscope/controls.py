@@ -6,15 +6,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import ipywidgets as w
-
 from marlnb.analysis.attribution.methods import METHODS as ATTRIBUTION_METHODS
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
-from marlnb.widgets.core.style import code_html, row, styled
+from marlnb.widgets.core.style import HTML, code_html, row, styled
 from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.comparison import return_changes
 from marlnb.widgets.microscope.edits_panel import EditsPanel
@@ -58,7 +56,7 @@ class Controls:
         )
         self.concepts = ConceptsPanel(view.sites, microscope.recording.labels, self._decode)
         self.bookmarks = BookmarksPanel(microscope.bookmark, microscope.go, microscope.remove_bookmark)
-        self.code = w.HTML()
+        self.code = HTML()
         panels = [panel.widget for panel in (self.unit, self.edits, self.compare, self.concepts, self.bookmarks)]
         self.tabs = Tab([*panels, self.code], titles=TABS, selected_index=0)
         top = row(self.episode, self.to, self.method, self.anyway)

@@ -14,7 +14,7 @@ from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import Ablate, Scale
 from marlnb.recording.file.reader import Recording
 from marlnb.widgets.core.controls import Dropdown, FloatSlider, Text, button_for
-from marlnb.widgets.core.style import Message, code_html
+from marlnb.widgets.core.style import HTML, Message, code_html
 from marlnb.widgets.microscope.panels import WIDE, ComputingPanel
 
 KINDS = {
@@ -53,7 +53,7 @@ class EditsPanel(ComputingPanel):
         tooltip = "play the same seed without and with the edit"
         self.button = button_for(self._clicked, "Play again", "play", tooltip, _dom_classes=["marlnb-play-again"])
         self.back = button_for(back, "Back to the recording", "undo", disabled=True, width="auto")
-        self._status, self._code = Message(), w.HTML()
+        self._status, self._code = Message(), HTML()
         buttons = w.HBox([self.button, self.back])
         self.widget = w.VBox([*fields, buttons, self._status, self._code], _dom_classes=["marlnb-edits"])
         self._changed()

@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as w
 
 from marlnb.widgets.core.controls import Button, Dropdown, SelectMultiple, Text, button_for
-from marlnb.widgets.core.style import Message, code_html, note_html, problem_html
+from marlnb.widgets.core.style import HTML, Message, code_html, note_html, problem_html
 from marlnb.widgets.microscope.bookmarks import Bookmark
 
 WIDE: dict[str, Any] = {"layout": {"width": "28em"}, "style": {"description_width": "6em"}}
@@ -41,7 +41,7 @@ class ConceptsPanel(ComputingPanel):
         self.button = button_for(self._clicked, "Decode", "search", "fit a decoder to all episodes")
         self.button.disabled = not (sites and labels)
         self._status = Message("" if labels else note_html("this recording has no labels to decode"))
-        self._code = w.HTML()
+        self._code = HTML()
         parts = [self.label, self.site, self.button, self._status, self._code]
         self.widget = w.VBox(parts, _dom_classes=["marlnb-concepts"])
 
@@ -95,7 +95,7 @@ class BookmarksPanel:
         self.note = Text(placeholder="what this step shows", layout=w.Layout(width="24em"))
         self.add = button_for(lambda: add(self.note.value), "Bookmark", "bookmark", "bookmark this step")
         self.add.add_class("marlnb-bookmark")
-        self._list, self._status = w.VBox(), w.HTML()
+        self._list, self._status = w.VBox(), HTML()
         parts = [w.HBox([self.note, self.add]), self._status, self._list]
         self.widget = w.VBox(parts, _dom_classes=["marlnb-bookmarks"])
 

@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 
 import ipywidgets as w
 import numpy as np
+from markupsafe import Markup
 
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.representations.tuning_result import Tuning
+from marlnb.display.notebook_html import picture_html
 from marlnb.errors import MarlnbError
 from marlnb.plots.tuning import tuning_curves
 from marlnb.recording.file.reader import Recording
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.snapshot import png
-from marlnb.widgets.core.style import Message, note_html, row
+from marlnb.widgets.core.style import HTML, Message, note_html, row
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 N_TOP_EPISODES = 5
@@ -73,7 +75,7 @@ class UnitPanel:
         self.label = Dropdown(options=["t"], description="tuned to", layout=w.Layout(width="22em"))
         self.label.observe(lambda _: self._request(), "value")
         self._line = Message(note_html("click a unit in a heat map"))
-        self._curve, self._top, self._problem = w.HTML(), row(), Message()
+        self._curve, self._top, self._problem = HTML(), row(), Message()
         parts = [self._line, self.label, self._problem, self._curve, self._top]
         self.widget = w.VBox(parts, _dom_classes=["marlnb-unit"])
 
@@ -131,7 +133,7 @@ class UnitPanel:
         for top in self.top:
             title = f"episode {top.episode}, step {top.t}: {top.value:.3g}"
             buttons.append(button_for(partial(self._go, top.episode, top.t), title, width="auto"))
-        self._top.children = [w.HTML(note_html("highest in")), *buttons]
+        self._top.children = [HTML(note_html("highest in")), *buttons]
 
     def _fail(self, error: Exception) -> None:
         self._problem.show_problem(f"{type(error).__name__}: {error}")
@@ -161,7 +163,7 @@ def top_episodes(
     return [TopEpisode(int(episode[row]), int(t[row]), float(values[row])) for row in best]
 
 
-def _curve_html(tuning: Tuning, unit: int) -> str:
+def _curve_html(tuning: Tuning, unit: int) -> Markup:
     figure = tuning_curves(tuning, units=[unit]).get_figure(root=True)
     assert figure is not None
     description = f"mean activation of unit {unit} by {tuning.label}"
@@ -169,5 +171,4 @@ def _curve_html(tuning: Tuning, unit: int) -> str:
         f"unit {unit} by {tuning.label}: eta² {tuning.strength[unit]:.2f} (shuffled {tuning.shuffled[unit]:.2f}, "
         f"corrected p {tuning.p_value[unit]:.2g})"
     )
-    image = f'<img src="data:image/png;base64,{png(figure)}" alt="{description}" style="max-width:100%;width:36em">'
-    return image + note_html(summary)
+    return picture_html(png(figure), "png", description, "max-width:100%;width:36em") + note_html(summary)

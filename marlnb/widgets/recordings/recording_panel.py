@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import ipywidgets as w
+from markupsafe import Markup
 
 from marlnb.display.formatting import format_count
 from marlnb.errors import ConfigError, MarlnbError
@@ -24,7 +25,7 @@ from marlnb.widgets.core.background import LatestOnly, TaskStopped
 from marlnb.widgets.core.controls import Accordion, Checkbox, SelectMultiple, button_for
 from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.site_tree import SiteTree
-from marlnb.widgets.core.style import LABEL, Message, code_html, note_html, problem_html, row, styled, table_html
+from marlnb.widgets.core.style import HTML, LABEL, Message, code_html, note_html, problem_html, row, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.recordings.recording_options import FORM_OPTIONS, code_of, command_of
@@ -75,13 +76,13 @@ class RecordingPanel(Panel):
         self._stop = button(self.stop, "Stop", "stop", "stop; what was recorded stays", disabled=True)
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="20em", visibility="hidden"))
         self._line, self._sites, self._estimate = Message(), Message(), Message()
-        self._fields, self._code, self._command = w.HTML(), w.HTML(), w.HTML()
+        self._fields, self._code, self._command = HTML(), HTML(), HTML()
         titles = ["what is written", "as code", "as a command"]
         texts = Accordion([self._fields, self._code, self._command], titles=titles, selected_index=None)
-        heading = [w.HTML("<b>Custom labels</b>")] if self._label_boxes else []
+        heading = [HTML(Markup("<b>Custom labels</b>"))] if self._label_boxes else []
         labels = w.VBox([*heading, *self._label_boxes.values()])
         checkpoints = row(self.checkpoint, refresh)
-        parts = [w.HTML("<b>Sites</b>"), self.tree, self._sites, checkpoints, self.form.box, labels]
+        parts = [HTML(Markup("<b>Sites</b>")), self.tree, self._sites, checkpoints, self.form.box, labels]
         below = [self._estimate, row(self._record, self._stop, self._bar), self._line, texts, self.list.box]
         self.widget = styled(*parts, *below, name="marlnb-recording")
         self.tree.observe(lambda _: self._changed(), "chosen")

@@ -12,7 +12,7 @@ from marlnb.recording.capture.plan import recording_path
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import button_for
-from marlnb.widgets.core.style import log_html, note_html, problem_html
+from marlnb.widgets.core.style import HTML, log_html, note_html, problem_html
 from marlnb.widgets.core.table import ChoiceTable
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.recordings.checkpoint_usage import open_shared
@@ -32,7 +32,7 @@ class RecordingsList:
         self.microscope: object = None
         self._reading = LatestOnly(wait_s=0)
         self.table = ChoiceTable(["recording", "size", "made"], label="recordings")
-        self._summary, self._microscope_box = w.HTML(), w.VBox()
+        self._summary, self._microscope_box = HTML(), w.VBox()
         self._open = button_for(self.open, "Open in the microscope", "search", width="17em")
         self._details = w.VBox([self._summary, self._open, self._microscope_box], layout=w.Layout(display="none"))
         self.box = w.VBox([self.table, self._details])
@@ -64,14 +64,14 @@ class RecordingsList:
         from marlnb.widgets.microscope.microscope import Microscope, microscope  # slow to import: only when opened
 
         path = recording_path(self.run, self.table.chosen)
-        self._microscope_box.children = (w.HTML(note_html("opening")),)
+        self._microscope_box.children = (HTML(note_html("opening")),)
 
         def show(opened: Microscope) -> None:
             self.microscope = opened
             self._microscope_box.children = (opened.widget,)
 
         def fail(error: Exception) -> None:
-            self._microscope_box.children = (w.HTML(problem_html(str(error))),)
+            self._microscope_box.children = (HTML(problem_html(str(error))),)
 
         self._reading.request(lambda: microscope(open_shared(path)), show, fail)
 

@@ -20,7 +20,7 @@ from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_comparable
 from marlnb.training.shared_return import shared_return
 from marlnb.widgets.core.background import BackgroundTask, TaskStopped
 from marlnb.widgets.core.controls import Dropdown, button_for
-from marlnb.widgets.core.style import LABEL, Message, note_html, row, table_html
+from marlnb.widgets.core.style import HTML, LABEL, Message, note_html, row, table_html
 from marlnb.widgets.core.ui_lock import UI_LOCK, with_ui_lock
 from marlnb.widgets.forms.form import ConfigForm
 
@@ -54,7 +54,7 @@ class CheckpointEvaluation:
         self._both = button(self._try_both, "Evaluate both", "balance-scale", "play the same episodes with both")
         self._stop = button(self.stop, "Stop", "stop", "stop the evaluation; nothing is stored", disabled=True)
         self._bar = w.FloatProgress(min=0.0, max=1.0, layout=w.Layout(width="16em", visibility="hidden"))
-        self._line, self._stored, self._comparison = Message(), w.HTML(), w.HTML()
+        self._line, self._stored, self._comparison = Message(), HTML(), HTML()
         wide = {"style": LABEL, "layout": {"width": "26em"}}
         self._other = Dropdown(options=[NOT_CHOSEN], description="compare with", **wide)
         self._other.observe(self._other_chosen, "value")

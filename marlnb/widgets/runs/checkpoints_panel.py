@@ -7,13 +7,15 @@ from functools import partial
 from typing import Any
 
 import ipywidgets as w
+from markupsafe import Markup
 
 from marlnb.errors import MarlnbError
 from marlnb.models.policies.policy import Policy
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes
 from marlnb.training.runs.checkpoint_removal import RUNNING_STATES, remove_checkpoint, why_not
-from marlnb.training.runs.files import METRICS, read_lines
+from marlnb.training.runs.files import METRICS
+from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Accordion, Text, button_for
@@ -21,7 +23,7 @@ from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import learning_curve_figure, with_snapshot
-from marlnb.widgets.core.style import LABEL, Message, code_html, row, styled
+from marlnb.widgets.core.style import HTML, LABEL, Message, code_html, row, styled
 from marlnb.widgets.core.table import ChoiceTable
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.recordings.checkpoint_usage import recordings_made_with
@@ -66,7 +68,7 @@ class CheckpointsPanel(Panel):
     def _make(self) -> None:
         self.table = ChoiceTable(HEADER, label="checkpoints")
         self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_stored=self._show)
-        self._heading, self._line, self._code, self._command = w.HTML(), Message(), w.HTML(), w.HTML()
+        self._heading, self._line, self._code, self._command = HTML(), Message(), HTML(), HTML()
         placeholder, wide = "what this checkpoint is good for", w.Layout(width="34em")
         self._note = Text(description="note", placeholder=placeholder, style=LABEL, layout=wide)
         button = partial(button_for, width="8em")
@@ -111,7 +113,7 @@ class CheckpointsPanel(Panel):
         self.checkpoints = self._rows.measured(self.run.checkpoints)
         if self._draws_curves:
             self.curves.clear()
-            self.curves.add(return_curves(read_lines(self.run.path / METRICS), agents=False))
+            self.curves.add(return_curves(read_rows(self.run.path / METRICS), agents=False))
             self.curves.settle()
         self._show()
 
@@ -226,7 +228,7 @@ class CheckpointsPanel(Panel):
         self._details.layout.display = "none" if chosen is None else ""
         if chosen is not None:
             self.evaluation.set_checkpoint(chosen, self.checkpoints)
-            self._heading.value = f"<b>Checkpoint {chosen.iteration}</b>"
+            self._heading.value = Markup("<b>Checkpoint {}</b>").format(chosen.iteration)
             self._code.value = self._command.value = ""
             if not self.evaluation.form.problems:
                 options, other = self.evaluation.form.values, self.evaluation.other

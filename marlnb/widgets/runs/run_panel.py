@@ -24,7 +24,7 @@ from marlnb.widgets.core.controls import Accordion, Tab
 from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import Snapshot, learning_curve_figure, with_snapshot
-from marlnb.widgets.core.style import Message, log_html, row, styled
+from marlnb.widgets.core.style import HTML, Message, log_html, row, styled
 from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.metrics import MetricCurves, return_curves
@@ -104,7 +104,7 @@ class RunPanel:
         self.returns = LiveCurves(title=f"{self.run.experiment.env.name}: returns", references=references)
         self.numbers = MetricCurves(self.run)
         self._bar = w.FloatProgress(min=0.0, max=1.0, description="progress", layout=w.Layout(width="22em"))
-        self._line, self._error, self._log = Message(), Message(), w.HTML()
+        self._line, self._error, self._log = Message(), Message(), HTML()
         self.trust_question = TrustQuestion(self._trust)
         asks = [self.trust_question.widget] if self.trust_question.show(self.run.experiment) else []
         self._controls = RunButtons(self.run, self._line, self._error, start=self._start)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ipywidgets as w
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from marlnb.composition.overrides import as_code, as_command
@@ -20,7 +21,7 @@ from marlnb.training.train import JOB_VARIABLE, open_run, train
 from marlnb.trust import trust, trusted
 from marlnb.widgets.core.controls import Tab, Text, button_for
 from marlnb.widgets.core.snapshot import Snapshot, with_snapshot
-from marlnb.widgets.core.style import LABEL, code_html, note_html, problem_html, styled
+from marlnb.widgets.core.style import HTML, LABEL, code_html, note_html, problem_html, styled
 from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.load_experiment import load_experiment
@@ -30,7 +31,7 @@ from marlnb.widgets.runs.run_panel import RunPanel
 from marlnb.widgets.runs.run_status import describe_status
 
 LIMIT_TEXT = "of this session; then it saves and stops"
-LIMIT_HELP = f'<div class="marlnb-help" style="margin-left: 13em">{LIMIT_TEXT} [a number or none]</div>'
+LIMIT_HELP = Markup('<div class="marlnb-help" style="margin-left: 13em">{} [a number or none]</div>').format(LIMIT_TEXT)
 DEFAULT_OVERRIDES = ("env=mpe/simple_spread", "algorithm=mappo")
 
 
@@ -82,9 +83,9 @@ class TrainingPanel:
         self._start_button = button_for(self._start, "Train", "play", "start, or resume the run in this folder")
         self._start_button.button_style = "primary"
         self._start_button.add_class("marlnb-train")
-        self._problem = w.HTML()
+        self._problem = HTML()
         shared = {"layout": self._problem.layout, "style": self._problem.style}  # fewer widgets to send to a page
-        self._loaded, self._limit, self._as_code, self._as_command = (w.HTML(**shared) for _ in range(4))
+        self._loaded, self._limit, self._as_code, self._as_command = (HTML(**shared) for _ in range(4))
         self.form = TrainingForm(experiment, on_change=self._changed)
         self.environment, self.algorithm, self.device = self.form.environment, self.form.algorithm, self.form.device
         self.length, self.saving = self.form.length, self.form.saving
@@ -95,7 +96,7 @@ class TrainingPanel:
         self._run_box = w.VBox()
         load_line = w.HBox([self._source, load])
         start_line = w.HBox([self._folder, self._start_button])
-        above = [load_line, self._loaded, self.trust_question.widget]
+        above = [load_line, self._loaded, self.trust_question.widget, self.form.tuned.box]
         parts = [*above, self.tabs, start_line, self._problem, self._run_box]
         self.widget = styled(*parts, name="marlnb-training")
         self._snapshot = Snapshot(self.widget, self._text, self._figure)

@@ -1,0 +1,134 @@
+"""Names from outside are text in every HTML that marlnb makes, and tags stand in one kind of place only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+import marlnb
+from marlnb.allocations import Allocation
+from marlnb.analysis.concepts.result import ConceptScore, Tcav
+from marlnb.analysis.results import Result
+from marlnb.display.notebook_html import facts_html, folded_html, picture_html, styled, table_html
+from marlnb.teaching.checking import Verdict
+from marlnb.widgets.core import style
+
+PACKAGE = Path(marlnb.__file__).parent
+HOSTILE = "<img src=x onerror=alert(1)>\"'&`</style></pre><script>alert(2)</script>"
+TAGS = "a b br button code details div h1 h2 h3 i img input li p pre script span style summary svg table td th tr ul"
+TAG = re.compile(rf"</?({'|'.join(TAGS.split())})\b[^<]*>", re.IGNORECASE)
+TEMPLATES = {"batch/job/html_page.py"}  # nbconvert's template language, which escapes by itself
+
+
+def is_safe(html: str) -> bool:
+    """Whether nothing of HOSTILE became a tag or ended an attribute."""
+    return "<img src=x" not in html and "<script" not in html and "alert(1)" in html and 'alert(1)>"' not in html
+
+
+def marked_constants(tree: ast.AST) -> set[int]:
+    """The constants inside `Markup(...)`, whose argument is a text without parts that are filled in."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node.func) == "Markup"]
+    return {
+        id(part)
+        for call in calls
+        for argument in call.args
+        for part in ast.walk(argument)
+        if not any(isinstance(inner, ast.JoinedStr) for inner in ast.walk(argument))
+    }
+
+
+def _name(function: ast.AST) -> str:
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+
+
+def _docstrings(tree: ast.AST) -> set[int]:
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Name and text of every module."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), path.read_text()
+
+
+def test_tags_are_written_as_markup_only() -> None:
+    """`Markup("<b>{}</b>").format(name)` escapes; f"<b>{name}</b>" does not."""
+    wrong = []
+    for name, text in sources():
+        if name in TEMPLATES or not TAG.search(text):
+            continue
+        tree = ast.parse(text)
+        allowed = marked_constants(tree) | _docstrings(tree)
+        wrong += [
+            f"{name}:{node.lineno}: {node.value[:60]!r}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and TAG.search(node.value)
+            if id(node) not in allowed
+        ]
+    assert not wrong, f"write them as Markup('...').format(...): {wrong}"
+
+
+def test_html_of_a_table_is_trusted_in_one_place() -> None:
+    """`Markup(value)` of anything but a text in the source would trust that value."""
+    trusted = {}
+    for name, text in sources():
+        for node in ast.walk(ast.parse(text)) if "Markup(" in text else ():
+            is_markup = isinstance(node, ast.Call) and _name(node.func) == "Markup"
+            if is_markup and not all(_is_constant(argument) for argument in node.args):
+                trusted[name] = ast.unparse(node)
+    assert set(trusted) == {
+        "display/notebook_html.py",  # pandas escapes texts
+        "batch/report/comparison_tables.py",
+        "widgets/core/style.py",  # the style sheet, a constant
+    }, trusted
+
+
+def _is_constant(node: ast.AST) -> bool:
+    if isinstance(node, ast.IfExp):
+        return _is_constant(node.body) and _is_constant(node.orelse)
+    return isinstance(node, ast.Constant)
+
+
+def test_widgets_are_html_in_one_class() -> None:
+    """Its value is escaped unless it is Markup."""
+    text = "".join(path.read_text() for path in (PACKAGE / "widgets").rglob("*.py"))
+    assert text.count("w.HTML") == 1 and "HTMLMath" not in text and "description_allow_html" not in text
+    assert style.HTML(HOSTILE).value == style.HTML(Markup("{}").format(HOSTILE)).value and is_safe(
+        style.HTML(HOSTILE).value
+    )
+    shown = style.HTML(Markup("<b>{}</b>").format("a"))
+    assert shown.value == "<b>a</b>"
+    shown.value = HOSTILE
+    assert is_safe(shown.value)
+
+
+def test_names_are_text_in_every_builder() -> None:
+    table = pd.DataFrame({HOSTILE: [HOSTILE], "frames": [1234.5]})
+    pages = [
+        table_html((HOSTILE, "b"), [(HOSTILE, 1)]),
+        facts_html(HOSTILE, {HOSTILE: HOSTILE}, HOSTILE),
+        folded_html(HOSTILE, HOSTILE),
+        picture_html("", "png", HOSTILE),
+        styled(table, caption=HOSTILE, whole=["frames"]).to_html(),
+        style.table_html([HOSTILE], [[HOSTILE]]),
+        *(function(HOSTILE) for function in (style.problem_html, style.note_html, style.code_html, style.log_html)),
+    ]
+    assert all(map(is_safe, pages))
+    assert "1,234" in pages[4] and pages[4].count("&lt;img") == 3
+
+
+def test_names_are_text_in_every_result() -> None:
+    score = ConceptScore(**dict.fromkeys(ConceptScore.__dataclass_fields__, np.nan) | {"agent": HOSTILE})
+    shown = [
+        Tcav(HOSTILE, HOSTILE, HOSTILE, "pattern", 2, (score,), (HOSTILE,), (HOSTILE,), (HOSTILE,)),
+        Verdict(HOSTILE, True, HOSTILE),
+        Allocation("slurm", HOSTILE, HOSTILE, 1, (HOSTILE,), None, None, None),
+    ]
+    assert all(is_safe(item._repr_html_()) for item in shown)
+    assert all(kind._repr_html_ for kind in Result.__subclasses__())
