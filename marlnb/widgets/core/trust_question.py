@@ -9,7 +9,7 @@ import ipywidgets as w
 from marlnb.experiment import Experiment
 from marlnb.trust import code_text, trusted
 from marlnb.widgets.core.controls import button_for
-from marlnb.widgets.core.style import problem_html
+from marlnb.widgets.core.style import HTML, problem_html
 
 
 class TrustQuestion:
@@ -26,7 +26,7 @@ class TrustQuestion:
             allow: called when the user allows the code.
         """
         self._allow = allow
-        self._text = w.HTML()
+        self._text = HTML()
         self.button = button_for(self._clicked, "Trust this code", "unlock", "it may run here", width="11em")
         self.button.button_style = "warning"
         hidden = w.Layout(display="none")
