@@ -31,7 +31,7 @@ os.environ.update(
     MARLNB_DATA_DIR=tempfile.mkdtemp(prefix="marlnb-data-"),  # what the tests train is not trusted after them
 )
 torch.set_num_threads(1)
-LONGEST_FILES = [  # over half a minute, the longest first
+SLOW_FILES = [  # over half a minute, the longest first
     "tests/batch/job/test_kills.py",
     "tests/groundtruth/test_analyses.py",
     "tests/batch/job/test_execute_notebook.py",
@@ -88,7 +88,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files come first, so that the processes of `make test`, which take a file each, end together."""
-    order = {path: place for place, path in enumerate(LONGEST_FILES)}
+    order = {path: place for place, path in enumerate(SLOW_FILES)}
     items.sort(key=lambda item: order.get(item.nodeid.split("::")[0], len(order)))
 
 

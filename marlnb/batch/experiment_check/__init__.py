@@ -1,1 +1,1 @@
-"""Check the experiments of a notebook before its jobs start, without executing it and without loading torch."""
+"""Check the experiments of a notebook before its jobs start, without training, reading or writing anything."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.experiment_check.compose_all import compose_all
-from marlnb.batch.experiment_check.compositions import Composition, UnknownText, find_compositions
-from marlnb.batch.experiment_check.verdict import Verdict
-from marlnb.batch.sweep.parameters import TAG
+from marlnb.batch.experiment_check.cells import read_cells
+from marlnb.batch.experiment_check.follow import Reached, follow
+from marlnb.batch.experiment_check.judge import Judge
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
@@ -19,75 +16,61 @@ from marlnb.errors import ConfigError
 TIME_LIMIT_S = 1.0  # of composing, apart from imports
 MAX_JOBS = 200  # whose notebooks are followed
 MAX_LINES = 5
-_PARTS = ("env", "algorithm", "model", "critic", "algorithms", "models", "critics", "experiment")
-_SEED = re.compile(r"seed=\d{1,9}")
-
-_MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
-
-Words = tuple[str, ...]
-Verdicts = Mapping[Words | None, Verdict | None]
 
 
 def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
-    """Composes the experiments that the notebook would compose in each job, without executing it.
+    """Composes the experiments that the notebook would compose in each job, without training, reading or writing.
 
-    A composition is judged only if it can be followed from the parameters, and if it is valid with the notebook's own
-    defaults: a notebook may define the environments or variants that it uses.
+    An error counts only if the cell composes something valid with the notebook's own defaults: a notebook may define
+    the environments or variants that it uses.
 
     Returns:
         Notes: what could not be checked, and overrides without effect.
     Raises:
         ConfigError: an experiment of a job is invalid; the message names the job, the cell and the reason.
     """
-    cells, defaults = _read_cells(notebook)
-    if not any("Experiment" in source and ".compose" in source for _, source in cells):
+    cells = read_cells(notebook)
+    if not any(statement.composes for cell in cells for statement in cell.statements):
         return []
-    baseline = find_compositions(cells, {}, defaults)
-    jobs = {name: find_compositions(cells, values, defaults) for name, values in _chosen_jobs(sweep)}
-    everything = [each for compositions in (baseline, *jobs.values()) for each in compositions]
-    words = list(dict.fromkeys(known for each in everything if (known := _known_words(each)) is not None))
-    verdicts = dict(zip(words, compose_all(words, time_limit_s=TIME_LIMIT_S), strict=True))
-    errors, notes = _errors(baseline, jobs, verdicts)
-    unused_errors, unused_notes = _unused(baseline, jobs, verdicts)
+    judge = Judge(TIME_LIMIT_S)
+    baseline = follow(cells, {}, judge)
+    jobs = {name: follow(cells, values, judge) for name, values in _chosen_jobs(sweep).items()}
+    errors, notes = _errors(baseline, jobs)
+    unused_errors, unused_notes = _unused(baseline, jobs)
     if errors := [*errors, *unused_errors]:
         more = f"\nand {len(errors) - MAX_LINES} more" if len(errors) > MAX_LINES else ""
         raise ConfigError("\n".join(errors[:MAX_LINES]) + more)
-    unknown = sorted({each.cell for each in everything if _known_words(each) is None})
+    unknown = sorted(set().union(*(reached.unknown_cells for reached in (baseline, *jobs.values()))))
     notes += [f"cell {number}: its experiment depends on results, so only the job can check it" for number in unknown]
-    if n_late := list(verdicts.values()).count(None):
-        notes.append(f"{count(n_late, 'experiment')} of {len(words)} were not checked, to save time")
+    if n_late := len(judge.late):
+        notes.append(f"{count(n_late, 'experiment')} of {judge.n_experiments} were not checked, to save time")
     return list(dict.fromkeys([*unused_notes, *notes]))[:MAX_LINES]
 
 
-def _errors(
-    baseline: Sequence[Composition], jobs: Mapping[str, Sequence[Composition]], verdicts: Verdicts
-) -> tuple[list[str], list[str]]:
-    """Errors of compositions, and those that may not be the job's: in words."""
-    valid_cells = {e.cell for e in baseline if (verdict := verdicts.get(_known_words(e))) and not verdict.error}
+def _errors(baseline: Reached, jobs: Mapping[str, Reached]) -> tuple[list[str], list[str]]:
+    """Errors that end a job, and errors that may come from the check, in words."""
+    valid_cells = {each.cell for each in baseline.compositions if each.verdict and each.verdict.error is None}
     errors: list[str] = []
     notes: list[str] = []
-    for name, compositions in jobs.items():
-        for each in compositions:
-            verdict = verdicts.get(_known_words(each))
-            if verdict is None or not verdict.error or not each.certain:
+    for name, reached in jobs.items():
+        for each in reached.compositions:
+            if not each.is_fatal or each.verdict is None:
                 continue
-            if each.cell in valid_cells and not verdict.doubtful:
-                errors.append(f"job {name}, cell {each.cell}: {verdict.error}")
+            if each.cell in valid_cells and not each.verdict.doubtful:
+                errors.append(f"job {name}, cell {each.cell}: {each.verdict.error}")
             else:
-                notes.append(f"cell {each.cell} could not be checked: {verdict.error}")
+                notes.append(f"cell {each.cell} could not be checked: {each.verdict.error}")
     return errors, notes
 
 
-def _unused(
-    baseline: Sequence[Composition], jobs: Mapping[str, Sequence[Composition]], verdicts: Verdicts
-) -> tuple[list[str], list[str]]:
+def _unused(baseline: Reached, jobs: Mapping[str, Reached]) -> tuple[list[str], list[str]]:
     """Overrides without effect: errors if they have none in any job and the parameters are the reason, else notes."""
 
-    def texts(compositions: Sequence[Composition]) -> set[str]:
-        present = [(each.cell, verdict) for each in compositions if (verdict := verdicts.get(_known_words(each)))]
-        return {f"cell {cell}: {text}" for cell, verdict in present for text in verdict.unused}
+    def texts(reached: Reached) -> set[str]:
+        judged = [(each.cell, each.verdict) for each in reached.compositions if each.verdict is not None]
+        return {f"cell {cell}: {text}" for cell, verdict in judged for text in verdict.unused}
 
-    by_job = {name: texts(compositions) for name, compositions in jobs.items()}
+    by_job = {name: texts(reached) for name, reached in jobs.items()}
     errors: list[str] = []
     notes: list[str] = []
     for text in sorted(set().union(*by_job.values())):
@@ -97,50 +80,10 @@ def _unused(
     return errors, notes
 
 
-def _known_words(composition: Composition) -> Words | None:
-    """The overrides that are known; None if a part's name is not, so that nothing can be said.
-
-    The seed does not matter here, and jobs that differ in nothing else are checked once.
-    """
-    if not composition.complete:
-        return None
-    words = []
-    for word in composition.overrides:
-        if isinstance(word, UnknownText):
-            key, equals, _ = word.prefix.partition("=")
-            if not equals or _chooses_part(key):
-                return None
-            continue
-        words.append("seed=0" if _SEED.fullmatch(word) else word)
-    return tuple(words)
-
-
-def _chooses_part(key: str) -> bool:
-    """Whether a key names a part, as `algorithm` and `models.speaker`, on whose name the valid options depend."""
-    head, _, rest = key.partition(".")
-    return head in _PARTS and (not rest or (head.endswith("s") and "." not in rest))
-
-
-def _chosen_jobs(sweep: Sweep) -> Iterable[tuple[str, dict[str, Any]]]:
-    """The jobs; of many, first those that differ from the first job in one parameter, then the others."""
+def _chosen_jobs(sweep: Sweep) -> dict[str, dict[str, Any]]:
+    """The jobs' parameters; of many, first those that differ from the first job in one parameter, then the others."""
     jobs = list(sweep.jobs())
-    if len(jobs) <= MAX_JOBS:
-        return jobs
     first = jobs[0][1]
-    by_distance = sorted(jobs, key=lambda job: sum(job[1][name] != first[name] for name in sweep.axes))
-    return by_distance[:MAX_JOBS]
-
-
-def _read_cells(notebook: Path) -> tuple[list[tuple[int, str]], int]:
-    """Number and code of each code cell without magics, and the number of the cell with the parameters."""
-    data = json.loads(notebook.read_text(encoding="utf-8"))
-    cells, defaults = [], 0
-    for number, cell in enumerate(data["cells"], 1):
-        if cell["cell_type"] != "code":
-            continue
-        source = "".join(cell["source"])
-        if not source.lstrip().startswith("%%"):
-            cells.append((number, _MAGIC.sub(r"\1pass", source)))
-        if TAG in cell["metadata"].get("tags", []) and not defaults:
-            defaults = number
-    return cells, defaults
+    if len(jobs) > MAX_JOBS:
+        jobs.sort(key=lambda job: sum(job[1][name] != first[name] for name in sweep.axes))
+    return dict(jobs[:MAX_JOBS])

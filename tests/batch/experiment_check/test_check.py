@@ -52,6 +52,7 @@ def notes(source: Path, **values: Any) -> list[str]:
         ),
         ({"algorithm": "masac", "model": "gru"}, "masac: it learns feed-forward networks; got gru"),
         ({"algorithm": "qmix", "option": "frames=2000"}, "qmix for every group would learn nothing"),
+        ({"option": "target_group=prey"}, "no group of agents in mpe/simple_spread 'prey'"),
     ],
 )
 def test_what_no_experiment_accepts(tmp_path: Path, values: dict[str, Any], message: str) -> None:

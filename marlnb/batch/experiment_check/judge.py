@@ -1,0 +1,79 @@
+"""Judge: composes experiments from their overrides, each once, and says what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+
+from marlnb.errors import MarlnbError
+from marlnb.experiment import Experiment
+
+_SEED = re.compile(r"seed=\d{1,9}")
+
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong with one list of overrides.
+
+    Attributes:
+        error: why no Experiment accepts them; None if one does.
+        unused: overrides that have no effect, with the reason.
+        doubtful: whether the error may come from the check itself, as for a module that the notebook writes.
+    """
+
+    error: Exception | None = None
+    unused: tuple[str, ...] = ()
+    doubtful: bool = False
+
+
+class Judge:
+    """Composes experiments, and checks what does not depend on their environments.
+
+    Attributes:
+        late: the overrides that were not judged, to save time.
+    """
+
+    def __init__(self, time_limit_s: float) -> None:
+        """`time_limit_s` is processor time, without that of the first experiment, which loads the options."""
+        self.late: set[Words] = set()
+        self._verdicts: dict[Words, Verdict] = {}
+        self._left_s = time_limit_s
+
+    @property
+    def n_experiments(self) -> int:
+        return len(self._verdicts) + len(self.late)
+
+    def verdict(self, overrides: Sequence[str]) -> Verdict | None:
+        """None if no time is left. The seed does not matter: jobs that differ in nothing else are judged once."""
+        words = tuple("seed=0" if _SEED.fullmatch(word) else word for word in overrides)
+        if words not in self._verdicts:
+            if self._left_s < 0:
+                self.late.add(words)
+                return None
+            start = time.process_time()
+            with redirect_stdout(sys.stderr):  # what modules of the user print at import
+                verdict = judge(words)
+            if self._verdicts:
+                self._left_s -= time.process_time() - start
+            self._verdicts[words] = verdict
+        return self._verdicts[words]
+
+
+def judge(overrides: Sequence[str]) -> Verdict:
+    """Composes one experiment, and checks what does not depend on its environment."""
+    try:
+        experiment = Experiment.compose(*overrides)
+        experiment.check_without_env()
+    except MarlnbError as error:
+        has_import_path = any(":" in word.partition("=")[2] for word in overrides)
+        is_doubtful = has_import_path or any(text in str(error) for text in ("import", "could not be loaded"))
+        return Verdict(error, doubtful=is_doubtful)
+    except Exception as error:  # a module of the user may raise anything
+        return Verdict(error, doubtful=True)
+    return Verdict(unused=tuple(experiment.unused_overrides(overrides)))
