@@ -203,11 +203,15 @@ class EnvFacts:
             each env steps by itself, in worker processes.
         max_steps: steps after which an episode ends.
         n_agents: number of agents.
+        groups: names of the groups of agents; empty: not known.
+        rewards_groups_differently: whether groups earn different rewards.
     """
 
     batched: bool | None = None
     max_steps: int | None = None
     n_agents: int | None = None
+    groups: tuple[str, ...] = ()
+    rewards_groups_differently: bool | None = None
 
 
 def group_agents(

@@ -36,7 +36,9 @@ class PettingZooConfig(EnvConfig):
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
-    workers: int = option(-1, help="processes that step the envs; 0: this process; -1: one for each usable core", ge=-1)
+    workers: int = option(
+        -1, help="processes that step the envs; 0: this process; -1: one for each usable core", ge=-1, le=4096
+    )
     max_steps: int | None = option(
         None, help="truncates longer episodes, in addition to the environment's own limit", unit="steps", ge=1
     )
@@ -57,7 +59,7 @@ class PettingZooConfig(EnvConfig):
     @property
     def facts(self) -> EnvFacts:
         limits = [limit for limit in (self.max_steps, self.kwargs.get("max_cycles")) if isinstance(limit, int)]
-        return EnvFacts(batched=False, max_steps=min(limits, default=None))
+        return EnvFacts(batched=False, max_steps=min(limits, default=None), groups=tuple(self.groups))
 
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
         """B = `n_envs` envs, not yet reset.

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from marlnb.codec import from_json
 from marlnb.config import EnvConfig, option
 from marlnb.errors import ConfigError
-from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+from marlnb.specs import ActionSpec, EnvFacts, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.values import validate
 
 UNIX = "unix:"
@@ -95,6 +95,10 @@ class ExternalOptions(EnvConfig):
                 f"{self.name}.address {self.address!r} can be reached from other machines, and the traffic is not "
                 "encrypted; if this is intended, set allow_remote=true"
             )
+
+    @property
+    def facts(self) -> EnvFacts:
+        return EnvFacts(max_steps=self.max_steps, groups=tuple(self.groups))
 
     def spec(self) -> EnvSpec:
         """What the simulator's agents observe and do.

@@ -21,7 +21,14 @@ class MPEConfig(MPEOptions):
 
     @property
     def facts(self) -> EnvFacts:
-        return EnvFacts(batched=True, max_steps=self.max_cycles, n_agents=len(self.scenario().agents))
+        scenario = self.scenario()
+        return EnvFacts(
+            batched=True,
+            max_steps=self.max_cycles,
+            n_agents=len(scenario.agents),
+            groups=tuple(scenario.groups),
+            rewards_groups_differently=scenario.rewards_groups_differently,
+        )
 
     def build(self, n_envs: int, device: str = "cpu") -> MPE:
         from marlnb.envs.mpe.env import MPE

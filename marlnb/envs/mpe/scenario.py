@@ -28,7 +28,7 @@ class MPEOptions(EnvConfig):
 
     mpe2_module: ClassVar[str]
 
-    max_cycles: int = option(25, help="length of an episode", unit="steps", ge=1)
+    max_cycles: int = option(25, help="length of an episode", unit="steps", ge=1, le=1_000_000)
     continuous_actions: bool = option(False, help="forces and words are numbers in 0..1 instead of choices")
     dynamic_rescaling: bool = option(True, help="pictures draw bodies smaller when the view widens")
     dtype: Literal["float32", "float64"] = option(
@@ -58,6 +58,7 @@ class Scenario(ABC):
         landmark_range: half the side of the square in which landmarks start.
         redrawn: the number of landmarks, counted from the last, whose position mpe2 draws twice.
         may_finish: whether an episode can end before `max_cycles`.
+        rewards_groups_differently: whether groups of agents earn different rewards.
     """
 
     n_words: int = 0
@@ -65,6 +66,7 @@ class Scenario(ABC):
     landmark_range: float = 1.0
     n_redrawn: int = 0
     may_finish: bool = False
+    rewards_groups_differently: bool = False
 
     def __init__(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
         self.agents, self.landmarks = tuple(agents), tuple(landmarks)

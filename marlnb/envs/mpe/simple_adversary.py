@@ -26,13 +26,14 @@ class SimpleAdversaryConfig(PartialViewConfig):
 
     mpe2_module: ClassVar[str] = "mpe2.simple_adversary_v3"
 
-    N: int = option(2, help="number of good agents, and of landmarks", ge=1)
+    N: int = option(2, help="number of good agents, and of landmarks", ge=1, le=1000)
 
     def scenario(self) -> Scenario:
         return SimpleAdversary(self)
 
 
 class SimpleAdversary(PartialView):
+    rewards_groups_differently = True
     n_words = 2
 
     def __init__(self, config: SimpleAdversaryConfig) -> None:

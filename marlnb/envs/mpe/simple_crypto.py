@@ -31,6 +31,7 @@ class SimpleCryptoConfig(MPEConfig):
 
 
 class SimpleCrypto(Scenario):
+    rewards_groups_differently = True
     n_words = 4
     choices: ClassVar = {"goal": 2, "key": 2}
 

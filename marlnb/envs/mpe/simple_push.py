@@ -34,6 +34,7 @@ class SimplePushConfig(MPEConfig):
 
 
 class SimplePush(Scenario):
+    rewards_groups_differently = True
     n_words = 2
     choices: ClassVar = {"goal": 2}
 

@@ -24,7 +24,10 @@ class VmasConfig(VmasOptions):
     def facts(self) -> EnvFacts:
         n_agents = self.kwargs.get("n_agents")
         return EnvFacts(
-            batched=True, max_steps=self.max_steps, n_agents=n_agents if isinstance(n_agents, int) else None
+            batched=True,
+            max_steps=self.max_steps,
+            n_agents=n_agents if isinstance(n_agents, int) else None,
+            groups=tuple(self.groups),
         )
 
     def build(self, n_envs: int, device: str = "cpu") -> VmasVectorEnv:
