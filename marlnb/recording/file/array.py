@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-import torch
-from torch import Tensor
 
 from marlnb.display.formatting import format_bytes
-from marlnb.display.notebook_html import note_html, table_html
+from marlnb.display.notebook_html import note_html, table_html, title_html
 from marlnb.errors import RecordingError, unknown
 from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, hdf5_type, is_bfloat16
+from marlnb.recording.file.opening import reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Selector = int | str | slice | Sequence[int] | Sequence[str] | np.ndarray
 Picked = int | slice | np.ndarray
@@ -39,6 +41,7 @@ class LabelledArray:
         rows: `[row]` int64, rows of the file, ascending within an episode.
         dtype_stored: the dtype in the file.
         picks: by axis, the selected indices.
+        check_box: raises RecordingError where a box, (start, stop) by stored axis, is not what was written.
     """
 
     path: str
@@ -49,6 +52,7 @@ class LabelledArray:
     rows: np.ndarray
     dtype_stored: str
     picks: tuple[Picked, ...]
+    check_box: Callable[[Sequence[tuple[int, int]]], None] = lambda box: None
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ class LabelledArray:
         rows = [(dim, f"{length:,}", self._names(dim, picks.get(dim))) for dim, length in zip(self.dims, self.shape)]
         stored = "" if self.dtype.name == self.dtype_stored else f", stored as {self.dtype_stored}"
         note = f"{self.dtype.name}{stored}, {format_bytes(self.size_bytes)}, not read yet: to_numpy() reads it"
-        return f"<p><b>{escape(self.path)}</b></p>{note_html(note)}{table_html(('axis', 'length', 'names'), rows)}"
+        return title_html(self.path) + note_html(note) + table_html(("axis", "length", "names"), rows)
 
     def _names(self, dim: str, pick: Picked | None) -> str:
         """The first names along an axis, in words; empty if it has none."""
@@ -125,6 +129,8 @@ class LabelledArray:
 
     def to_torch(self, *, keep_dtype: bool = False) -> Tensor:
         """Reads the array as a tensor; `keep_dtype` returns float16 and bfloat16 where they are stored."""
+        import torch
+
         if keep_dtype and self.dtype_stored == BFLOAT16:
             return torch.from_numpy(self._read(self.rows, raw=True, keep=True).view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(self.to_numpy(keep_dtype=keep_dtype))
@@ -187,7 +193,9 @@ class LabelledArray:
             chosen = rows[done : done + n_rows] - start
             is_contiguous = np.array_equal(chosen, np.arange(stop - start))  # also no row twice
             box = target if is_contiguous else np.empty(count, out.dtype)
-            dataset.id.read(h5py.h5s.create_simple(count), space, box, memory_type)
+            self.check_box([(start, stop), *boxes])
+            with reading(Path(dataset.file.filename), self.path):
+                dataset.id.read(h5py.h5s.create_simple(count), space, box, memory_type)
             if not is_contiguous:
                 np.take(box, chosen, axis=0, out=target)
             done += n_rows

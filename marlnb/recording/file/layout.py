@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-import torch
-from torch import Tensor
 
 from marlnb.errors import RecordingError
+
+if TYPE_CHECKING:  # torch is imported where tensors are: a recording opens without it
+    import torch
+    from torch import Tensor
 
 FORMAT = "marlnb-recording"
 VERSION = 1
@@ -66,6 +68,8 @@ class Field:
 
     @property
     def torch_dtype(self) -> torch.dtype:
+        import torch
+
         dtype = getattr(torch, self.dtype)
         assert isinstance(dtype, torch.dtype)
         return dtype
@@ -94,12 +98,16 @@ def _cell_length(name: str, length: int) -> int:
 
 def stored_bytes(tensor: Tensor, field: Field) -> np.ndarray:
     """A tensor as the bytes that are stored for `field`."""
+    import torch
+
     stored = tensor.detach().to("cpu", field.torch_dtype)
     return stored.view(torch.int16).numpy() if field.dtype == BFLOAT16 else stored.numpy()
 
 
 def check_float16(activations: Mapping[str, Tensor]) -> None:
     """Raises RecordingError where float16 would turn a finite activation into an infinity."""
+    import torch
+
     maximum = torch.finfo(torch.float16).max
     for name, tensor in activations.items():
         largest = tensor.abs().nan_to_num(0.0, posinf=0.0).max() if tensor.numel() else 0.0
@@ -145,6 +153,14 @@ def create_labelled(file: h5py.File, field: Field, space: h5py.h5s.SpaceID, prop
     if field.agents:
         dataset.attrs["agents"] = list(field.agents)
     return dataset
+
+
+def axis_names(dataset: h5py.Dataset) -> tuple[str, ...]:
+    """The names of a dataset's axes; empty where it has none. HDF5's own call crashes on some damaged files."""
+    names = dataset.attrs.get("DIMENSION_LABELS")
+    if not isinstance(names, np.ndarray) or names.shape != (dataset.ndim,):
+        return ("",) * dataset.ndim
+    return tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names)
 
 
 def further_attributes(dataset: h5py.Dataset) -> dict[str, Any]:
@@ -207,7 +223,7 @@ def field_of(file: h5py.File, path: str) -> Field:
     dataset = file[path]
     return Field(
         path=path,
-        dims=tuple(dimension.label for dimension in dataset.dims)[1:],
+        dims=axis_names(dataset)[1:],
         shape=tuple(dataset.shape[1:]),
         dtype=BFLOAT16 if is_bfloat16(dataset) else dataset.dtype.name,
         group=str(dataset.attrs.get("group", "")),
