@@ -16,7 +16,8 @@ import numpy as np
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
 from marlnb.errors import BatchError, unknown
-from marlnb.training.runs.files import EXPERIMENT, METRICS, read_lines
+from marlnb.training.runs.files import EXPERIMENT, METRICS
+from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
 from marlnb.training.shared_return import earn_differently
 
@@ -228,9 +229,11 @@ def _curves(run: Run, measure: Measure) -> tuple[np.ndarray, dict[str | None, np
         rows = [
             (row["frames"], {group: _mean(episodes) for group, episodes in row["returns"].items()})
             for row in run.evaluations()
+            if "frames" in row and "returns" in row
         ]
     else:
-        rows = [(row["frames"], row["returns"]) for row in read_lines(run.path / METRICS)]
+        known_rows = (row for row in read_rows(run.path / METRICS) if "frames" in row)
+        rows = [(row["frames"], row.get("returns", {})) for row in known_rows]
     known = [(frames, returns) for frames, returns in rows if returns and all(map(_is_number, returns.values()))]
     frames = np.array([frames for frames, _ in known], dtype=float)
     groups: list[str | None] = [None]

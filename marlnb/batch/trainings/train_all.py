@@ -21,7 +21,8 @@ from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_s
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
-from marlnb.training.runs.files import METRICS, is_run, read_lines, write_atomically
+from marlnb.training.runs.files import METRICS, is_run, write_atomically
+from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
 
 FILE = "trainings.json"  # in the common folder: the overrides
@@ -215,7 +216,7 @@ def _results(folder: Path) -> dict[str, Any]:
     if not is_run(folder):
         return {"state": "missing", "frames": 0, "minutes": 0.0}
     run = Run.open(folder)
-    status, rows = run.status(), read_lines(run.path / METRICS)
+    status, rows = run.status(), read_rows(run.path / METRICS)
     last = rows[-1] if rows else {}
     evaluations = [row["evaluation"] for row in rows if row.get("evaluation")]
     returns = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})

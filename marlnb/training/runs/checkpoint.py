@@ -134,7 +134,7 @@ def save_checkpoint(
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
-    """Those that can be opened, oldest first. A damaged one is skipped; `Checkpoint.open` says why."""
+    """Those that can be opened, oldest first. A damaged one is skipped; `damaged_checkpoints` says why."""
     checkpoints = []
     for iteration in _iterations(folder):
         with suppress(CheckpointError):
@@ -142,11 +142,23 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     return checkpoints
 
 
+def damaged_checkpoints(folder: Path) -> dict[int, str]:
+    """By iteration, why a checkpoint cannot be opened."""
+    reasons = {}
+    for iteration in _iterations(folder):
+        try:
+            Checkpoint.open(folder / str(iteration))
+        except CheckpointError as error:
+            if (folder / str(iteration)).is_dir():  # it has not just been deleted by a training
+                reasons[iteration] = str(error)
+    return reasons
+
+
 def drop_stop_checkpoints(folder: Path, before: int) -> None:
     """Deletes checkpoints before this iteration that exist only because a training was stopped."""
     for checkpoint in list_checkpoints(folder):
         if checkpoint.iteration < before and checkpoint.at_stop:
-            shutil.rmtree(checkpoint.path)
+            _delete(checkpoint)
 
 
 def rotate_checkpoints(folder: Path, keep: int) -> None:
@@ -157,7 +169,14 @@ def rotate_checkpoints(folder: Path, keep: int) -> None:
     best = [best_checkpoint(checkpoints, group) for group in competing_groups(checkpoints) or (None,)]
     for checkpoint in checkpoints[:-keep]:
         if checkpoint not in best:
-            shutil.rmtree(checkpoint.path)
+            _delete(checkpoint)
+
+
+def _delete(checkpoint: Checkpoint) -> None:
+    """Deletes a checkpoint at once: a reader never sees a part of it."""
+    hidden = checkpoint.path.with_name(f"{TEMPORARY}deleted-{checkpoint.iteration}")
+    checkpoint.path.rename(hidden)
+    shutil.rmtree(hidden)
 
 
 def competing_groups(checkpoints: Sequence[Checkpoint]) -> tuple[str, ...]:

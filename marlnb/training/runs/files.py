@@ -47,7 +47,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Raises RunError if the file cannot be read as a JSON object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise RunError(f"{path} cannot be read: it holds a {type(data).__name__}, not an object")
@@ -64,11 +64,22 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(json.loads(line))
-        except ValueError as error:
+            rows.append(parse_line(line, f"{path}, line {number},"))
+        except RunError:
             if number < len(lines):
-                raise RunError(f"{path}, line {number}, is damaged: {error}") from error
+                raise
     return rows
+
+
+def parse_line(line: str, where: str) -> dict[str, Any]:
+    """One line of a JSON-lines file. Raises RunError, which starts with `where`, if it is not a JSON object."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{where} is damaged: {error}") from error
+    if not isinstance(row, dict):
+        raise RunError(f"{where} is damaged: expected an object; got {line[:80]}")
+    return row
 
 
 def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:

@@ -6,13 +6,13 @@ folder, or for one of last year.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from marlnb.training.runs.files import EVALUATIONS, EVENTS, METRICS
+from marlnb.training.runs.rows import parse_rows
 from marlnb.training.runs.run import Run
 
 
@@ -51,7 +51,7 @@ class RunFollower:
         if restarted:  # both are cut at the same iteration: read both from the start
             for name in (METRICS, EVALUATIONS):
                 tails[name].rewind()
-        rows, evaluations = ([json.loads(line) for line in tails[name].read()] for name in (METRICS, EVALUATIONS))
+        rows, evaluations = (parse_rows(tails[name].path, tails[name].read()) for name in (METRICS, EVALUATIONS))
         return RunChanges(rows, evaluations, tails[EVENTS].read(), self.run.status(), restarted)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import ipywidgets as w
 
-from marlnb.training.runs.files import METRICS, read_lines
+from marlnb.training.runs.files import METRICS
+from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Dropdown
 from marlnb.widgets.core.curves import LiveCurves
@@ -29,8 +30,8 @@ def return_curves(rows: Iterable[Mapping[str, Any]], *, agents: bool = True) -> 
     for row in rows:
         evaluations = {f"{group}, evaluated": value for group, value in row.get("evaluation", {}).items()}
         of_agents = row.get("agent_returns", {}) if agents else {}
-        for name, value in {**row["returns"], **of_agents, **evaluations}.items():
-            if value is not None:
+        for name, value in {**row.get("returns", {}), **of_agents, **evaluations}.items():
+            if value is not None and "frames" in row:
                 xs, ys = curves.setdefault(name, ([], []))
                 xs.append(row["frames"])
                 ys.append(value)
@@ -61,19 +62,20 @@ class MetricCurves:
             chosen = self.name.value
             self.name.options = [NOTHING, *names]
             self.name.value = chosen if chosen in self.name.options else NOTHING
-        self._last_frames = rows[-1]["frames"] if rows else self._last_frames
+        self._last_frames = rows[-1].get("frames", self._last_frames) if rows else self._last_frames
         self._draw(rows)
 
     def _chosen(self, change: Any) -> None:
         self.curves.clear()
         self.curves.title = "" if self.name.value == NOTHING else self.name.value
         if self.name.value != NOTHING:
-            self._draw([row for row in read_lines(self._run.path / METRICS) if row["frames"] <= self._last_frames])
+            rows = read_rows(self._run.path / METRICS)
+            self._draw([row for row in rows if row.get("frames", 0) <= self._last_frames])
 
     def _draw(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if self.name.value == NOTHING:
             return
-        points = [(row["frames"], metric_values(row).get(self.name.value)) for row in rows]
+        points = [(row["frames"], metric_values(row).get(self.name.value)) for row in rows if "frames" in row]
         known = [(x, y) for x, y in points if y is not None]
         if known:
             self.curves.add({self.name.value: ([x for x, _ in known], [y for _, y in known])})
