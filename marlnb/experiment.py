@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from marlnb.codec import from_json, to_json
 from marlnb.composition.tuned import TunedBy
 from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig, option
-from marlnb.errors import ConfigError, TrustError
+from marlnb.errors import ConfigError, TrustError, unknown
 from marlnb.trust import describe, loaded, trusted
 from marlnb.unloaded import Unloaded
 from marlnb.values import validate
+
+MAX_ITERATION_FRAMES = 10**9
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,10 +45,18 @@ class Experiment:
     )
     seed: int = option(0, help="seed of weights, environments and exploration", ge=0)
     device: str = option("cpu", help="device of networks, learning and native environments: cpu, cuda, cuda:1")
-    n_envs: int = option(32, help="environments stepped at once", ge=1)
-    rollout_steps: int = option(64, help="steps of every environment between two updates", unit="steps", ge=1)
+    n_envs: int = option(32, help="environments stepped at once", ge=1, le=1_000_000)
+    rollout_steps: int = option(
+        64, help="steps of every environment between two updates", unit="steps", ge=1, le=1_000_000
+    )
     threads: int = option(
-        1, help="torch's threads; more pay off from about 256 units per layer; 0: all usable cores", ge=0
+        1, help="torch's threads; more pay off from about 256 units per layer; 0: all usable cores", ge=0, le=1024
+    )
+    compile: Literal["never", "first", "background"] = option(
+        "never",
+        help="gradients of PPO's minibatches by compiled code, for feed-forward networks on a CPU; first: from the "
+        "first update on, after a minute of compiling; background: from the 100th on, compiling meanwhile. Cached",
+        choices=("never", "first", "background"),
     )
     target_return: float | None = option(
         None, help="stop once the mean return of one agent reaches this", unit="reward"
@@ -55,9 +65,12 @@ class Experiment:
         None, help="group of agents whose return target_return means; needed where groups are rewarded differently"
     )
     evaluate_every: int = option(
-        0, help="iterations between two evaluations; one more after the last; 0: none", unit="iterations", ge=0
+        0,
+        help="iterations between two evaluations, and one after the last; 0: that one only, where envs step in a batch",
+        unit="iterations",
+        ge=0,
     )
-    evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1)
+    evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1, le=1_000_000)
     checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)
     keep_checkpoints: int = option(3, help="how many of the newest checkpoints to keep; 0: all", ge=0)
     loggers: tuple[str, ...] = option((), choices=("tensorboard", "wandb"), help="additional loggers")
@@ -70,6 +83,12 @@ class Experiment:
 
     def __post_init__(self) -> None:
         validate(self)
+        if self.iteration_frames > MAX_ITERATION_FRAMES:
+            raise ConfigError(
+                f"an iteration collects n_envs={self.n_envs} × rollout_steps={self.rollout_steps} frames, "
+                f"{self.iteration_frames:,}; at most {MAX_ITERATION_FRAMES:,} fit into memory",
+                at="rollout_steps",
+            )
         n_iterations = -(-self.frames // self.iteration_frames)
         if self.max_iterations is not None and self.max_iterations > n_iterations:
             n_frames = self.max_iterations * self.iteration_frames
@@ -104,11 +123,35 @@ class Experiment:
         Raises:
             ConfigError: they do not fit, as recurrent networks that an algorithm cannot learn.
         """
+        self.check_target_group()
         for name in self.algorithms or ("",):
             algorithm, where = self.algorithm_of(name), f" for group {name!r}" if name else ""
             networks = self.actor_of(name), self.critic_of(name)
             algorithm.check_networks(f"{algorithm.name}{where}", *networks, self.n_envs, self.rollout_steps)
             self.check_warmup(name)
+
+    def check_target_group(self) -> None:
+        """Checks whose return `target_return` means, as far as that is possible without environment.
+
+        Raises:
+            ConfigError: no such group, or none is named although groups are rewarded differently.
+        """
+        facts = self.env.facts
+        groups = tuple(self.groups) or facts.groups
+        if self.target_group is not None and groups and self.target_group not in groups:
+            what = unknown(f"group of agents in {self.env.name}", self.target_group, groups)
+            raise ConfigError(what, at="target_group")
+        is_needed = self.target_return is not None and self.target_group is None
+        if is_needed and facts.rewards_groups_differently and not self.groups:
+            raise self.missing_target_group(groups)
+
+    def missing_target_group(self, groups: Iterable[str], returns: str = "") -> ConfigError:
+        """The error of a `target_return` without `target_group` where these groups are rewarded differently."""
+        return ConfigError(
+            f"target_return={self.target_return:g} is one number, but the groups of {self.env.name} are rewarded "
+            f"differently{returns}; say whose return it is: target_group={' or target_group='.join(groups)}",
+            at="target_group",
+        )
 
     def check_warmup(self, group: str) -> None:
         """Raises ConfigError if the training ends before a group, or `""` for every group, would start to learn."""
@@ -127,12 +170,14 @@ class Experiment:
     def unused_overrides(self, overrides: Sequence[str]) -> list[str]:
         """Those of the overrides that have no effect in this experiment, each with the reason.
 
-        An option of sequences has none if no network has a state.
+        An option of sequences has none if no network has a state, `target_group` none without `target_return`.
         """
+        unused = []
+        if self.target_return is None and self.target_group is not None:
+            unused.append(f"target_group={self.target_group} has no effect: there is no target_return")
         networks = (self.model, self.critic, *self.models.values(), *self.critics.values())
         if any(network is not None and network.recurrent for network in networks):
-            return []
-        unused = []
+            return unused
         for text in overrides:
             part, _, option_name = text.partition("=")[0].lstrip("+").rpartition(".")
             algorithm = self.algorithm if part == "algorithm" else self.algorithms.get(part.removeprefix("algorithms."))

@@ -26,6 +26,11 @@ _PARTS = {
     "models": "models.GROUP=NAME",
     "critics": "critics.GROUP=NAME",
 }
+_TUNED = (
+    "  tuned=true",
+    "start from settings tuned for the environment and algorithm, or else from defaults that follow from the "
+    "environment; false: from the defaults shown here [true or false]",
+)
 _WIDTH = 100
 _COLUMN = 34
 
@@ -155,7 +160,7 @@ def _default_of(item: Field[Any]) -> Any:
 def part_texts(experiment: type[Any], overrides: Sequence[str], config_dir: str | None) -> Iterator[str]:
     """The options of an experiment, how its parts are chosen, and the options of the parts that overrides name."""
     parts = [item for item in fields(experiment) if item.name in _PARTS]
-    yield "options of the experiment:\n" + options_text(experiment, skip=_PARTS)
+    yield "options of the experiment:\n" + options_text(experiment, skip=(*_PARTS, "tuned")) + _lines(*_TUNED)
     yield "parts, chosen by name:\n" + "".join(f"  {_PARTS[item.name]:<32}{item.metadata['help']}\n" for item in parts)
     if not overrides:
         yield "`marlnb train algorithm=mappo --help` shows that part's options; `marlnb list algorithms` has the names"
@@ -175,7 +180,10 @@ def options_text(kind: type[Any], prefix: str = "", skip: Container[str] = ()) -
 def _entry(kind: type[Any], item: Field[Any], prefix: str) -> str:
     default = _default_of(item)
     written = "" if default is MISSING else write_value(default)
-    left = f"  {prefix}{item.name}={written}"
-    lines = textwrap.wrap(meaning(kind, item), _WIDTH - _COLUMN) or [""]
+    return _lines(f"  {prefix}{item.name}={written}", meaning(kind, item))
+
+
+def _lines(left: str, text: str) -> str:
+    lines = textwrap.wrap(text, _WIDTH - _COLUMN) or [""]
     first = f"{left:<{_COLUMN}}{lines[0]}" if len(left) < _COLUMN - 1 else f"{left}\n{'':<{_COLUMN}}{lines[0]}"
     return "\n".join([first, *(f"{'':<{_COLUMN}}{line}" for line in lines[1:])]) + "\n"

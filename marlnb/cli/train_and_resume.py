@@ -37,23 +37,16 @@ def chosen_callbacks(arguments: argparse.Namespace) -> list[RecordWhileTraining]
     return [config_from_text(arguments.record, RecordWhileTraining)]
 
 
-def _latest_returns(run: Run) -> str:
-    """The returns of the last evaluation, or else of the latest training episodes, by group."""
-    from marlnb.training.runs.files import METRICS, read_lines
-
-    rows = read_lines(run.path / METRICS)
-    last = rows[-1] if rows else {}
-    evaluation = next((row["evaluation"] for row in reversed(rows) if row.get("evaluation")), None)
-    returns = evaluation or last.get("recent_returns") or {}
-    each = " ".join(f"{name} {value:.4g}" for name, value in returns.items())
-    return f", mean {'evaluation' if evaluation else 'return'} {each}" if each else ""
-
-
 def end_of_training(run: Run) -> int:
-    """Prints how the training ended; returns 0 if it is complete, 130 if it was stopped before its end."""
+    """Prints how the training ended, with its exploring and its greedy return.
+
+    Returns 0 if it is complete, 130 if it was stopped before its end.
+    """
+    from marlnb.training.runs.scores import scores_text
+
     status = run.status()
-    returns = _latest_returns(run)
-    print(f"{run.path}: {status['state']}, {status.get('frames', 0):,} frames{returns}")
+    scores = scores_text(status)
+    print(f"{run.path}: {status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}")
     if status["state"] == "complete":
         return 0
     say(f"stopped before the end; to resume: marlnb resume {run.path}")

@@ -16,7 +16,7 @@ from typing import Any
 
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
-from marlnb.errors import CheckpointError, ConfigError, RunError
+from marlnb.errors import CheckpointError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.training.checkpoint_saver import CheckpointSaver
@@ -36,6 +36,7 @@ from marlnb.training.runs.files import EVALUATION, LOCK, STOP
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
+from marlnb.training.runs.scores import EXPLORING, GREEDY
 from marlnb.training.shared_return import earn_differently, shared_return
 from marlnb.training.training_callback import TrainingCallback
 
@@ -74,12 +75,14 @@ class Trainer:
     def __init__(self, experiment: Experiment, run: Run, callbacks: Sequence[TrainingCallback] = ()) -> None:
         experiment = experiment.loaded()
         check_loggers(experiment.loggers)
+        experiment.check_target_group()
         device = check_device(experiment.device)
         self.experiment, self.run = experiment, run
         self.state: State = "running"
         self.iteration = self.frames = self.agent_steps = 0
         self.seconds = self._rate = self._iteration_s = self._status_at = 0.0
         self.evaluation_returns: dict[str, float] = {}
+        self._exploring_returns: dict[str, float] = {}
         self._stop_reason: str | None = None
         self.stopped_because = ""
         self.allocation_ends = self._closed = False
@@ -205,7 +208,14 @@ class Trainer:
         self.close()
 
     def _begin(self) -> None:
-        checkpoints = self.run.checkpoints
+        checkpoints, damaged = self.run.checkpoints, self.run.damaged_checkpoints
+        for number, why in damaged.items():
+            self.run.log_event(f"checkpoint {number} is damaged and was not used: {why}")
+        if damaged and not checkpoints:
+            raise CheckpointError(
+                f"{self.run.path}: none of the checkpoints can be read ({', '.join(map(str, damaged))}); "
+                "delete them to train from the start"
+            )
         if checkpoints:
             self._restore(checkpoints[-1])
         else:
@@ -249,6 +259,7 @@ class Trainer:
             self.seconds += evaluation_s
             self._iteration_s += evaluation_s
         report = self._report(advance, evaluation)
+        self._exploring_returns = report.exploring_returns
         self.run.append_metrics(report.to_json())
         for logger in self._loggers:
             logger.log(report)
@@ -284,9 +295,13 @@ class Trainer:
         )
 
     def _evaluate(self) -> dict[str, float]:
-        experiment = self.experiment
+        experiment, every = self.experiment, self.experiment.evaluate_every
         last = bool(reached_limit(experiment, self.trained))
-        if not experiment.evaluate_every or (self.iteration % experiment.evaluate_every and not last):
+        if every:
+            is_due = last or self.iteration % every == 0
+        else:  # where it takes no time, so that every run has a greedy score besides that of its exploring episodes
+            is_due = bool(experiment.env.facts.batched) and (last or self._target_reached)
+        if not is_due:
             return {}
         with self.phases.timed("evaluation"):
             table, evaluation = self._evaluator.evaluate(self.policies)
@@ -337,11 +352,7 @@ class Trainer:
             return returns.get(experiment.target_group)
         if experiment.target_return is not None and earn_differently(returns):
             each = ", ".join(f"{name} {value:.4g}" for name, value in returns.items())
-            raise ConfigError(
-                f"target_return={experiment.target_return:g} is one number, but the groups are rewarded differently "
-                f"({each}); say whose return it is: target_group={' or target_group='.join(returns)}",
-                at="target_group",
-            )
+            raise experiment.missing_target_group(returns, f" ({each})")
         return shared_return(returns)
 
     def _fail(self, error: BaseException) -> None:
@@ -371,6 +382,7 @@ class Trainer:
             frames=self.frames,
             frames_total=total,
             limits=limits_of(self.experiment),
+            scores={EXPLORING: self._exploring_returns, GREEDY: self.evaluation_returns},
             frames_per_second=self._rate,
             eta_s=max(0, total - self.frames) / self._rate if self._rate and self.state == "running" else None,
             **({"reason": self.stopped_because} if self.stopped_because else {}),

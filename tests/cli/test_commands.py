@@ -41,6 +41,31 @@ def test_train_made_the_run_that_was_asked_for(run: Path) -> None:
     assert made.experiment.model.hidden == (8,)  # type: ignore[attr-defined]
 
 
+def test_train_says_what_it_started_from_and_ends_with_both_scores(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *TINY, "frames=400", "--resume", f"run={run}"]) == 0
+    printed = capsys.readouterr()
+    lines = printed.err.splitlines()
+    assert lines[0].startswith("Experiment: env=mpe/simple_speaker_listener")
+    assert "tuned for mpe/simple_speaker_listener" in lines[1] + lines[2]
+    scores = r"return exploring (?:\w+ -[\d.]+ ?){2}, greedy (?:\w+ -[\d.]+ ?){2}"
+    assert re.search(rf"complete, 400 frames, {scores}\n$", printed.out)
+    opened = Run.open(run)
+    assert re.search(rf"complete, 400 frames, {scores}\)$", repr(opened))
+    assert (
+        "greedy" in opened._repr_html_() and "tuned for mpe/simple_speaker_listener, found by" in opened._repr_html_()
+    )
+    assert (
+        opened.status()["scores"]["greedy"]
+        == opened.metrics()
+        .filter(like="evaluation/")
+        .rename(columns=lambda name: name.removeprefix("evaluation/"))
+        .iloc[-1]
+        .to_dict()
+    )
+
+
 def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2

@@ -67,7 +67,8 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if arguments.json:
         return print_json(result.to_json())
-    print(f"{result.env}, policy {result.policy}, {count(result.episodes, 'episode')} from seed {result.seed}")
+    mode = "" if result.policy == "random" else f", {result.mode}"
+    print(f"{result.env}, policy {result.policy}, {count(result.episodes, 'episode')} from seed {result.seed}{mode}")
     errors = {group: "-" if error is None else error for group, error in result.return_se.items()}
     print_table(["group", "return", "se"], [[group, mean, errors[group]] for group, mean in result.return_mean.items()])
 

@@ -22,7 +22,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from marlnb.cli.output import print_table, quiet_stdout, say
-from marlnb.cli.train_and_resume import STOPPED, add_record_argument, chosen_callbacks, end_of_training
+from marlnb.cli.train_and_resume import (
+    STOPPED,
+    add_record_argument,
+    chosen_callbacks,
+    end_of_training,
+)
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
 
@@ -71,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     from marlnb.training.train import train
 
     callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
+    if progress:
+        say(repr(experiment))  # what is trained, and from which settings
     return end_of_training(train(experiment, folder, resume=arguments.resume, progress=progress, callbacks=callbacks))
 
 

@@ -10,12 +10,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from marlnb.composition.experiment_text import tuned_text
 from marlnb.display.notebook_html import facts_html
 from marlnb.envs.regroup import build_env
 from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec
-from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, competing_groups, list_checkpoints
+from marlnb.training.runs.checkpoint import (
+    Checkpoint,
+    best_checkpoint,
+    competing_groups,
+    damaged_checkpoints,
+    list_checkpoints,
+)
 from marlnb.training.runs.files import (
     EVALUATIONS,
     EVENTS,
@@ -31,6 +38,8 @@ from marlnb.training.runs.files import (
     write_atomically,
 )
 from marlnb.training.runs.lock import is_locked
+from marlnb.training.runs.rows import checked_status, read_rows
+from marlnb.training.runs.scores import scores_text
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
 from marlnb.trust import trust, trusted
 
@@ -122,14 +131,18 @@ class RunFolder:
 
     def __repr__(self) -> str:
         status = self.status()
-        progress = f"{status['state']}, {status.get('frames', 0):,} frames"
+        scores = scores_text(status)
+        progress = f"{status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}"
         return f"{type(self).__name__}({str(self.path)!r}, {self.experiment.env.name}, {progress})"
 
     def _repr_html_(self) -> str:
         status, checkpoints = self.status(), [str(checkpoint.iteration) for checkpoint in self.checkpoints]
+        damaged = self.damaged_checkpoints
         facts = {
             "state": f"{status['state']}, {status.get('frames', 0):,} of {self.experiment.frames:,} frames",
-            "checkpoints": ", ".join(checkpoints) or "none",
+            "mean return of one agent": scores_text(status).removeprefix("return ") or "none yet",
+            "settings": tuned_text(self.experiment),
+            "checkpoints": ", ".join([*checkpoints, *(f"{number} (damaged)" for number in damaged)]) or "none",
             "recordings": ", ".join(self.recordings) or "none",
         }
         title = f"{type(self).__name__} {self.path}: {self.experiment.env.name}, {self.experiment.algorithm.name}"
@@ -151,6 +164,11 @@ class RunFolder:
         """The complete checkpoints, oldest first."""
         return list_checkpoints(self.path / "checkpoints")
 
+    @property
+    def damaged_checkpoints(self) -> dict[int, str]:
+        """By iteration, why a checkpoint cannot be opened; empty if all can."""
+        return damaged_checkpoints(self.path / "checkpoints")
+
     def checkpoint(self, which: Which = "last") -> Checkpoint:
         """One checkpoint: "last", "best" (highest mean return when it was saved) or its iteration.
 
@@ -159,10 +177,13 @@ class RunFolder:
 
         Raises:
             CheckpointError: there is no such checkpoint; the message lists the existing ones. Or "best" without a
-                group where groups are rewarded differently.
+                group where groups are rewarded differently. Or "last" or "best", and the newest checkpoint is damaged:
+                an older one is used only if its iteration is given.
             ConfigError: "best" of a group that does not exist.
         """
         checkpoints = self.checkpoints
+        if str(which).partition(":")[0] in ("last", "best"):
+            self._check_newest(checkpoints)
         if which == "last" and checkpoints:
             return checkpoints[-1]
         name, _, group = str(which).partition(":")
@@ -173,6 +194,18 @@ class RunFolder:
             return Checkpoint.open(self.path / "checkpoints" / str(which))
         iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
         raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or one of: {iterations}")
+
+    def _check_newest(self, checkpoints: list[Checkpoint]) -> None:
+        """Raises CheckpointError if the newest checkpoint is damaged."""
+        newest = checkpoints[-1].iteration if checkpoints else 0
+        damaged = {number: why for number, why in self.damaged_checkpoints.items() if number > newest}
+        if damaged:
+            number = max(damaged)
+            iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
+            raise CheckpointError(
+                f"the newest checkpoint of {self.path}, {number}, is damaged, and no other was used instead: "
+                f"{damaged[number]}; give the iteration of one that can be read: {iterations}"
+            )
 
     def _best(self, checkpoints: list[Checkpoint], group: str) -> Checkpoint | None:
         competing = competing_groups(checkpoints)
@@ -196,7 +229,7 @@ class RunFolder:
         """One row per iteration, in order. Nested names are joined by `/`, for example `returns/agent`."""
         import pandas as pd
 
-        return pd.json_normalize(read_lines(self.path / METRICS), sep="/")
+        return pd.json_normalize(read_rows(self.path / METRICS), sep="/")
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         self._append(METRICS, row)
@@ -207,7 +240,7 @@ class RunFolder:
         Each has the iteration, frames and seconds of training at that time, and the returns of its episodes by group:
         `returns[group][episode]`, an agent's undiscounted sum of rewards, averaged over the group's agents.
         """
-        return read_lines(self.path / EVALUATIONS)
+        return read_rows(self.path / EVALUATIONS)
 
     def append_evaluation(self, row: dict[str, Any]) -> None:
         self._append(EVALUATIONS, row)
@@ -215,7 +248,7 @@ class RunFolder:
     def cut_metrics(self, iteration: int) -> None:
         """Drops the rows after `iteration`, and a line that was incomplete when the process died."""
         for name in (METRICS, EVALUATIONS):
-            rows = {row["iteration"]: row for row in read_lines(self.path / name) if row["iteration"] <= iteration}
+            rows = {row["iteration"]: row for row in read_rows(self.path / name) if row["iteration"] <= iteration}
             text = "".join(json.dumps(rows[key]) + "\n" for key in sorted(rows))
             if text or name == METRICS or (self.path / name).exists():
                 write_atomically(self.path / name, text)
@@ -226,7 +259,7 @@ class RunFolder:
         state is interrupted if a training ended without reporting it, for example after a kill.
         """
         file = self.path / STATUS
-        status: dict[str, Any] = read_json(file) if file.exists() else {"state": "created", "frames": 0}
+        status = checked_status(read_json(file)) if file.exists() else {"state": "created", "frames": 0}
         if status["state"] in ("running", "paused") and not is_locked(self.path / LOCK):
             status["state"] = "interrupted"
         return status
@@ -239,7 +272,7 @@ class RunFolder:
     def events(self) -> list[str]:
         """Lines of `events.log`, oldest first."""
         file = self.path / EVENTS
-        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
 
     def log_event(self, text: str) -> None:
         """Adds a line with the time to `events.log`."""

@@ -10,11 +10,13 @@ import ipywidgets as w
 
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
+from marlnb.specs import EnvSpec
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.algorithm_panel import AlgorithmPanel
 from marlnb.widgets.forms.device_panel import DevicePanel
 from marlnb.widgets.forms.environment_panel import EnvironmentPanel
 from marlnb.widgets.forms.form import ConfigForm
+from marlnb.widgets.forms.tuned_settings import TunedSettings, recompose, same_parts
 
 LENGTH = ("frames", "target_return", "target_group", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
 SAVING = ("checkpoint_every", "keep_checkpoints", "loggers")
@@ -29,6 +31,7 @@ class TrainingForm:
         device: a panel.
         length: a form: how long to train, and how often to evaluate.
         saving: a form: checkpoints and loggers.
+        tuned: whether options start from tuned settings, and from which.
     """
 
     def __init__(self, experiment: Experiment, *, on_change: Callable[[], None]) -> None:
@@ -38,12 +41,15 @@ class TrainingForm:
         """
         self._on_change = on_change
         self._base = experiment  # supplies the options that no part of the form has
+        self._shown = experiment  # the last valid one
         self._is_updating = True
         self.environment = EnvironmentPanel(experiment.env, n_envs=experiment.n_envs)
         self.algorithm = AlgorithmPanel(experiment, None)
         self.device = DevicePanel(experiment)
         self.length = ConfigForm(Experiment, only=LENGTH, on_change=self._changed)
         self.saving = ConfigForm(Experiment, only=SAVING, on_change=self._changed)
+        self.tuned = TunedSettings(on_change=self._restart)
+        self.tuned.show(experiment)
         self.environment.on_change(self._environment_changed)
         self.algorithm.on_change(self._changed)
         self.device.on_change(self._changed)
@@ -82,9 +88,21 @@ class TrainingForm:
     @with_ui_lock
     def set(self, experiment: Experiment) -> None:
         """Shows an experiment."""
-        self._is_updating, self._base = True, experiment
+        self._is_updating = True
         try:
-            for part in (self.environment, self.algorithm, self.device, self.length, self.saving):
+            self.environment.set(experiment)
+        finally:
+            self._is_updating = False
+        self._set_others(experiment, None)
+
+    def _set_others(self, experiment: Experiment, spec: EnvSpec | None) -> None:
+        """Shows everything but the environment, which has `spec`, if that is known."""
+        self._is_updating, self._base, self._shown = True, experiment, experiment
+        try:
+            self.tuned.show(experiment)
+            self.environment.options.set(experiment)
+            self.algorithm.set(experiment, spec)
+            for part in (self.device, self.length, self.saving):
                 part.set(experiment)
         finally:
             self._is_updating = False
@@ -100,5 +118,21 @@ class TrainingForm:
         self._changed()
 
     def _changed(self) -> None:
-        if not self._is_updating:
-            self._on_change()
+        if self._is_updating:
+            return
+        with suppress(MarlnbError):  # the form may be incomplete
+            experiment = self.experiment
+            if not same_parts(self._shown, experiment):
+                self._restart()
+                return
+            self._shown = experiment
+        self._on_change()
+
+    def _restart(self) -> None:
+        """After a choice of environment, algorithm or tuned settings: options that nobody set start from theirs."""
+        try:
+            experiment = recompose(self._shown, self.experiment, tuned=self.tuned.is_on)
+        except MarlnbError:
+            self._on_change()  # says what is not valid
+        else:
+            self._set_others(experiment, self.environment.spec)

@@ -8,6 +8,7 @@ from typing import Any
 from marlnb.display.formatting import format_clock, format_count
 from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.scores import scores_text
 
 STATE_TEXTS = {
     "created": "not started",
@@ -21,7 +22,7 @@ STATE_TEXTS = {
 
 
 def describe_status(status: Mapping[str, Any]) -> str:
-    """One line: state, progress, speed, time left, host and process."""
+    """One line: state, progress, speed, time left, host and process, and the exploring and the greedy return."""
     parts = [STATE_TEXTS.get(status["state"], status["state"])]
     if status.get("frames_total"):
         parts.append(f"{format_count(status.get('frames', 0))} of {format_count(status['frames_total'])} frames")
@@ -31,6 +32,8 @@ def describe_status(status: Mapping[str, Any]) -> str:
             parts.append(f"{format_clock(status['eta_s'])} left")
     if status["state"] in RUNNING_STATES and status.get("host"):
         parts.append(f"on {status['host']}, process {status.get('pid')}")
+    if scores := scores_text(status):
+        parts.append(scores)
     return ", ".join(parts)
 
 

@@ -44,7 +44,7 @@ def test_means_and_errors_are_those_of_the_episodes_asked_for(toy_run: Run, n_en
     assert evaluation.checkpoint == 3 and evaluation.to_json()["score"] is None
     with pytest.raises(ConfigError, match=r"groups of toy/count are rewarded differently.*return_mean has each: \{'a'"):
         evaluation.score  # noqa: B018
-    assert "checkpoint 3, 23 episodes from seed 50: mean return a " in repr(evaluation)
+    assert "checkpoint 3, 23 episodes from seed 50, greedy: mean return a " in repr(evaluation)
     assert "<td style='text-align:left'>b</td>" in evaluation._repr_html_()
 
 

@@ -64,6 +64,23 @@ def test_what_is_clicked_changes_the_experiment(panel: TrainingPanel) -> None:
     assert panel.experiment.algorithms == {}
 
 
+def test_another_environment_or_algorithm_brings_its_tuned_settings_and_keeps_what_was_set() -> None:
+    spread = ("env=mpe/simple_spread", "frames=4_000_000")
+    panel = TrainingPanel(Experiment.compose(*spread, "algorithm=ippo", "algorithm.clip=0.3"))
+    algorithm = panel.algorithm.choices["all groups"].algorithm
+    assert algorithm is not None
+    algorithm._name.value = "maddpg"
+    assert panel.experiment == Experiment.compose(*spread, "algorithm=maddpg")
+    assert "tuned for mpe/simple_spread, found by" in _text(panel.form.tuned._text)
+    panel.form.tuned._choice.value = False
+    assert panel.experiment == Experiment.compose(*spread, "algorithm=maddpg", "tuned=false")
+    panel.form.tuned._choice.value = True
+    panel.environment.part._name.value = "pettingzoo/multiwalker"
+    walker = Experiment.compose("env=pettingzoo/multiwalker", "algorithm=maddpg", "frames=4_000_000")
+    until(lambda: panel.environment.spec is not None and panel.form._shown == walker)
+    assert panel.experiment == walker and panel.environment.n_envs == walker.n_envs
+
+
 def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> None:
     (adversary,) = [network for network in panel.algorithm.networks if network.group == "adversary"]
     n = 16  # features of an adversary's observation

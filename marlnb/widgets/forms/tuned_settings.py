@@ -1,0 +1,86 @@
+"""Which settings the experiment in a form starts from; another environment or algorithm brings its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ipywidgets as w
+
+from marlnb.composition.experiment_text import tuned_text
+from marlnb.composition.override_writing import write_override
+from marlnb.composition.overrides import overrides_of
+from marlnb.experiment import Experiment
+from marlnb.widgets.core.controls import Checkbox
+from marlnb.widgets.core.style import Message
+
+OFF = "tuned=false"
+
+
+class TunedSettings:
+    """A checkbox for tuned settings, and the text that says which were applied.
+
+    Attributes:
+        box: the widget to display.
+    """
+
+    def __init__(self, *, on_change: Callable[[], None]) -> None:
+        """
+        Args:
+            on_change: called under UI_LOCK after the user has switched tuned settings on or off.
+        """
+        self._choice = Checkbox(value=True, description="start from tuned settings", indent=False)
+        self._text = Message()
+        self._on_change, self._is_updating = on_change, False
+        self._choice.observe(self._chosen, "value")
+        self.box = w.HBox([self._choice, self._text])
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._choice.value)
+
+    def show(self, experiment: Experiment) -> None:
+        self._is_updating = True
+        try:
+            self._choice.value = experiment.tuned is not None
+        finally:
+            self._is_updating = False
+        self._text.show_note(tuned_text(experiment))
+
+    def _chosen(self, change: object) -> None:
+        if not self._is_updating:
+            self._on_change()
+
+
+def same_parts(one: Experiment, other: Experiment) -> bool:
+    """Whether two experiments have the same environment and algorithms, whatever their options are."""
+    return _names(one) == _names(other)
+
+
+def recompose(shown: Experiment, chosen: Experiment, *, tuned: bool) -> Experiment:
+    """An experiment with the names of `chosen`: what was set in `shown` stays, everything else starts anew.
+
+    Args:
+        shown: before other names, or tuned settings, were chosen.
+        chosen: after that, with values that belong to the names in `shown`.
+        tuned: whether options start from tuned settings.
+    Raises:
+        ConfigError: the options do not fit.
+    """
+    before, names = _names(shown), _names(chosen)
+    changed = {part for part in {*before, *names} if before.get(part) != names.get(part)} | {"env"}
+    kept = [word for word in overrides_of(shown) if word != OFF and _part_of(word) not in changed]
+    env = [word for word in overrides_of(chosen) if _part_of(word) == "env"]
+    others = [write_override(part, names[part]) for part in sorted(changed - {"env"}) if part in names]
+    return Experiment.compose(*env, *others, *kept, *([] if tuned else [OFF]))
+
+
+def _names(experiment: Experiment) -> dict[str, str]:
+    """The names of the environment and of the algorithms, by part."""
+    groups = {f"algorithms.{group}": algorithm.name for group, algorithm in experiment.algorithms.items()}
+    return {"env": experiment.env.name, "algorithm": experiment.algorithm.name, **groups}
+
+
+def _part_of(word: str) -> str:
+    """The part that an override belongs to, as "algorithms.prey"; an option of the experiment: the option."""
+    key = word.partition("=")[0].split(".")
+    return ".".join(key[:2]) if key[0] in ("algorithms", "models", "critics") else key[0]
