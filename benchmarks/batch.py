@@ -43,7 +43,8 @@ import marlnb as mnb
 
 experiment = mnb.Experiment.compose(
     "env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=32", "rollout_steps=25", "algorithm.epochs=2",
-    "algorithm.minibatch_frames=400", "threads=1", "checkpoint_every=5", f"frames={frames}", f"seed={seed}",
+    "tuned=false", "algorithm.minibatch_frames=400", "threads=1", "checkpoint_every=5", f"frames={frames}",
+    f"seed={seed}",
 )
 mnb.train(experiment, run=run, resume=True)
 """

@@ -17,7 +17,10 @@ from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
-COMMON = ("env=mpe/simple_tag", "n_envs=8", "rollout_steps=125", "frames=100_000_000", "checkpoint_every=1_000_000")
+COMMON = (
+    *("env=mpe/simple_tag", "tuned=false", "n_envs=8", "rollout_steps=125"),
+    *("frames=100_000_000", "checkpoint_every=1_000_000"),
+)
 MAX_RATIO = 1.2
 
 

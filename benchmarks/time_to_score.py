@@ -22,6 +22,7 @@ from marlnb.training.train import train
 EXPERIMENT = (
     "env=mpe/simple_speaker_listener",
     "algorithm=mappo",
+    "tuned=false",
     "n_envs=256",
     "rollout_steps=25",
     "algorithm.minibatch_frames=1600",

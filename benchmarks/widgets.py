@@ -41,7 +41,7 @@ TRAINING = """
 import os, marlnb as mnb
 experiment = mnb.Experiment.compose(
     "env=mpe/simple_spread", "algorithm=mappo", "n_envs=32", "rollout_steps=25", "frames=1_000_000_000", "threads=1",
-    "keep_checkpoints=1")
+    "keep_checkpoints=1", "tuned=false")
 training = mnb.start(experiment, "run")
 """
 THREAD = "import threading\nprint([one.native_id for one in threading.enumerate() if one.name == 'training run'][0])"

@@ -42,6 +42,7 @@ def overrides(task: str, algorithm: str, updates: int, threads: int, policy_acti
 def common_overrides(settings: Settings | OffPolicySettings, threads: int) -> list[str]:
     """Networks, sizes and length."""
     return [
+        "tuned=false",
         "model=mlp",
         f"model.hidden=[{','.join(map(str, settings.hidden))}]",
         "model.activation=tanh",
@@ -121,13 +122,14 @@ def main() -> None:
     parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of MADDPG's actor loss")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="iterations of a request")
+    parser.add_argument("--compile", choices=["never", "first"], default="never", help="the experiment's option")
     arguments = parser.parse_args()
     task, every = arguments.task, arguments.every
     if task in NATIVE:
         words = native_overrides(task, arguments.threads)
     else:
         words = overrides(task, arguments.algorithm, arguments.updates, arguments.threads, arguments.policy_actions)
-    experiment = Experiment.compose(*words)
+    experiment = Experiment.compose(*words, f"compile={arguments.compile}")
     pace = Pace(experiment.iteration_frames * every)
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:

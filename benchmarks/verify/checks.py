@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from marlnb.analysis.benchmarking.marl_eval import RETURN
 
-PPO = ("n_envs=128", "rollout_steps=25", "algorithm.lr=1e-3", "algorithm.entropy_coef=0.01",
+PPO = ("tuned=false", "n_envs=128", "rollout_steps=25", "algorithm.lr=1e-3", "algorithm.entropy_coef=0.01",
        "algorithm.minibatch_frames=1600", "algorithm.epochs=5", "algorithm.gamma=0.95")  # fmt: skip
-OFF_POLICY = ("n_envs=64", "rollout_steps=25", "model.hidden=[64,64]", "model.activation=relu", "algorithm.gamma=0.9",
-              "algorithm.lr=2e-3", "algorithm.tau=0.02", "algorithm.batch_size=256", "algorithm.updates=24",
-              "algorithm.learning_starts=3200", "algorithm.buffer_frames=400_000")  # fmt: skip
+OFF_POLICY = ("tuned=false", "n_envs=64", "rollout_steps=25", "model.hidden=[64,64]", "model.activation=relu",
+              "algorithm.gamma=0.9", "algorithm.lr=2e-3", "algorithm.tau=0.02", "algorithm.batch_size=256",
+              "algorithm.updates=24", "algorithm.learning_starts=3200", "algorithm.buffer_frames=400_000")  # fmt: skip
 ADVERSARIES = ("lr=1e-3", "entropy_coef=0.01", "gamma=0.95", "minibatch_frames=400", "epochs=5")
-BATCHED_PPO = ("n_envs=256", "rollout_steps=100", "algorithm.lr=1e-3", "algorithm.minibatch_frames=3200",
+BATCHED_PPO = ("tuned=false", "n_envs=256", "rollout_steps=100", "algorithm.lr=1e-3", "algorithm.minibatch_frames=3200",
                "algorithm.epochs=5", "algorithm.gamma=0.97", "algorithm.entropy_coef=0.001")  # fmt: skip
 
 
@@ -64,7 +64,7 @@ CHECKS = (
             *("env=mpe/simple_tag", "algorithms.adversary=mappo", "algorithms.agent=iql"),
             *(f"algorithms.adversary.{word}" for word in ADVERSARIES),
             *("algorithms.agent.updates=24", "algorithms.agent.gamma=0.95"),
-            *("n_envs=64", "rollout_steps=25", "frames=600_000"),
+            *("tuned=false", "n_envs=64", "rollout_steps=25", "frames=600_000"),
         ),
         15.0,
         "calibration ladder: adversaries trained by MAPPO against runners trained by IQL",
@@ -78,7 +78,10 @@ CHECKS = (
     ),
     Check(
         "ippo-multiwalker",
-        ("env=pettingzoo/multiwalker", "algorithm=ippo", "n_envs=8", "rollout_steps=250", "frames=2_000_000"),
+        (
+            *("env=pettingzoo/multiwalker", "algorithm=ippo", "tuned=false"),
+            *("n_envs=8", "rollout_steps=250", "frames=2_000_000"),
+        ),
         None,
         "to be set from BenchMARL's IPPO on the same frames",
     ),
