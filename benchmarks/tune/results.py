@@ -1,39 +1,50 @@
-"""What a search has found so far: the winners, their scores with seeds that the search did not use, and its budget."""
+"""The state of a search: the settings that lead in each cell, their scores by seed, and the CPU-time that it took."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from math import inf
 
-from benchmarks.tune.halving import Cell, winner
-from benchmarks.tune.journal import Entry, Journal
-from benchmarks.tune.search import SHOWN_SEEDS
+from benchmarks.tune.halving import Cell, Options, Trial, winner
+from benchmarks.tune.journal import Journal
 
-HEAD = "| cell | trainings | CPU-seconds | worst seed of the search | other seeds, greedy | settings |"
+HEAD = "| cell | trainings | CPU-seconds | scores of the settings that lead, by seed | other settings | they are |"
 
 
 def results(cells: Sequence[Cell], journal: Journal) -> str:
-    """A table in Markdown of the cells that have results."""
-    rows = [_row(cell, entries) for cell in cells if (entries := _entries(cell, journal))]
+    """A table in Markdown of the cells that have results, and the whole search's budget."""
+    rows = [_row(cell, journal) for cell in cells if any(entry.trial.cell == cell.name for entry in journal.entries)]
     spent_s = sum(entry.total_cpu_s for entry in journal.entries)
-    total = f"{len(journal.entries)} trainings in all, {spent_s / 3600:.2f} hours of one core with set-up and scoring."
+    total = f"{len(journal.entries)} trainings, {spent_s / 3600:.2f} hours of one core with set-up and scoring."
     return "\n".join([HEAD, "| --- " * 6 + "|", *rows, "", total])
 
 
-def _entries(cell: Cell, journal: Journal) -> list[Entry]:
-    return [entry for entry in journal.entries if entry.trial.cell == cell.name]
-
-
-def _row(cell: Cell, entries: Sequence[Entry]) -> str:
-    scores = {entry.trial: entry.score if entry.score is not None else float("-inf") for entry in entries}
-    spent = f"{sum(entry.total_cpu_s for entry in entries):.0f}"
+def _row(cell: Cell, journal: Journal) -> str:
+    scores = {trial: score for trial, score in journal.results().items() if trial.cell == cell.name}
+    spent_s = sum(entry.total_cpu_s for entry in journal.entries if entry.trial.cell == cell.name)
     chosen = winner(cell, scores)
+    state = "" if chosen is not None else ", incomplete"
     if chosen is None:
-        return f"| {cell.name} | {len(entries)} | {spent} | incomplete | | |"
-    last = cell.rungs[-1]
-    mine = {trial.seed: score for trial, score in scores.items() if trial.options == chosen}
-    worst = min(mine[seed] for seed in last.seeds)
-    shown = [mine[seed] for seed in SHOWN_SEEDS if seed in mine]
-    text = f"{median(shown):.2f} ({', '.join(f'{score:.2f}' for score in shown)})" if shown else ""
-    settings = f"`{' '.join(chosen)}`" if chosen else "the options' own defaults"
-    return f"| {cell.name} | {len(entries)} | {spent} | {worst:.2f} | {text} | {settings} |"
+        seeds = {
+            trial.options: [s for other, s in scores.items() if other.options == trial.options] for trial in scores
+        }
+        chosen = max(seeds, key=lambda options: (len(seeds[options]), min(seeds[options])))
+    budget_s = max(trial.budget_s for trial in scores if trial.options == chosen)
+    mine = {trial.seed: score for trial, score in scores.items() if _is(trial, chosen, budget_s)}
+    by_seed = ", ".join(f"{seed}: {score:.2f}" for seed, score in sorted(mine.items()))
+    others = [score for trial, score in scores.items() if trial.options != chosen]
+    return (
+        f"| {cell.name} | {len(scores)}{state} | {spent_s:.0f} | {by_seed} after {budget_s:g} s "
+        f"| {_range(others)} | `{' '.join(chosen) or 'the defaults'}` |"
+    )
+
+
+def _is(trial: Trial, options: Options, budget_s: float) -> bool:
+    return trial.options == options and trial.budget_s == budget_s
+
+
+def _range(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    low, high = ("failed" if value == -inf else f"{value:.2f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"

@@ -31,11 +31,11 @@ PPO = Guess(
         "n_envs": "256",
         "rollout_steps": "25",
         "model.hidden": "[64,64]",
-        "algorithm.lr": "2e-3",
+        "algorithm.lr": "3e-3",
         "algorithm.gamma": "0.9",
         "algorithm.gae_lambda": "0.95",
-        "algorithm.epochs": "5",
-        "algorithm.minibatch_frames": "1600",
+        "algorithm.epochs": "3",
+        "algorithm.minibatch_frames": "800",
         "algorithm.entropy_coef": "0.01",
     },
     {
@@ -43,25 +43,22 @@ PPO = Guess(
         "algorithm.lr": ("1e-3", "2e-3", "3e-3"),
         "algorithm.gamma": ("0.85", "0.9", "0.95"),
         "algorithm.gae_lambda": ("0.9", "0.95"),
-        "algorithm.epochs": ("3", "5", "8"),
-        "algorithm.minibatch_frames": ("800", "1600"),
+        "algorithm.epochs": ("2", "3", "5"),
+        "algorithm.minibatch_frames": ("400", "800", "1600"),
         "algorithm.entropy_coef": ("0.003", "0.01", "0.02"),
     },
-    (
-        {"algorithm.minibatch_frames": "800", "algorithm.gae_lambda": "0.9"},
-        {"algorithm.minibatch_frames": "800", "algorithm.lr": "3e-3", "algorithm.epochs": "3"},
-    ),
+    ({"algorithm.gae_lambda": "0.9"}, {"algorithm.minibatch_frames": "400", "algorithm.epochs": "2"}),
 )
 # An update of small networks costs about as much with 256 frames as with 512, and stepping the worlds costs little.
 _OFF_POLICY: Values = {
-    "n_envs": "64",
+    "n_envs": "256",
     "rollout_steps": "25",
     "model.hidden": "[64,64]",
     "model.activation": "relu",
     "algorithm.gamma": "0.9",
-    "algorithm.lr": "2e-3",
+    "algorithm.lr": "3e-3",
     "algorithm.tau": "0.02",
-    "algorithm.batch_size": "256",
+    "algorithm.batch_size": "512",
     "algorithm.updates": "24",
     "algorithm.learning_starts": "3200",
     "algorithm.buffer_frames": "400_000",
@@ -73,22 +70,23 @@ _OFF_POLICY_SPACE: Space = {
     "algorithm.tau": ("0.01", "0.02", "0.04"),
     "algorithm.batch_size": ("256", "512", "1024"),
 }
-_LARGE = {"n_envs": "256", "algorithm.batch_size": "512", "algorithm.lr": "3e-3"}
 DDPG = Guess(
-    {**_OFF_POLICY, "algorithm.policy_actions": "own"},
+    {**_OFF_POLICY, "algorithm.policy_actions": "all"},
     {**_OFF_POLICY_SPACE, "algorithm.policy_actions": ("own", "all")},
-    (
-        {**_LARGE, "algorithm.policy_actions": "all"},
-        {"n_envs": "128", "algorithm.gamma": "0.85", "algorithm.tau": "0.04"},
-    ),
+    ({"algorithm.batch_size": "1024", "algorithm.tau": "0.04"}, {"algorithm.policy_actions": "own"}),
 )
 Q_LEARNING = Guess(
-    {**_OFF_POLICY, "algorithm.epsilon_frames": "100_000"},
+    {
+        **_OFF_POLICY,
+        "n_envs": "128",
+        "algorithm.gamma": "0.85",
+        "algorithm.lr": "2e-3",
+        "algorithm.tau": "0.04",
+        "algorithm.batch_size": "256",
+        "algorithm.epsilon_frames": "100_000",
+    },
     {**_OFF_POLICY_SPACE, "algorithm.epsilon_frames": ("50_000", "100_000", "200_000")},
-    (
-        {**_LARGE, "algorithm.epsilon_frames": "200_000"},
-        {"n_envs": "128", "algorithm.gamma": "0.85", "algorithm.tau": "0.04"},
-    ),
+    ({"algorithm.batch_size": "512"}, {"algorithm.double": "false"}),
 )
 SAC = Guess(
     {**_OFF_POLICY, "algorithm.temperature": "0.05", "algorithm.target_entropy": "0.3"},
@@ -97,10 +95,7 @@ SAC = Guess(
         "algorithm.temperature": ("0.02", "0.05", "0.1"),
         "algorithm.target_entropy": ("0.1", "0.3", "0.6"),
     },
-    (
-        {**_LARGE, "algorithm.target_entropy": "0.1"},
-        {"algorithm.temperature": "0.02", "algorithm.target_entropy": "0.1"},
-    ),
+    ({"algorithm.target_entropy": "0.1"}, {"algorithm.batch_size": "256", "algorithm.target_entropy": "0.1"}),
 )
 GUESSES = {"ippo": PPO, "mappo": PPO, "maddpg": DDPG, "masac": SAC, "qmix": Q_LEARNING, "vdn": Q_LEARNING}
 OFF_POLICY = ("maddpg", "masac", "qmix", "vdn")
@@ -164,7 +159,12 @@ BATCHED = Guess(
     },
 )
 
-FAR_SIGHTED = ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"})  # a hunt takes many steps
+# a hunt takes many steps; words are learnt by chance
+ALTERNATIVES: Mapping[tuple[str, str], tuple[Values, ...]] = {
+    ("simple_tag", "ippo"): ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"}),
+    ("simple_tag", "maddpg"): ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"}),
+    ("simple_reference", "mappo"): ({"algorithm.entropy_coef": "0.02"}, {"algorithm.gae_lambda": "0.9"}),
+}
 
 # those with a target; the other cells only compare the start with the defaults
 SEARCHED = (
@@ -184,7 +184,7 @@ def _mpe(task: str, algorithm: str) -> Cell:
     fixed = (*ONE_CORE, "algorithm.save_replay=false") if algorithm in OFF_POLICY else ONE_CORE
     if not searched:
         return Cell(f"mpe/{task}", algorithm, guess.start, {}, COMPARISON, fixed)
-    alternatives = FAR_SIGHTED if task == "simple_tag" else guess.alternatives
+    alternatives = ALTERNATIVES.get((task, algorithm), guess.alternatives)
     return Cell(f"mpe/{task}", algorithm, guess.start, guess.space, HALVING, fixed, alternatives)
 
 
