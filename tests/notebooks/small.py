@@ -8,7 +8,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "quickstart": {  # with a seed other than 0 it prints that a result is not reproduced, and continues
         "seed": 1,
         "frames": 3200,
-        "n_envs": 16,
         "record_episodes": 24,
         "stopping_episodes": 12,
         "evaluation_episodes": 12,

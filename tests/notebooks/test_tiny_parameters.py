@@ -20,7 +20,6 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 TINY: dict[str, dict[str, Any]] = {
     "quickstart": {
         "frames": 800,
-        "n_envs": 8,
         "record_episodes": 16,
         "stopping_episodes": 8,
         "evaluation_episodes": 8,
