@@ -35,6 +35,12 @@ class Learner(ABC):
         A centralised critic looks up the other groups' policies here. They are not part of this learner's state.
         """
 
+    def compile_updates(self, after: int) -> None:
+        """Computes gradients by compiled code from update number `after` on, if the algorithm and networks can.
+
+        Called once, before the first update and before a state is loaded. Others go on as without.
+        """
+
     @abstractmethod
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from one rollout. Returns metrics by name, for example `entropy` or `explained_variance`."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.compiled import CompiledGradient, GradientCompiler
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig as OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
@@ -51,6 +52,16 @@ class OnPolicyLearner(Learner):
         self._shuffler = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
         self._critic_state: Tensor | None = None
         self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
+        self._compiler: GradientCompiler | None = None
+        self._compile_after = 0
+        self._compiled: bool | None = None  # whether gradients are those of the compiler; None: not decided yet
+
+    def compile_updates(self, after: int) -> None:
+        parameters = self._optimizer.all_parameters
+        if self.recurrent or self.turn_based or parameters[0].device.type != "cpu":
+            return
+        self._compiler = GradientCompiler(self.loss, self.policy, parameters, self.group.name)
+        self._compile_after = after
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from a rollout `[env, time]`.
@@ -78,7 +89,8 @@ class OnPolicyLearner(Learner):
         samples, report = self._samples(rollout, values, acted)
         learning_rates = self._learning_rates()
         epochs: list[dict[str, Tensor]] = []
-        with self._sharded_loss(samples) as sharded:
+        compiled = self._compiled_gradient(samples, update=self.frames // rollout.batch_size.numel() - 1)
+        with self._sharded_loss(samples, compiled) as sharded:
             for _ in range(config.epochs):
                 epochs.append(self._epoch(sharded, samples, learning_rates))
                 if config.stops_after(epochs[-1]):
@@ -122,7 +134,8 @@ class OnPolicyLearner(Learner):
         }
         if self.needs_old_values:
             samples["value"] = policy.value_norm.normalise(values.value)
-        if not bool(acting.all()):  # without a mask, means are one operation instead of three
+        # without a mask, means are one operation instead of three; a compiled gradient always has one
+        if self._compiler is not None or not bool(acting.all()):
             samples["weight"] = acting.float()
         if acted is not None and self.recurrent:
             samples["acting"] = acted
@@ -172,14 +185,31 @@ class OnPolicyLearner(Learner):
             return rates
         return {part: linear_schedule(lr, final, self.frames, n_frames) for part, lr in rates.items()}
 
-    def _sharded_loss(self, samples: dict[str, Tensor]) -> ShardedLoss:
-        n_minibatches = len(self._minibatch_bounds(samples["log_prob"].shape[0])) - 1
+    def _compiled_gradient(self, samples: dict[str, Tensor], update: int) -> CompiledGradient | None:
+        """The compiled gradient, from the update on that was set beforehand: it does not depend on the time."""
+        bounds = self._minibatch_bounds(len(samples["log_prob"]))
+        compiler = self._compiler
+        if compiler is None or len({stop - start for start, stop in itertools.pairwise(bounds)}) > 1:
+            return None
+        if self._compiled is False:
+            return None
+        example = {key: value[: bounds[1]] for key, value in samples.items()}
+        compiler.start(example)
+        if update < self._compile_after and not compiler.failed:
+            return None
+        compiled = compiler.gradient(example)
+        self._compiled = compiled is not None
+        return compiled
+
+    def _sharded_loss(self, samples: dict[str, Tensor], compiled: CompiledGradient | None) -> ShardedLoss:
+        n_minibatches = len(self._minibatch_bounds(len(samples["log_prob"]))) - 1
         parameters = self._optimizer.all_parameters
         return ShardedLoss(
             self.loss,
             parameters,
             n_rows=samples["log_prob"].numel() // n_minibatches,
             divide=self.config.loss_is_mean and parameters[0].device.type == "cpu",
+            compiled=compiled,
         )
 
     def _epoch(
@@ -226,6 +256,7 @@ class OnPolicyLearner(Learner):
             "shuffler": self._shuffler.get_state(),
             "critic_recurrent": self._critic_state,
             "frames": self.frames,
+            "compiled": self._compiled,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -236,3 +267,4 @@ class OnPolicyLearner(Learner):
         device = next(self.policy.parameters()).device
         self._critic_state = None if critic_state is None else critic_state.to(device)
         self.frames = int(state["frames"])
+        self._compiled = state.get("compiled")  # it goes on as it was; checkpoints of earlier versions do not say

@@ -6,16 +6,16 @@ gained 10%. Here a thread computes the loss of its part and the gradient of that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-MIN_ROWS = 256  # of a part, counted in samples times agents; smaller ones gain nothing
+from marlnb.algorithms.compiled import CompiledGradient, Loss
 
-Loss = Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+MIN_ROWS = 256  # of a part, counted in samples times agents; smaller ones gain nothing
 
 
 class ShardedLoss:
@@ -33,12 +33,21 @@ class ShardedLoss:
         parameters: of which the gradient is computed.
         n_rows: samples times agents in a minibatch.
         divide: whether the loss may be computed in parts; otherwise torch's own threads divide the operations.
+        compiled: computes the same for minibatches of its sizes, with its own threads.
     """
 
-    def __init__(self, loss: Loss, parameters: Sequence[Tensor], *, n_rows: int, divide: bool) -> None:
-        self._loss, self._parameters = loss, list(parameters)
+    def __init__(
+        self,
+        loss: Loss,
+        parameters: Sequence[Tensor],
+        *,
+        n_rows: int,
+        divide: bool,
+        compiled: CompiledGradient | None = None,
+    ) -> None:
+        self._loss, self._parameters, self._compiled = loss, list(parameters), compiled
         self._n_threads = torch.get_num_threads()
-        self.n_shards = max(1, min(self._n_threads, n_rows // MIN_ROWS)) if divide else 1
+        self.n_shards = max(1, min(self._n_threads, n_rows // MIN_ROWS)) if divide and compiled is None else 1
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> ShardedLoss:
@@ -55,6 +64,8 @@ class ShardedLoss:
 
     def gradients(self, minibatch: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
         """The gradient of each parameter, and the metrics."""
+        if self._compiled is not None and self._compiled.fits(minibatch):
+            return self._compiled(minibatch)
         if self._pool is None:
             return self._part(minibatch, None)
         first, *others = zip(*_parts(minibatch, self.n_shards))

@@ -20,6 +20,7 @@ from marlnb.training.collect.seeds import GLOBAL_GENERATORS, derive_seed
 from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.runs.run_folder import RunFolder
 
+COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
 _MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
 
 
@@ -58,12 +59,15 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
     with GLOBAL_GENERATORS, torch.random.fork_rng(cuda_devices):
         torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
         try:
-            return algorithm.build(context)
+            learner = algorithm.build(context)
         except ConfigError as error:
             if repr(group.name) in str(error):
                 raise
             where = f"group {group.name!r} of {spec.name}, whose agents observe {group.observation.shape}"
             raise ConfigError(f"{algorithm.name} for {where}: {error}") from error
+    if experiment.compile != "never":
+        learner.compile_updates(after=COMPILED_FROM[experiment.compile])
+    return learner
 
 
 def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:

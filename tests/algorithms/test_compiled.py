@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from marlnb.algorithms import compiled
+from marlnb.algorithms.compiled import trace
+from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
+from marlnb.experiment import Experiment
+from marlnb.training.runs.run import Run
+from marlnb.training.trainer import Trainer
+
+TRAINING = (
+    "env=mpe/simple_spread",
+    "algorithm=ippo",
+    "algorithm.epochs=2",
+    "algorithm.n_minibatches=2",
+    "model=mlp",
+    "model.hidden=[8]",
+    "n_envs=4",
+    "rollout_steps=8",
+    "frames=320",
+    "checkpoint_every=2",
+    "tuned=false",
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return compiled.cache_folder()
+
+
+def train(path: Path, iterations: int, *overrides: str, resume: bool = False) -> list[dict[str, float]]:
+    run = Run.open(path) if resume else Run.create(path, Experiment.compose(*TRAINING, *overrides))
+    with Trainer.resume(run) as trainer:
+        return [next(trainer).learning["agent"] for _ in range(iterations)]
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_the_traced_graph_computes_the_gradient_and_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continuous: bool
+) -> None:
+    overrides = (*TRAINING, f"env.continuous_actions={continuous}", "algorithm.entropy_coef=0.1")
+    experiment = Experiment.compose(*overrides, "algorithm.value_clip=0.2")
+    samples: dict[str, Tensor] = {}
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        learner = trainer.loop.learners["agent"]
+        assert isinstance(learner, OnPolicyLearner)
+        loss = learner.loss
+
+        def noted(minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+            samples.update(minibatch)
+            return loss(minibatch)
+
+        monkeypatch.setattr(learner, "loss", noted)
+        next(trainer)
+        samples["weight"] = (torch.rand_like(samples["log_prob"]) < 0.5).float()
+        parameters = list(learner.policy.parameters())
+        graph = trace(loss, learner.policy, parameters, {key: torch.zeros_like(x) for key, x in samples.items()})
+        *gradients, metrics = graph(*parameters, *samples.values())
+        value, expected_metrics = loss(samples)
+        for ours, wanted in zip(gradients, torch.autograd.grad(value, parameters)):
+            torch.testing.assert_close(ours, wanted)
+        torch.testing.assert_close(metrics, torch.stack(tuple(expected_metrics.values())))
+
+
+def test_without_a_compiler_training_goes_on_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    reports = train(tmp_path / "run", 3, "compile=first")
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("marlnb: ")]
+    assert len(lines) == 1 and "is not compiled" in lines[0] and "no-such-compiler" in lines[0]
+    expected = train(tmp_path / "plain", 3)
+    for ours, wanted in zip(reports, expected):
+        assert ours == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+    monkeypatch.undo()  # a resumed run stays without
+    monkeypatch.setattr(compiled.GradientCompiler, "start", None)
+    assert len(train(tmp_path / "run", 1, resume=True)) == 1
+
+
+def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(tmp_path: Path, cache: Path) -> None:
+    """The compiler itself, on a network of 8 units: 15 s of a core."""
+    reports = train(tmp_path / "whole", 4, "compile=first")
+    assert len(list(cache.glob("*.pt2"))) == 1
+    for ours, wanted in zip(reports, train(tmp_path / "plain", 4)):
+        assert ours == pytest.approx(wanted, rel=1e-2, abs=1e-4)
+    first = train(tmp_path / "halves", 2, "compile=first")
+    assert [*first, *train(tmp_path / "halves", 2, resume=True)] == reports
+    assert len(list(cache.glob("*.pt2"))) == 1
