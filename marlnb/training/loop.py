@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.profiler import record_function
 
 from marlnb.algorithms.rollout import Rollout
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
+from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.episode_statistics import EpisodeStatistics, EpisodeTracker
 from marlnb.training.collect.rollout import Collector, Timing
@@ -61,6 +62,7 @@ class Loop:
         self.episodes = EpisodeTracker(env.spec, experiment.n_envs)
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
+        self._networks = nn.ModuleList(self.policies.values())
         self._collector = Collector(
             env, self.policies, experiment.rollout_steps, generator=self._generator, device=device
         )
@@ -84,7 +86,7 @@ class Loop:
         start = time.perf_counter()
         self._collector.timing = timing = Timing()
         with self._streams.active():  # the notebook's random numbers neither affect the training nor change
-            with record_function("collect"):
+            with record_function("collect"), fast_training(self._networks):
                 rollout = self._collector.collect()
                 self._check_rollout(rollout)
                 episodes = self.episodes.add(rollout)
