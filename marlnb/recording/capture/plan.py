@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import shutil
 from dataclasses import dataclass, replace
 from math import ceil
@@ -11,6 +10,7 @@ from typing import Any
 
 from marlnb.config import accepts_options, resolve_config
 from marlnb.display.formatting import format_bytes, format_duration
+from marlnb.display.notebook_html import note_html, table_html, title_html
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.preparation import Prepared, prepare
@@ -93,13 +93,8 @@ class RecordingPlan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th style='text-align:left'>{name}</th>" for name in ("dataset", "axes", "type", "size"))
-        cells = (
-            "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in row) for row in self.table()
-        )
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        caption = f"<b>{html.escape(str(self.path))}</b><br>{html.escape(self.summary())}"
-        return f"<div>{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        table = table_html(("dataset", "axes", "type", "size"), self.table())
+        return title_html(str(self.path)) + note_html(self.summary()) + table
 
 
 @accepts_options(RecordingConfig)

@@ -1,0 +1,37 @@
+"""Names that contain HTML do nothing in a browser: no page that marlnb makes of them opens an alert."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from playwright.sync_api import Page
+
+from marlnb.batch.job.html_page import make_page
+from tests.display.pages import HOSTILE, built_pages, recorded_pages
+
+TRAP = "window.alerts = 0; window.alert = () => { window.alerts += 1 };"
+WAIT_MS = 500
+
+
+def alerts(page: Page, html: str) -> int:
+    """How many alerts a page opens; a script runs while it loads, and `onerror` after its picture is missing."""
+    page.goto("about:blank")
+    page.set_content(html)
+    for item in page.locator("img, details, a, button").all():
+        item.dispatch_event("click")
+    page.wait_for_timeout(WAIT_MS)
+    return int(page.evaluate("window.alerts"))
+
+
+def test_no_name_acts_in_a_page(page: Page, tmp_path: Path) -> None:
+    page.add_init_script(TRAP)
+    assert alerts(page, f"<p>{HOSTILE}</p>") >= 2  # the trap works
+    shown = [*built_pages(), *recorded_pages(tmp_path)]
+    assert alerts(page, "".join(f"<div>{html}</div>" for html in shown)) == 0
+    assert "alert(1)" in page.inner_text("body")
+    outputs = [new_output("display_data", {"text/html": str(html)}) for html in shown]
+    notebook = tmp_path / "hostile.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell("", outputs=outputs)]), notebook)
+    assert alerts(page, make_page(notebook)) == 0

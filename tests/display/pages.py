@@ -1,0 +1,57 @@
+"""HTML that marlnb makes of names from outside, as a run folder or a JSON file from somebody else may hold them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import marlnb as mnb
+from marlnb.allocations import Allocation
+from marlnb.analysis.concepts.result import ConceptScore, Tcav
+from marlnb.display.notebook_html import facts_html, folded_html, picture_html, styled, table_html
+from marlnb.recording.capture.plan import plan_recording
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.layout import row_paths
+from marlnb.teaching.checking import Verdict
+from marlnb.widgets.core import style
+from marlnb.widgets.microscope.unit_panel import _curve_html
+from tests.recording.runs import LivesConfig, make_run
+
+LABEL = "<img src=x onerror=alert(1)>"
+HOSTILE = f'{LABEL}"\'&`</style></pre><script>alert(2)</script>" onerror="alert(3)" \''
+
+
+def built_pages() -> list[str]:
+    """What the builders and the results make of a hostile name."""
+    table = pd.DataFrame({HOSTILE: [HOSTILE], "frames": [1234.5]})
+    score = ConceptScore(**dict.fromkeys(ConceptScore.__dataclass_fields__, np.nan) | {"agent": HOSTILE})
+    shown = (
+        Tcav(HOSTILE, HOSTILE, HOSTILE, "pattern", 2, (score,), (HOSTILE,), (HOSTILE,), (HOSTILE,)),
+        Verdict(HOSTILE, True, HOSTILE),
+        Allocation("slurm", HOSTILE, HOSTILE, 1, (HOSTILE,), None, None, None),
+    )
+    return [
+        table_html((HOSTILE, "b"), [(HOSTILE, 1)]),
+        facts_html(HOSTILE, {HOSTILE: HOSTILE}, HOSTILE),
+        folded_html(HOSTILE, HOSTILE),
+        picture_html("", "png", HOSTILE),
+        styled(table, caption=HOSTILE, whole=["frames"]).to_html(),
+        style.table_html([HOSTILE], [[HOSTILE]]),
+        style.HTML(HOSTILE).value,
+        *(function(HOSTILE) for function in (style.problem_html, style.note_html, style.code_html, style.log_html)),
+        *(item._repr_html_() for item in shown),
+    ]
+
+
+def recorded_pages(folder: Path) -> list[str]:
+    """What a run in a folder with a hostile name, and its recording with a hostile label, look like."""
+    run = make_run(folder / LABEL / "run", LivesConfig(), centralised=False)
+    options = {"episodes": 8, "n_envs": 4, "labels": {LABEL: lambda step: step.t % 2}}
+    plan = plan_recording(run, **options)
+    with record(run, progress=False, **options) as recording:
+        site = "a/actor/hidden_1"
+        tuning = mnb.tuning(recording, site=site, label=LABEL, agent="a_0", n_shuffles=20, n_bootstrap=20)
+        shown = (run, plan, recording, tuning, recording.experiment, *map(recording._array, row_paths(recording.file)))
+        return [_curve_html(tuning, 0), *(item._repr_html_() for item in shown)]
