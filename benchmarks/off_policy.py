@@ -1,6 +1,6 @@
 """Whole iterations of off-policy learners: marlnb against BenchMARL and AgileRL, which alternate.
 
-MADDPG, QMIX and IQL on simple_spread: 8 environments, 1000 frames an iteration, minibatches of 256 frames, 100 updates
+MADDPG, MASAC, QMIX and IQL on simple_spread: 8 environments, 1000 frames an iteration, minibatches of 256 frames, 100 updates
 (125 in the comparison with AgileRL, which learns once every step of its 8 environments). Frames per second of CPU time,
 one core, one thread. MADDPG is compared with BenchMARL twice: with BenchMARL's actor update, which replaces all agents'
 actions at once, and with equation 6 of Lowe et al. 2017, the default of marlnb and AgileRL. Run it on an idle machine.
@@ -14,7 +14,7 @@ from benchmarks import peers
 from benchmarks.contest import Contestant, Driver, check_peers, measure
 from benchmarks.table import report
 
-ALGORITHMS = ("maddpg", "qmix", "iql")
+ALGORITHMS = ("maddpg", "masac", "qmix", "iql")
 BENCHMARL_TARGET, AGILERL_TARGET = 3.0, 1.5
 
 

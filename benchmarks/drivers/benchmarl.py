@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import psutil
 import torch
-from benchmarl.algorithms import IppoConfig, IqlConfig, MaddpgConfig, QmixConfig
+from benchmarl.algorithms import IppoConfig, IqlConfig, MaddpgConfig, MasacConfig, QmixConfig
 from benchmarl.environments import PettingZooTask, VmasTask
 from benchmarl.experiment import Callback, Experiment, ExperimentConfig
 from benchmarl.models.mlp import MlpConfig
@@ -30,7 +30,7 @@ class Paced(Callback):  # type: ignore[misc]
             self.pace.iteration_done()
 
 
-OFF_POLICY_CONFIGS = {"maddpg": MaddpgConfig, "qmix": QmixConfig, "iql": IqlConfig}
+OFF_POLICY_CONFIGS = {"maddpg": MaddpgConfig, "masac": MasacConfig, "qmix": QmixConfig, "iql": IqlConfig}
 
 
 def experiment_config(folder: str) -> ExperimentConfig:
@@ -64,7 +64,7 @@ def set_off_policy(config: ExperimentConfig, algorithm: str, updates: int) -> in
     config.off_policy_n_optimizer_steps = updates
     config.off_policy_train_batch_size = settings.minibatch_frames
     config.off_policy_memory_size = settings.buffer_frames
-    config.prefer_continuous_actions = algorithm == "maddpg"
+    config.prefer_continuous_actions = algorithm in ("maddpg", "masac")
     return settings.frames
 
 

@@ -26,7 +26,7 @@ from marlnb.training.trainer import Trainer
 
 def overrides(task: str, algorithm: str, updates: int, threads: int, policy_actions: str = "own") -> list[str]:
     """The experiment in Hydra's grammar. PettingZoo's multiwalker; simple_spread is marlnb's own."""
-    continuous = algorithm in ("ippo", "maddpg")
+    continuous = algorithm in ("ippo", "maddpg", "masac")
     settings = on_policy(task) if algorithm == "ippo" else OFF_POLICY
     learning = ippo_options(on_policy(task))
     if algorithm != "ippo":
@@ -100,6 +100,8 @@ def off_policy_options(algorithm: str, updates: int, policy_actions: str) -> dic
     own: dict[str, Any] = {"double": False, "standardise_rewards": False}  # as BenchMARL's Q-learning
     if algorithm == "maddpg":
         own = {"policy_actions": policy_actions}
+    elif algorithm == "masac":
+        own = {}
     return {
         **own,
         "lr": OFF_POLICY.lr,

@@ -71,7 +71,7 @@ class Native(Settings):
 SETTINGS = Settings()
 BATCHED = Settings(n_envs=60, rollout_steps=100)
 OFF_POLICY = OffPolicySettings()
-ALGORITHMS = ("ippo", "maddpg", "qmix", "iql")
+ALGORITHMS = ("ippo", "maddpg", "masac", "qmix", "iql")
 TASKS = ("multiwalker", "simple_spread", "navigation", "balance")
 VMAS = ("navigation", "balance")
 NATIVE = {
