@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, unknown
+from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, shown, unknown
 from marlnb.registry import Registry
 from marlnb.unloaded import Unloaded, code_named
 from marlnb.values import INFINITY, Reader, check_value, hints, join_path
@@ -59,18 +59,22 @@ def from_json(data: Mapping[str, Any], kind: type[T], path: str = "", *, origin:
     Raises:
         ConfigError: an unknown key or name, a missing one, a wrong type, a value out of range, with its full path.
     """
-    instance: T = _read_dataclass(kind, data, path, origin)
+    try:
+        instance: T = _read_dataclass(kind, data, path, origin)
+    except RecursionError as error:
+        raise ConfigError(f"{path or kind.__name__}: the options are nested too deeply") from error
     return instance
 
 
 def _read_dataclass(kind: type[Any], data: Any, path: str, origin: str | None = None) -> Any:
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{path or kind.__name__} must be a mapping of options; got {data!r}")
+        raise ConfigError(f"{path or kind.__name__} must be a mapping of options; got {shown(data)}")
     options = dict(data)
     registry: Registry[Any] | None = getattr(kind, "registry", None)
     name = options.get("name")
     if registry is not None and origin is not None and isinstance(name, str):
-        if code := tuple(code_named(registry, name, options)):
+        code = tuple(code_named(registry, name, options))
+        if code:
             del options["name"]
             return kind.unloaded(name=name, options=options, origin=origin, code=code)
     if registry is not None:
@@ -116,7 +120,7 @@ def _named(registry: Registry[Any], kind: type, name: Any, path: str) -> type[An
             return kind
         raise ConfigError(f"{path or registry.kind}: no name; valid: {', '.join(registry.names())}")
     if not isinstance(name, str):
-        raise ConfigError(f"{join_path(path, 'name')} must be a text; got {name!r}")
+        raise ConfigError(f"{join_path(path, 'name')} must be a text; got {shown(name)}")
     try:
         member: type[Any] = registry.get(name)
     except UnknownNameError as error:

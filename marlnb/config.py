@@ -59,7 +59,7 @@ def option(
         choices: the allowed values.
         ge: minimum.
         gt: exclusive minimum.
-        le: maximum.
+        le: maximum; `math.inf` if the value may be infinite. Without a maximum it has to be finite.
         lt: exclusive maximum.
         effect: what becomes of a value that names code or a file, as "imports and calls". Such a value in a run folder
             from somebody else has no effect before the user trusts it (`marlnb.trust`).

@@ -84,9 +84,18 @@ def kind_of(error: BaseException) -> type[MarlnbError] | None:
     return next((kind for kind in type(error).__mro__ if kind.__module__ == __name__), None)
 
 
+def shown(value: object, max_length: int = 200) -> str:
+    """`repr(value)` for a message, shortened if it is long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits; values nested too deeply
+        return f"a very large {type(value).__name__}"
+    return text if len(text) <= max_length else f"{text[:max_length]}…"
+
+
 def nearest(requested: str, valid: Iterable[str], *, n: int = 3) -> list[str]:
     """The valid names most similar to `requested`, best first."""
-    names = sorted(set(valid))
+    names, requested = sorted(set(valid)), requested[:200]
     by_tail = [name for name in names if requested and requested == name.rsplit("/", 1)[-1]]
     close = difflib.get_close_matches(requested, names, n=n, cutoff=0.5)
     return list(dict.fromkeys([*by_tail, *close]))[:n]
@@ -102,4 +111,4 @@ def unknown(kind: str, requested: str, valid: Iterable[str]) -> str:
     close = nearest(requested, names)
     hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else "."
     listed = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
-    return f"no {kind} {requested!r}{hint} Valid: {listed or '(none)'}"
+    return f"no {kind} {shown(requested)}{hint} Valid: {listed or '(none)'}"

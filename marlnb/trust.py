@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from marlnb.codec import from_json, to_json
 from marlnb.errors import TrustError
@@ -57,7 +57,8 @@ def trust(parts: Iterable[Unloaded], how: How) -> str:
         digest = _digest(part)
         if _session.get(digest) != "trained":
             _session[digest] = how
-        entry = {"code": [code.value for code in part.code], "origin": part.origin, "part": to_json(part)}
+        named = [code.value for code in part.code]
+        entry = {"code": named, "origin": os.path.abspath(part.origin), "part": to_json(part)}
         try:
             _write(_file(digest, how), json.dumps(entry, indent=1) + "\n")
         except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home is known

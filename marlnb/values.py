@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from marlnb.errors import ConfigError, unknown
+from marlnb.errors import ConfigError, shown, unknown
 
+MAX_INTEGER = 2**63 - 1  # what tensors and files can hold
 INFINITY = "Infinity"  # JSON has no infinities: they are written as these words
 _INFINITIES = {INFINITY: math.inf, f"-{INFINITY}": -math.inf}
 _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -148,7 +149,7 @@ def _cast_sequence(value: Any, annotation: Any, path: str, read: Reader | None) 
     kinds: Sequence[Any]
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
         if len(value) != len(arguments):
-            raise ConfigError(f"{path} must have {len(arguments)} values; got {len(value)}: {value!r}")
+            raise ConfigError(f"{path} must have {len(arguments)} values; got {len(value)}: {shown(value)}")
         kinds = arguments
     else:
         kinds = [arguments[0] if arguments else Any] * len(value)
@@ -162,7 +163,7 @@ def _cast_mapping(value: Any, annotation: Any, path: str, read: Reader | None) -
     keyed = get_args(annotation)
     for key in value:
         if not isinstance(key, str):
-            raise ConfigError(f"{path}: keys must be texts; got {key!r}")
+            raise ConfigError(f"{path}: keys must be texts; got {shown(key)}")
     return {key: _cast(item, keyed[1] if keyed else Any, join_path(path, key), read) for key, item in value.items()}
 
 
@@ -175,12 +176,13 @@ def _free(value: Any, path: str) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, numbers.Integral):
-        return int(value)
+        return _bounded(value, path)
     if isinstance(value, numbers.Real):
         if not math.isfinite(value):
-            raise ConfigError(f"{path} must be a finite number here; got {value!r}")
+            raise ConfigError(f"{path} must be a finite number here; got {shown(value)}")
         return float(value)
-    raise ConfigError(f"{path} must be plain data (texts, numbers, true/false, none, lists, mappings); got {value!r}")
+    expected = "plain data (texts, numbers, true/false, none, lists, mappings)"
+    raise ConfigError(f"{path} must be {expected}; got {shown(value)}")
 
 
 def _cast_scalar(value: Any, kind: Any, path: str) -> bool | int | float | str:
@@ -189,16 +191,25 @@ def _cast_scalar(value: Any, kind: Any, path: str) -> bool | int | float | str:
         return kind(value) if is_bool else value
     if kind is float and isinstance(value, str) and value in _INFINITIES:
         return _INFINITIES[value]
+    if isinstance(value, numbers.Integral) and not is_bool:
+        _bounded(value, path)
     if isinstance(value, numbers.Real) and not is_bool:
         if kind is float and not math.isnan(value):
             return float(value)
         if kind is int and (isinstance(value, numbers.Integral) or float(value).is_integer()):
-            return int(value) if isinstance(value, numbers.Integral) else int(float(value))  # frames=1e6
+            return _bounded(value if isinstance(value, numbers.Integral) else int(float(value)), path)  # frames=1e6
     raise _wrong(value, kind, path)
 
 
+def _bounded(value: Any, path: str) -> int:
+    """Raises ConfigError unless an integer fits into 64 bits."""
+    if not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise ConfigError(f"{path} must be between {-MAX_INTEGER} and {MAX_INTEGER}; got {shown(value, 40)}")
+    return int(value)
+
+
 def _wrong(value: Any, annotation: Any, path: str) -> ConfigError:
-    return ConfigError(f"{path} must be {describe(annotation)}; got {value!r}")
+    return ConfigError(f"{path} must be {describe(annotation)}; got {shown(value)}")
 
 
 def _one_of(value: Any, choices: Sequence[Any], path: str) -> Any:
@@ -223,7 +234,9 @@ def _check_range(value: Any, path: str, metadata: Mapping[str, Any]) -> None:
         bound = metadata.get(word)
         if bound is not None and not holds(value, bound):
             unit = f" {metadata['unit']}" if metadata.get("unit") else ""
-            raise ConfigError(f"{path} must be {sign} {bound}{unit}; got {value!r}")
+            raise ConfigError(f"{path} must be {sign} {bound}{unit}; got {shown(value)}")
+    if math.isinf(value) and metadata.get("le", math.inf) != math.inf:
+        raise ConfigError(f"{path} must be finite; got {value!r}")
 
 
 _BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (

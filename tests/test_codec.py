@@ -36,7 +36,7 @@ class Everything:
     must: int = option(help="no default", ge=1, le=10)
     flag: bool = option(True, help="")
     rate: float = option(0.5, help="", unit="seconds", gt=0, lt=math.inf)
-    limit: float = option(math.inf, help="")
+    limit: float = option(math.inf, help="", le=math.inf)
     name: str = option("x", help="")
     maybe: float | None = option(None, help="")
     ground: Literal["flat", "steep"] = option("flat", help="")

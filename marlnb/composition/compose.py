@@ -32,7 +32,7 @@ from marlnb.composition.override_parsing import (
 from marlnb.composition.starting_values import Path, set_value, starting_values
 from marlnb.composition.variants import Variants, base_of
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
-from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
 from marlnb.imports import is_import_path
 from marlnb.registry import Registry
 
@@ -51,7 +51,7 @@ def compose(schema: type[T], *overrides: str, config_dir: str | None = None) -> 
         schema: the dataclass that holds the parts (`env`, `algorithm`, `model`, ...) and the other options.
         overrides: `env=pettingzoo/multiwalker`, `algorithm=mappo`, `algorithm.lr=3e-4`, `model.hidden=[64,64]`,
             `algorithms.adversary=ippo`, `models.speaker=gru`, `experiment=<a file of the folder>`, `frames=1_000_000`;
-            `tuned=false`: options that nobody sets have their own defaults, not tuned or derived ones.
+            `tuned=false`: options without an override have their own defaults, not tuned or derived ones.
         config_dir: a folder of YAML variants; default: the folder in MARLNB_CONFIG_DIR, or `./conf`.
     Raises:
         ConfigError: an unknown or misspelt key or name, with the nearest valid ones; a value out of range; a sweep.
@@ -96,17 +96,32 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
             with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
                 composed = hydra_compose(_PRIMARY, overrides=request.values)
             options = OmegaConf.to_container(composed, resolve=True)
+            _check_tables(options)
             if "tuned" in defaults and request.tuned:
                 options = _started(composed, options, _given(request, variants))
+            assert isinstance(options, dict)
+            given = {str(key): value for key, value in options.items() if value is not None or key not in GROUP_OF}
+            return _inherit(given)
         except (HydraException, OmegaConfBaseException) as error:
             at = str(getattr(error, "full_key", None) or "")
-            raise ConfigError(f"cannot compose {' '.join(overrides)!r}: {error}", at=at) from error
-    assert isinstance(options, dict)
-    return _inherit({str(key): value for key, value in options.items() if value is not None or key not in GROUP_OF})
+            words = shown(" ".join(overrides), 400)
+            raise ConfigError(f"cannot compose {words}: {str(error)[:400]}", at=at) from error
+
+
+def _check_tables(options: Any) -> None:
+    """Raises ConfigError unless the parts by group are mappings of mappings."""
+    for parts, kind in GROUP_OF_EACH.items():
+        table = options.get(parts) or {}
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{parts} takes {kind}s by group, as {parts}.agent=<name>; got {shown(table)}", at=parts)
+        for group, part in table.items():
+            if not isinstance(part, Mapping):
+                at = f"{parts}.{group}"
+                raise ConfigError(f"{at} takes the name or the options of one {kind}; got {shown(part)}", at=at)
 
 
 def _started(composed: Any, options: Any, given: set[Path]) -> Any:
-    """The options with tuned or derived values where nobody set them; interpolations take these values as well."""
+    """The options with tuned or derived values where nothing set them; interpolations take these values as well."""
     start = starting_values(options, given)
     OmegaConf.set_struct(composed, False)
     for path, value in start.values.items():
@@ -251,7 +266,10 @@ def _inherited(options: Mapping[str, Any], parts: str, name: str) -> Any:
         models.get(name),
         models.get(group),
     )
-    return next((candidate for candidate in candidates if candidate and "name" in candidate), options["model"])
+    return next(
+        (candidate for candidate in candidates if candidate and "name" in candidate),
+        options["model"],
+    )
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from hydra.errors import HydraException
 
 from marlnb.composition.variants import Variants, experiment_choices
 from marlnb.config import ENVIRONMENTS
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, shown
 
+MAX_LENGTH, MAX_KEY_LENGTH, MAX_DEPTH = 50_000, 200, 30  # of an override
+MAX_SHOWN = 400  # characters of Hydra's messages
 DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
 GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model"}
 GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
@@ -63,6 +65,9 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
             raise ConfigError(f"{key} cannot be set directly; use {part}=<name>")
         elif key != "experiment":
             request.values.append(f"++{key}={(override.input_line or '').partition('=')[2]}")
+    for part in DEFAULTS:
+        if request.choices.get(part) is None:
+            raise ConfigError(f"{part} takes a name, as {part}={DEFAULTS[part]}; got none")
     if request.choices.get("env") is None:
         names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
         raise ConfigError(f"no environment; add env=<name>, one of: {', '.join(names)}")
@@ -82,10 +87,13 @@ def named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[
 
 
 def _parse(text: str) -> Override:
+    _check_size(text)
     try:
         override = OverridesParser.create().parse_override(text)
-    except HydraException as error:
-        raise ConfigError(f"cannot read {text!r} as key=value, for instance algorithm.lr=3e-4: {error}") from error
+    except (HydraException, ValueError) as error:  # ValueError: an integer of 5,000 digits
+        raise ConfigError(
+            f"cannot read {shown(text)} as key=value, for instance algorithm.lr=3e-4: {str(error)[:MAX_SHOWN]}"
+        ) from error
     if override.is_delete():
         raise ConfigError(f"{text!r}: options cannot be deleted; every option has a value")
     if override.package is not None:
@@ -98,6 +106,21 @@ def _parse(text: str) -> Override:
     return override
 
 
+def _check_size(text: str) -> None:
+    """Raises ConfigError for what no option needs, and what Hydra or the file system would fail on."""
+    key, depth, deepest = text.partition("=")[0], 0, 0
+    for character in text:
+        depth += (character in "[{(") - (character in "]})")
+        deepest = max(deepest, depth)
+    for what, size, limit in (
+        ("characters", len(text), MAX_LENGTH),
+        ("characters before the =", len(key), MAX_KEY_LENGTH),
+        ("brackets in each other", deepest, MAX_DEPTH),
+    ):
+        if size > limit:
+            raise ConfigError(f"an override has at most {limit:,} {what}; {shown(text, 80)} has {size:,}")
+
+
 def is_part(key: str) -> bool:
     """Whether a key chooses a part by name, as `env` and `models.speaker`."""
     head, _, group = key.partition(".")
@@ -108,7 +131,7 @@ def _chosen(part: str, value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value or None
     raise ConfigError(
-        f"{part} takes a name, as {part}={DEFAULTS.get(group_of(part), 'mpe/simple_spread')}; got {value!r}"
+        f"{part} takes a name, as {part}={DEFAULTS.get(group_of(part), 'mpe/simple_spread')}; got {shown(value)}"
     )
 
 
@@ -119,7 +142,7 @@ def group_of(part: str) -> str:
 
 def _read_tuned(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"tuned is true or false: whether options start from tuned settings; got {value!r}")
+        raise ConfigError(f"tuned is true or false: whether options start from tuned settings; got {shown(value)}")
     return value
 
 

@@ -23,8 +23,8 @@ def load_constructor(path: str) -> Callable[..., Any]:
     """The class of an environment, or the function that makes one, at "module:name".
 
     Raises:
-        ConfigError: it cannot be imported, is a class without `reset` and `step`, or is no function at all. Functions of
-            Python itself make no environments, under whatever name a module has them: `os.system` runs commands.
+        ConfigError: it cannot be imported, or is a class without `reset` and `step`, no function at all, or a function
+            of Python itself, under whatever name a module has it: `os.system` makes no environment and runs commands.
     """
     value = load_object(path)
     home = str(getattr(getattr(value, "func", value), "__module__", None) or "")

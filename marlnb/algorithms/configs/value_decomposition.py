@@ -81,9 +81,13 @@ class VDNConfig(IQLConfig):
 class QMIXConfig(VDNConfig):
     """QMIX: a mixture of the agents' Q values, monotonic in each, learns the team's reward."""
 
-    mixer_units: int = option(32, help="units of the mixer's hidden layer", unit="units", ge=1)
+    mixer_units: int = option(32, help="units of the mixer's hidden layer", unit="units", ge=1, le=65_536)
     hyper_units: int = option(
-        64, help="of a layer between the state and the mixer's weights; 0: none, as in the paper", unit="units", ge=0
+        64,
+        help="of a layer between the state and the mixer's weights; 0: none, as in the paper",
+        unit="units",
+        ge=0,
+        le=65_536,
     )
 
     def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:

@@ -89,7 +89,7 @@ def _spec(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
             spec = read_spec(file, config_dir=arguments.config_dir)
             folder = Path(arguments.out or f"runs/{file.stem}")
     external = BenchmarkSpec.make("x", "x", 1, compare=arguments.compare).compare
-    compare = tuple(dict.fromkeys((*spec.compare, *external)))
+    compare = (*spec.compare, *(runs for runs in external if runs not in spec.compare))
     return replace(spec, overrides=(*spec.overrides, *overrides), compare=compare), folder
 
 

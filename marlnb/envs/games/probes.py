@@ -89,7 +89,7 @@ class DiscountingConfig(ProbeConfig):
 
     rules: ClassVar[str] = "Discounting"
 
-    steps: int = option(3, help="length of an episode", unit="steps", ge=1)
+    steps: int = option(3, help="length of an episode", unit="steps", ge=1, le=1_000_000)
 
     def answers(self, gamma: float) -> tuple[Answer, ...]:
         def at(t: int) -> Answer:
@@ -177,7 +177,7 @@ class DyingConfig(ProbeConfig):
 
     rules: ClassVar[str] = "Dying"
 
-    steps: int = option(3, help="length of an episode", unit="steps", ge=2)
+    steps: int = option(3, help="length of an episode", unit="steps", ge=2, le=1_000_000)
 
     @property
     def optimal_return(self) -> float:
@@ -214,7 +214,7 @@ class EchoConfig(ProbeConfig):
     agents: ClassVar[tuple[str, ...]] = numbered("player", 2)
     simultaneous: ClassVar[bool] = False
 
-    rounds: int = option(2, help="turns of each player", unit="turns", ge=1)
+    rounds: int = option(2, help="turns of each player", unit="turns", ge=1, le=1_000_000)
 
     @property
     def optimal_return(self) -> float:

@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from marlnb.config import EnvConfig, option
-from marlnb.errors import RecordingError
+from marlnb.errors import CheckpointError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.capture.labels import named_label
 from marlnb.recording.file.layout import DTYPES
@@ -94,6 +94,10 @@ class RecordingConfig(EpisodeOptions):
             RecordingError: no checkpoint is requested, or one twice.
         """
         requested = (self.checkpoint,) if isinstance(self.checkpoint, (int, str)) else self.checkpoint
+        if requested == ("all",) and isinstance(source, Run) and source.damaged_checkpoints:
+            damaged = ", ".join(map(str, source.damaged_checkpoints))
+            readable = ", ".join(str(item.iteration) for item in source.checkpoints)
+            raise CheckpointError(f"checkpoint='all': {source.path} has damaged ones: {damaged}; readable: {readable}")
         if requested == ("all",):
             requested = tuple(item.iteration for item in source.checkpoints) if isinstance(source, Run) else ("last",)
         origins = [source.origin(item) for item in requested]

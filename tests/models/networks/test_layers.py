@@ -118,5 +118,5 @@ def test_layer_normalisation_comes_before_the_nonlinearity() -> None:
 def test_an_unknown_activation_names_the_valid_ones() -> None:
     with pytest.raises(ConfigError, match="tanh"):
         activation("tahn")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="hidden must be at least 1"):
+    with pytest.raises(ConfigError, match=r"hidden\[0\] must be at least 1"):
         MLPConfig(hidden=(0,)).build(3, InputSpec(((6,),)), 2)

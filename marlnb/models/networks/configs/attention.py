@@ -22,9 +22,11 @@ class AttentionConfig(HiddenConfig):
 
     reads_shape: ClassVar[bool] = True
 
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer after the pool", unit="units")
-    units: int = option(64, help="units of an entity's embedding", unit="units", ge=1)
-    heads: int = option(4, help="attention heads; the units are divided among them", ge=1)
+    hidden: tuple[int, ...] = option(
+        (64,), help="units of each hidden layer after the pool", unit="units", ge=1, le=65_536
+    )
+    units: int = option(64, help="units of an entity's embedding", unit="units", ge=1, le=65_536)
+    heads: int = option(4, help="attention heads; the units are divided among them", ge=1, le=65_536)
     pooling: Pooling = option("mean", help="over the entities", choices=("mean", "sum", "max"))
 
     def __post_init__(self) -> None:

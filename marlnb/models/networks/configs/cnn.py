@@ -28,8 +28,10 @@ class CNNConfig(HiddenConfig):
 
     reads_shape: ClassVar[bool] = True
 
-    hidden: tuple[int, ...] = option((128,), help="units of each hidden layer after the convolutions", unit="units")
-    channels: tuple[int, ...] = option((16, 32, 32), help="channels of each convolution", ge=1)
+    hidden: tuple[int, ...] = option(
+        (128,), help="units of each hidden layer after the convolutions", unit="units", ge=1, le=65_536
+    )
+    channels: tuple[int, ...] = option((16, 32, 32), help="channels of each convolution", ge=1, le=65_536)
     kernels: tuple[int, ...] = option((8, 4, 3), help="width and height of its filters", unit="pixels", ge=1)
     strides: tuple[int, ...] = option((4, 2, 1), help="step of its filters", unit="pixels", ge=1)
     conv_activation: ActivationName = option("relu", help="the convolutions' nonlinearity")

@@ -22,8 +22,12 @@ class DeepSetsConfig(HiddenConfig):
 
     reads_shape: ClassVar[bool] = True
 
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer after the pool", unit="units")
-    entity_hidden: tuple[int, ...] = option((64, 64), help="units of each layer for an entity", unit="units", ge=1)
+    hidden: tuple[int, ...] = option(
+        (64,), help="units of each hidden layer after the pool", unit="units", ge=1, le=65_536
+    )
+    entity_hidden: tuple[int, ...] = option(
+        (64, 64), help="units of each layer for an entity", unit="units", ge=1, le=65_536
+    )
     pooling: Pooling = option("mean", help="over the entities", choices=("mean", "sum", "max"))
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class HiddenConfig(NetworkConfig):
     """The options of every network that has hidden layers."""
 
-    hidden: tuple[int, ...] = option((64, 64), help="units of each hidden layer", unit="units")
+    hidden: tuple[int, ...] = option((64, 64), help="units of each hidden layer", unit="units", ge=1, le=65_536)
     activation: ActivationName = option("tanh", help="the hidden layers' nonlinearity")
     layer_norm: bool = option(False, help="normalise each hidden layer before its nonlinearity")
 

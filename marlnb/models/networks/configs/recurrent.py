@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 class RecurrentConfig(FlatConfig):
     """The options of a recurrent network."""
 
-    hidden: tuple[int, ...] = option((64,), help="units of each hidden layer before the recurrent one", unit="units")
-    recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1)
+    hidden: tuple[int, ...] = option(
+        (64,), help="units of each hidden layer before the recurrent one", unit="units", ge=1, le=65_536
+    )
+    recurrent_size: int = option(64, help="units of the recurrent layer", unit="units", ge=1, le=65_536)
 
     @property
     def recurrent(self) -> bool:

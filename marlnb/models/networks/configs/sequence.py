@@ -25,7 +25,7 @@ class SequenceConfig(NetworkConfig):
         (MLPConfig(hidden=(64,)), GRUConfig(hidden=())), help="the models: names, or {name: gru, recurrent_size: 32}"
     )
     widths: tuple[int, ...] = option(
-        (64,), help="outputs of each model but the last; one value for all, or one each", unit="units", ge=1
+        (64,), help="outputs of each model but the last; one value for all, or one each", unit="units", ge=1, le=65_536
     )
 
     def __post_init__(self) -> None:
