@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup tune verify verify-defaults groundtruth wheel clean
+.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup fuzz tune verify verify-defaults groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and o
 
 tune: $(READY) ## search for the tuned settings, hours; stopped, it continues; ARGS="simple_spread mappo --minutes 30"
 	$(BIN)/python -m benchmarks.tune $(ARGS)
+
+fuzz: $(READY) ## damage recordings at random and open them, 5 min; ARGS="--n 2000 --seed 1 --keep found"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.recordings $(ARGS)
 
 verify: $(READY) ## train until every algorithm has learnt what it should, hours; ARGS="spread" for some checks
 	$(BIN)/python -m benchmarks.verify $(ARGS)

@@ -11,7 +11,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, RecordingError
+from marlnb.recording.file.inspection import inspect
 
 FORMAT, VERSION = "marlnb.attribution", 2
 BY_ROW = ("values", "score", "baseline_score")
@@ -56,8 +57,9 @@ class AttributionFile:
 
     def _resume(self, text: str) -> None:
         try:
+            inspect(self.path)
             file = h5py.File(self.path, "r+")
-        except OSError as error:
+        except (OSError, RecordingError) as error:
             raise AnalysisError(f"{self.path} cannot be continued: {error}") from error
         same_options = file.attrs.get("meta") == text
         if file.attrs.get("complete", True) or not same_options:
@@ -102,6 +104,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray], int, 
     if not Path(path).is_file():
         raise AnalysisError(f"no attribution at {path}")
     try:
+        inspect(Path(path))
         with h5py.File(path, "r") as file:
             if file.attrs.get("format") != FORMAT:
                 raise AnalysisError(f"{path} is not an attribution: format {file.attrs.get('format')!r}")
@@ -117,7 +120,9 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray], int, 
                 is_empty = 0 in data.shape  # it has no place in the file
                 values = data[()] if is_empty else np.memmap(path, np.float32, "r", data.id.get_offset(), data.shape)
                 arrays[name] = values[:done]
-    except (OSError, KeyError) as error:
+    except AnalysisError:
+        raise
+    except Exception as error:  # whatever HDF5 and the contents of a damaged file raise
         raise AnalysisError(f"{path} cannot be read as an attribution: {error}") from error
     for name in ("episode", "t"):
         arrays[name] = arrays[name][:done]

@@ -21,6 +21,7 @@ from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.with_features import WithFeatures
+from marlnb.recording.file.inspection import inspect
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.policies.transformed import TransformedPolicySource
 
@@ -272,6 +273,7 @@ class Dictionary(Result):
         if not Path(path).is_file():
             raise AnalysisError(f"no dictionary at {path}")
         try:
+            inspect(Path(path))
             with h5py.File(path, "r") as file:
                 if file.attrs.get("format") != _FORMAT:
                     raise AnalysisError(f"{path} is not a dictionary: its format is {file.attrs.get('format')!r}")
@@ -279,7 +281,9 @@ class Dictionary(Result):
                 weights = {name: torch.from_numpy(np.asarray(data[()])) for name, data in file["weights"].items()}
                 optional = tuple(name for name in _OPTIONAL_COLUMNS if name in file)
                 columns = {name: file[name][()] for name in (*_COLUMNS, *optional)}
-        except (OSError, KeyError) as error:
+        except AnalysisError:
+            raise
+        except Exception as error:  # whatever HDF5 and the contents of a damaged file raise
             raise AnalysisError(f"{path} cannot be read as a dictionary: {error}") from error
         n_features, n_units = weights["decoder"].shape
         autoencoder = SparseAutoencoder(n_units, n_features, meta.pop("kind"), meta.pop("k"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from marlnb.batch.batch import BATCH, Batch
 from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.request import DoctorRequest
+from marlnb.errors import RecordingError
 
 
 @check("existing runs")
@@ -33,10 +34,10 @@ def made_with(path: Path) -> Mapping[str, str]:
     recordings = sorted((path / "recordings").glob("*.h5"), key=lambda file: file.stat().st_mtime)
     if not recordings:
         return {}
-    import h5py
+    from marlnb.recording.file.opening import open_recording_file
 
     try:
-        with h5py.File(recordings[-1], "r") as file:
+        with open_recording_file(recordings[-1], None) as file:
             return {"marlnb": str(file.attrs["code_version"])} if "code_version" in file.attrs else {}
-    except OSError:  # being written, or damaged, which `marlnb repair` handles
+    except RecordingError:  # being written, or damaged, which `marlnb repair` handles
         return {}

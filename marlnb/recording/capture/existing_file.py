@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import h5py
-
 from marlnb.errors import RecordingError
-from marlnb.recording.file.journal import complete_commit, journal_of
-from marlnb.recording.file.opening import Locking
+from marlnb.recording.file.checksums import has_checksums
+from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
+from marlnb.recording.file.opening import Locking, open_file
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.file.segments import is_being_written, move_recording, segments_folder
+from marlnb.recording.file.segments import move_recording, segments_folder
 from marlnb.training.runs.files import JOB_VARIABLE
 
 
@@ -59,10 +58,12 @@ def _is_unreadable(path: Path) -> bool:
     if is_being_written(path):
         return False
     try:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_file(path, False) as file:
             return "format" not in file.attrs
-    except OSError as error:
-        return error.errno is None  # with an errno the file system refused to read, which may pass
+    except RecordingError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno is not None:
+            return False  # the file system refused to read, which may pass
+        return not has_checksums(path)  # with them it was closed, so no kill explains it: it is damaged
 
 
 def _set_aside(path: Path) -> None:

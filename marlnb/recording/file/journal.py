@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.errors import RecordingError
+from marlnb.recording.file.checksums import Ranges, append_checksums
 
 MAGIC = b"marlnb-journal-1"
 HEADER = struct.Struct("<16sQI")  # magic, bytes of the body, its crc32
 ENTRY = struct.Struct("<QQ")  # offset, length
 LOCKLESS_WAIT_S = 1.0
+MIN_CHECKED_BYTES = 512  # HDF5 writes its structure in smaller parts
 
 
 class JournaledFile:
@@ -40,10 +42,11 @@ class JournaledFile:
         self._handle = os.open(path, os.O_RDWR | (0 if existing else os.O_CREAT | os.O_EXCL), 0o644)
         if locking is not False:
             _lock(self._handle, optional=locking == "best-effort")
-        self._journal = os.open(self.journal_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._journal = os.open(self.journal_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
         self._position = 0
         self._size = self._committed_size = os.fstat(self._handle).st_size
         self._pending: list[tuple[int, bytes]] = []
+        self._crcs: dict[int, tuple[int, int]] = {}  # by offset, length and crc of what was written there last
 
     def claim(self, size_bytes: int) -> None:
         """Reserves disk space for so many bytes, so that no write in it can fail; OSError where the disk is full."""
@@ -61,11 +64,15 @@ class JournaledFile:
         self._pending.clear()
         self._committed_size = self._size
 
-    def commit_and_close(self) -> None:
-        """Commits, frees reserved space that is not used, and closes. On an error the last committed state remains."""
+    def commit_and_close(self, chunks: Ranges | None = None) -> None:
+        """Commits, frees reserved space that is not used, and closes. On an error the last committed state remains.
+
+        Args:
+            chunks: as `checksums.chunk_ranges` returns them; None: the file gets no checksums.
+        """
         try:
             self.commit()
-            os.ftruncate(self._handle, self._size)
+            os.ftruncate(self._handle, self._size if chunks is None else self._append_checksums(chunks))
             self.journal_path.unlink()
         finally:
             os.close(self._journal)
@@ -79,6 +86,13 @@ class JournaledFile:
         os.close(self._journal)
         os.close(self._handle)
 
+    def _append_checksums(self, chunks: Ranges) -> int:
+        """Returns the file's new size. On a full disk the recording stays whole, without checksums."""
+        try:
+            return append_checksums(self._handle, self._size, chunks, self._crcs)
+        except OSError:
+            return self._size
+
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._position = self._size + offset if whence == io.SEEK_END else offset
         return self._position
@@ -89,6 +103,8 @@ class JournaledFile:
     def write(self, data: Any) -> int:
         """Writes new space at once; holds back changes of committed bytes until `commit`."""
         offset, length = self._position, len(data)
+        if length >= MIN_CHECKED_BYTES:
+            self._crcs[offset] = (length, zlib.crc32(data))
         if offset >= self._committed_size:
             _write_all(self._handle, data, offset)
         else:
@@ -135,7 +151,7 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
         RecordingError: a commit is incomplete, and the file cannot be written.
     """
     journal = journal_of(path)
-    if not path.exists() or not journal.exists():
+    if not path.is_file() or not journal.is_file():
         return
     body = _read_journal(journal)
     if locking is False and body:  # without locks, a live writer shows by finishing its commit within a second
@@ -153,7 +169,10 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
         ) from error
     try:
         _lock(handle, optional=locking is not True)
-        for offset, data in _entries(body):
+        entries, max_stop = _entries(body), os.fstat(handle).st_size + len(body)
+        if any(offset + len(data) > max_stop for offset, data in entries):
+            raise RecordingError(f"{journal} does not belong to {path}: it writes beyond its end; move it away")
+        for offset, data in entries:
             _write_all(handle, data, offset)
         journal.unlink(missing_ok=True)
     except BlockingIOError:
@@ -174,12 +193,29 @@ def _read_journal(path: Path) -> bytes:
 
 def _entries(body: bytes) -> list[tuple[int, bytes]]:
     entries, position = [], 0
-    while position < len(body):
+    while position + ENTRY.size <= len(body):
         offset, length = ENTRY.unpack_from(body, position)
         position += ENTRY.size
         entries.append((offset, body[position : position + length]))
         position += length
     return entries
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process is writing a recording's file; False on a file system without locks."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(handle)
+    return False
 
 
 def _lock(handle: int, *, optional: bool) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import h5py
 
-from marlnb.errors import RecordingError
-from marlnb.recording.file.journal import complete_commit
+from marlnb.errors import MarlnbError, RecordingError
+from marlnb.recording.file.inspection import inspect, sources_of
+from marlnb.recording.file.journal import complete_commit, is_being_written
 from marlnb.recording.file.layout import FORMAT, VERSION
 
 Locking = bool | Literal["best-effort"] | None
@@ -23,32 +26,60 @@ def open_recording_file(path: Path, locking: Locking) -> h5py.File:
     """
     complete_commit(path, locking=locking)
     file = open_file(path, locking)
-    file_format, version = file.attrs.get("format"), file.attrs.get("version", 0)
-    if file_format != FORMAT or version > VERSION:
-        file.close()
+    try:
+        with reading(path, "its format"):
+            file_format, version = file.attrs.get("format"), int(file.attrs.get("version", 0))
         if file_format != FORMAT:
             raise RecordingError(f"{path} is no recording of marlnb: its format is {file_format!r}")
-        raise RecordingError(f"{path} has version {version}, and this marlnb reads up to {VERSION}; update marlnb")
+        if version > VERSION:
+            raise RecordingError(f"{path} has version {version}, and this marlnb reads up to {VERSION}; update marlnb")
+        with reading(path, "its list of segments"):
+            others = sources_of(path) - {str(name) for name in file.attrs.get("segments", ())}
+        if others:
+            raise RecordingError(f"{path} is not opened, because it reads {min(others)}, which is none of its segments")
+    except RecordingError:
+        file.close()
+        raise
     return file
 
 
 def open_file(path: Path, locking: Locking) -> h5py.File:
-    try:
-        return h5py.File(path, "r", locking=locking)
-    except FileNotFoundError as error:
+    """Opens a file for reading after it was inspected."""
+    if not path.exists():
         others = sorted(str(other) for other in path.parent.glob("*.h5")) if path.parent.is_dir() else []
         hint = f"; recordings in its folder: {', '.join(others[:5])}" if others else ""
-        raise RecordingError(f"there is no recording {path}{hint}") from error
+        raise RecordingError(f"there is no recording {path}{hint}")
+    if locking is not False and path.is_file() and is_being_written(path):
+        raise RecordingError(being_written(path))
+    inspect(path)
+    try:
+        return h5py.File(path, "r", locking=locking)
     except OSError as error:
         raise RecordingError(opening_failed(path, error)) from error
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """Where a damaged file makes a block raise, whatever that is, raises RecordingError with the path and `what`."""
+    try:
+        yield
+    except MarlnbError:
+        raise
+    except Exception as error:  # HDF5, h5py and the contents: OSError, RuntimeError, KeyError, TypeError, ...
+        raise RecordingError(
+            f"{path} is damaged: {what} cannot be read ({type(error).__name__}: {error}); `marlnb repair {path}` keeps "
+            "the intact episodes"
+        ) from error
 
 
 def opening_failed(path: Path, error: OSError) -> str:
     text = str(error)
     if isinstance(error, BlockingIOError) or "already open" in text or error.errno == 11:
-        return f"{path} is being written; wait for its end, or open it with locking=False to read up to its last block"
+        return being_written(path)
     if error.errno in NO_LOCK_ERRORS or any(f"errno = {number}" in text for number in NO_LOCK_ERRORS):
         return f"{path} is on a file system without locks; open it with locking=False ({text})"
-    if path.is_dir():
-        return f"{path} is a folder; a recording is a file, as in a run's recordings/"
     return f"{path} cannot be opened as HDF5: {text}"
+
+
+def being_written(path: Path) -> str:
+    return f"{path} is being written; wait for its end, or open it with locking=False to read up to its last block"

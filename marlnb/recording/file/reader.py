@@ -12,12 +12,14 @@ import h5py
 import numpy as np
 
 from marlnb.display.notebook_html import facts_html
-from marlnb.errors import RecordingError, SiteError, unknown
+from marlnb.errors import RecordingError, RunError, SiteError, unknown
 from marlnb.experiment import Experiment
 from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.contents import check_contents
 from marlnb.recording.file.episode_index import EpisodeIndex
-from marlnb.recording.file.layout import BFLOAT16, count_rows, datasets_below, is_bfloat16
-from marlnb.recording.file.opening import Locking
+from marlnb.recording.file.layout import BFLOAT16, axis_names, count_rows, datasets_below, is_bfloat16
+from marlnb.recording.file.opening import Locking, reading
+from marlnb.recording.file.row_checks import RowChecks
 from marlnb.recording.file.segments import open_joined
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.spec_file import spec_from_json
@@ -44,9 +46,15 @@ class Recording:
         """Use `Recording.open`."""
         self.path = path
         self.locking = locking
-        self._opened: tuple[int, h5py.File] | None = None
+        self._opened: tuple[int, h5py.File, RowChecks] | None = None
         self._closed = False
-        self._index = EpisodeIndex.read(self.file, count_rows(self.file))
+        try:
+            with reading(self.path, "its table of episodes"):
+                check_contents(self.file, self.path)
+                self._index = EpisodeIndex.read(self.file, count_rows(self.file))
+        except RecordingError:
+            self.close()
+            raise
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, locking: Locking = None) -> Recording:
@@ -56,7 +64,9 @@ class Recording:
             locking: HDF5's file locking. False reads a file that is still being written, up to its last block, and
                 files on file systems without locks.
         Raises:
-            RecordingError: the file does not exist, is no recording, or is locked.
+            RecordingError: the file does not exist, is locked, is no recording, is damaged, or has something that no
+                recording has, as a link to another file. Rows are checked when they are first read, where the file has
+                checksums, and raise RecordingError as well.
         """
         return Recording(Path(path).expanduser(), locking)
 
@@ -68,6 +78,7 @@ class Recording:
     def release(self) -> None:
         """Closes the file until it is next read, so that it can be changed in the meantime."""
         if self._opened is not None and self._opened[0] == os.getpid():
+            self._opened[2].close()
             self._opened[1].close()
         self._opened = None
 
@@ -83,11 +94,15 @@ class Recording:
     @property
     def file(self) -> h5py.File:
         """The open HDF5 file. Each process opens its own: a handle shared across a fork would lose data silently."""
+        return self._open()[0]
+
+    def _open(self) -> tuple[h5py.File, RowChecks]:
         if self._closed:
             raise RecordingError(f"{self.path} is closed; open it again")
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), open_joined(self.path, self.locking))
-        return self._opened[1]
+            file = open_joined(self.path, self.locking)
+            self._opened = (os.getpid(), file, RowChecks(file, self.path, self.locking))
+        return self._opened[1:]
 
     def __repr__(self) -> str:
         if self._closed:
@@ -125,9 +140,13 @@ class Recording:
 
     @property
     def experiment(self) -> Experiment | None:
-        """The experiment that trained the agents; None where marlnb did not."""
-        text = self.file.attrs["experiment"]
-        return Experiment.from_json(json.loads(text)) if text else None
+        """The experiment that trained the agents; None where marlnb did not.
+
+        Code that it names, as the import path of an environment, is not imported; `experiment.loaded()` imports it, if
+        the user trusts it.
+        """
+        data = self._json("experiment") if self.file.attrs.get("experiment") else None
+        return Experiment.from_json(data, origin=str(self.path)) if data else None
 
     @property
     def source(self) -> str:
@@ -137,17 +156,21 @@ class Recording:
     @property
     def spec(self) -> EnvSpec:
         """The recorded environment's spec."""
-        return spec_from_json(json.loads(self.file.attrs["spec"]))
+        try:
+            return spec_from_json(self._json("spec"))
+        except RunError as error:
+            raise RecordingError(f"{self.path} is damaged: {error}") from error
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options of `record`, as plain JSON."""
-        return dict(json.loads(self.file.attrs["settings"]))
+        return self._json("settings")
 
     @property
     def checkpoint(self) -> tuple[int, str]:
         """Iteration and sha256 of the recorded checkpoint; of several, the last."""
-        return int(self.file.attrs["iteration"]), str(self.file.attrs["checkpoint"])
+        with reading(self.path, "its checkpoint"):
+            return int(self.file.attrs["iteration"]), str(self.file.attrs["checkpoint"])
 
     @property
     def checkpoints(self) -> pd.DataFrame:
@@ -176,7 +199,8 @@ class Recording:
         import pandas as pd
 
         n = len(self)
-        return pd.DataFrame({name: self.file[f"steps/{name}"][:n] for name in ("episode", "t", "env_id")})
+        with reading(self.path, "its steps"):
+            return pd.DataFrame({name: self.file[f"steps/{name}"][:n] for name in ("episode", "t", "env_id")})
 
     @property
     def agents(self) -> list[str]:
@@ -284,10 +308,11 @@ class Recording:
         if "frames" not in self.file:
             raise RecordingError(f"{self.path.name} has no frames; record with frames=True")
         row = self._index.rows(np.arange(len(self)), {"episode": episode, "t": t}, self._times)
-        indices = np.flatnonzero(np.isin(self.file["frames/row"][:], row))
-        if not len(indices):
-            raise RecordingError(f"{self.path.name}: no frame was recorded at t={t} of episode {episode}")
-        return np.asarray(self.file["frames/image"][int(indices[0])])
+        with reading(self.path, f"the frame at t={t} of episode {episode}"):
+            indices = np.flatnonzero(np.isin(self.file["frames/row"][:], row))
+            if not len(indices):
+                raise RecordingError(f"{self.path.name}: no frame was recorded at t={t} of episode {episode}")
+            return np.asarray(self.file["frames/image"][int(indices[0])])
 
     def to_xarray(
         self, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
@@ -363,7 +388,7 @@ class Recording:
 
     def _array(self, path: str) -> LabelledArray:
         dataset = self.file[path]
-        dims = tuple(dimension.label for dimension in dataset.dims)[1:]
+        dims = axis_names(dataset)[1:]
         group = dataset.attrs.get("group", "")
         agents = self._names(path, "agents") or (self.group_agents(group) if group else [])
         names = {dims[-1]: self._names(path, "names")} if dims else {}
@@ -376,10 +401,16 @@ class Recording:
             rows=np.arange(len(self)),
             dtype_stored=BFLOAT16 if is_bfloat16(dataset) else dataset.dtype.name,
             picks=tuple(slice(None) for _ in dims),
+            check_box=lambda box: self._open()[1].check(path, box),
         )
 
+    def _json(self, attribute: str) -> dict[str, Any]:
+        with reading(self.path, f"its attribute {attribute!r}"):
+            return dict(json.loads(self.file.attrs[attribute]))
+
     def _times(self) -> np.ndarray:
-        return np.asarray(self.file["steps/t"][: len(self)])
+        with reading(self.path, "steps/t"):
+            return np.asarray(self.file["steps/t"][: len(self)])
 
     def _names(self, path: str, attribute: str) -> list[str]:
         return [str(name) for name in self.file[path].attrs.get(attribute, ())]

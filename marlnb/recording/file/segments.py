@@ -7,7 +7,6 @@ HDF5 silently returns fill values, so `open_joined` checks the segments first.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -18,9 +17,20 @@ import h5py
 import numpy as np
 
 from marlnb.errors import RecordingError
+from marlnb.recording.file.checksums import append_checksums
 from marlnb.recording.file.episode_index import COLUMNS, EpisodeIndex
-from marlnb.recording.file.layout import Field, count_rows, create_labelled, field_of, further_attributes, row_paths
-from marlnb.recording.file.opening import Locking, open_file, open_recording_file
+from marlnb.recording.file.inspection import is_below, remember, walk_ahead
+from marlnb.recording.file.journal import is_being_written
+from marlnb.recording.file.layout import (
+    Field,
+    axis_names,
+    count_rows,
+    create_labelled,
+    field_of,
+    further_attributes,
+    row_paths,
+)
+from marlnb.recording.file.opening import Locking, open_file, open_recording_file, reading
 
 EPISODE = "steps/episode"
 CHECKPOINT_COLUMNS = ("iteration", "sha256", "row_start", "row_stop")
@@ -49,10 +59,14 @@ def join(
         renumber: number the episodes 0, 1, ... in the segments' order; otherwise the numbers must differ.
         attributes: of the root, in addition to those of the first segment.
     Raises:
-        RecordingError: a segment is missing, still being written, or has other datasets or agents than the first.
+        RecordingError: a segment is missing, still being written, not below the folder of `path`, or has other datasets
+            or agents than the first.
     """
     if not segments:
         raise RecordingError(f"{path}: there are no segments to join")
+    outside = [segment for segment in segments if not is_below(path.parent, _relative(segment, path))]
+    if outside:
+        raise RecordingError(f"{outside[0]} cannot be joined as {path}: segments must be below the folder of that file")
     with ExitStack() as stack:
         files = [stack.enter_context(open_recording_file(segment, locking)) for segment in segments]
         is_complete = all(bool(file.attrs["complete"]) for file in files) if complete is None else complete
@@ -75,7 +89,10 @@ def write_joined(
         with h5py.File(part, "w") as target:
             _write(target, files, [_relative(segment, path) for segment in segments], fields, renumber, path)
             target.attrs.update(attributes)
+        with open(part, "r+b") as raw:
+            append_checksums(raw.fileno(), part.stat().st_size)
         os.replace(part, path)
+        remember(path)
     finally:
         part.unlink(missing_ok=True)
 
@@ -87,14 +104,15 @@ def open_joined(path: Path, locking: Locking) -> h5py.File:
         RecordingError: as `open_recording_file`; or a segment is missing or too short.
     """
     file = open_recording_file(path, locking)
-    if "segments" not in file.attrs:
-        return file
-    if not file.attrs["complete"] and _is_outdated(file, path):
-        file.close()
-        rejoin(path, locking)
-        file = open_recording_file(path, locking)
     try:
-        _check_segments(file, path, locking)
+        with reading(path, "its list of segments"):
+            if "segments" not in file.attrs:
+                return file
+            if not file.attrs["complete"] and _is_outdated(file, path):
+                file.close()
+                rejoin(path, locking)
+                file = open_recording_file(path, locking)
+            _check_segments(file, path, locking)
     except RecordingError:
         file.close()
         raise
@@ -103,14 +121,24 @@ def open_joined(path: Path, locking: Locking) -> h5py.File:
 
 def rejoin(path: Path, locking: Locking = None, *, complete: bool = False) -> None:
     """Joins all files in the folder of segments, in the order of their names."""
-    with open_file(path, locking) as file:
-        attributes = {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
+    try:
+        with open_file(path, locking) as file, reading(path, "its attributes"):
+            attributes = {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
+    except RecordingError:  # it is damaged; the segments have all but what it adds to theirs
+        attributes = {}
     join(_readable_segments(path), path, complete=complete, attributes=attributes, locking=locking)
 
 
 def segment_paths(file: h5py.File, path: Path) -> list[Path]:
     """The segments of a joined file; empty for an ordinary recording."""
-    return [path.parent / str(name) for name in file.attrs.get("segments", ())]
+    names = [str(name) for name in np.atleast_1d(file.attrs.get("segments", ()))]
+    others = [name for name in names if not is_below(path.parent, name)]
+    if others:
+        raise RecordingError(
+            f"{path} is joined from {others[0]}, which is not below its folder; the segments of a recording lie beside "
+            "it"
+        )
+    return [path.parent / name for name in names]
 
 
 def move_recording(path: Path, target: Path) -> None:
@@ -144,37 +172,28 @@ def _readable_segments(path: Path) -> list[Path]:
     """A recording's segments in order, without one whose writer was killed while it created the file."""
     segments = []
     for segment in sorted(segments_folder(path).glob("*.h5")):
+        if not segment.is_file() or not is_below(path.parent, _relative(segment, path)):
+            continue
         with open(segment, "rb") as file:
             if any(file.read(8)):  # HDF5 writes the first bytes of a new file last
                 segments.append(segment)
     return segments
 
 
-def is_being_written(path: Path) -> bool:
-    """Whether a process is writing a recording's file; False on a file system without locks."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(handle)
-    return False
-
-
 def _check_segments(file: h5py.File, path: Path, locking: Locking) -> None:
-    for segment, rows in zip(segment_paths(file, path), file.attrs["segment_rows"]):
+    paths, row_counts = segment_paths(file, path), np.atleast_1d(file.attrs["segment_rows"])
+    if len(paths) != len(row_counts):
+        raise RecordingError(f"{path} is damaged: it lists {len(paths)} segments, and rows of {len(row_counts)}")
+    walk_ahead(paths)
+    for segment, rows in zip(paths, row_counts):
         if not segment.exists():
             raise RecordingError(
                 f"{path} is joined from segments, and {segment} with {rows:,} rows is missing. Restore it, or join "
                 f"the remaining ones with marlnb.recording.file.segments.rejoin"
             )
         with open_recording_file(segment, locking) as segment_file:
+            if "segments" in segment_file.attrs:
+                raise RecordingError(f"{segment}, a segment of {path.name}, is itself joined from segments")
             n_rows = count_rows(segment_file)
         if n_rows < rows:
             raise RecordingError(f"{segment}, a segment of {path.name}, has {n_rows:,} rows; expected {rows:,}")
@@ -270,7 +289,7 @@ def _write_frames(target: h5py.File, files: Sequence[h5py.File], names: Sequence
     if "frames" not in files[0]:
         return
     counts = [len(file["frames/row"]) for file in files]
-    dims = tuple(dimension.label for dimension in files[0]["frames/image"].dims)[1:]
+    dims = axis_names(files[0]["frames/image"])[1:]
     images = Field("frames/image", dims, tuple(files[0]["frames/image"].shape[1:]), "uint8")
     _virtual(target, images, names, counts)
     target["frames/image"].dims[0].label = "frame"

@@ -3,7 +3,7 @@
 Blocks are in memory in the order of the file's chunks, and HDF5 writes them unchanged. After each block the file is
 committed: it goes from one valid state to the next (`marlnb.recording.file.journal`). The file has HDF5's default
 format, because newer formats and SWMR files do not open after a kill. Disk space is reserved before HDF5 writes a
-block, so that a full disk never leaves half a block.
+block, so that a full disk never leaves half a block. A file that is closed gets checksums (`checksums.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 from marlnb.display.formatting import format_bytes
 from marlnb.errors import RecordingError
 from marlnb.recording.file.block import Block
+from marlnb.recording.file.checksums import Ranges, chunk_ranges
 from marlnb.recording.file.frames import FrameStore
+from marlnb.recording.file.inspection import remember
 from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.layout import Field, block_rows, write_rows
 from marlnb.recording.file.opening import Locking, opening_failed
@@ -201,12 +203,15 @@ class RecordingWriter(RecordingOutput):
         """
         if not self.file:
             return
+        chunks: Ranges | None = None
         try:
             self.flush()
             self.file.attrs.modify("complete", np.bool_(complete))
+            chunks = chunk_ranges(self.file)
         finally:
             self.file.close()
-            self._storage.commit_and_close()
+            self._storage.commit_and_close(chunks)
+        remember(self.path)
 
     def _commit(self) -> None:
         self.file.flush()

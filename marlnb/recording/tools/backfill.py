@@ -24,6 +24,8 @@ from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
 from marlnb.recording.capture.sources import Pick, take_agents
 from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.checksums import chunk_ranges
+from marlnb.recording.file.inspection import inspect, remember
 from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.layout import (
     BFLOAT16,
@@ -196,6 +198,7 @@ def _add_datasets(
     path: Path, temporary: Path, datasets: Sequence[str], attributes: Mapping[str, Any], locking: Locking
 ) -> None:
     """Copies datasets into a recording through its journal: either all of them appear, or none."""
+    inspect(path)
     storage = JournaledFile(path, locking, existing=True)
     try:
         storage.claim(path.stat().st_size + temporary.stat().st_size + SPARE_BYTES)
@@ -210,10 +213,12 @@ def _add_datasets(
                 folder, name = dataset.rsplit("/", 1)
                 source.copy(dataset, file.require_group(folder), name)
             file.attrs.update(attributes)
+            chunks = chunk_ranges(file)
     except BaseException:
         storage.discard_and_close()
         raise
-    storage.commit_and_close()
+    storage.commit_and_close(chunks)
+    remember(path)
 
 
 def _join_again(recording: Recording, paths: Sequence[Path]) -> None:

@@ -11,16 +11,19 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from marlnb.errors import RecordingError
+from marlnb.errors import MarlnbError, RecordingError
+from marlnb.recording.file.checksums import Checksums
+from marlnb.recording.file.inspection import SIGNATURE, inspect_damaged
 from marlnb.recording.file.layout import FORMAT, ROW_TOPS
 from marlnb.recording.tools.episode_table import repair_table
 
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
 ESSENTIAL_PATHS = ("steps/t", "steps/episode")
 DAMAGED_GROUP = "damaged"
 MAX_VALUE = 1e30  # no network's unit is as large, but one in nine random float32 numbers is
 BATCH_BYTES = 32 * 1024 * 1024
 MAX_LISTED_PATHS = 4
+MAX_GROWTH = 64  # of a truncated file: a header that claims more is damaged itself
+SPARE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass
@@ -54,21 +57,45 @@ def examine(copy: Path, original: Path) -> Damage:
     damage, size = Damage(), copy.stat().st_size
     expected_size = _size_in_header(copy, original)
     if size < expected_size:
+        if expected_size > MAX_GROWTH * size + SPARE_BYTES:
+            raise RecordingError(f"{original}: its HDF5 header is damaged (it claims {expected_size:,} bytes)")
         os.truncate(copy, expected_size)
         damage.add(f"the file is truncated: {size:,} of {expected_size:,} bytes")
+    inspect_damaged(copy, original)
     try:
+        changed = _changed_chunks(copy, damage)
         with h5py.File(copy, "r+", locking="best-effort") as file:
             _check_format(file, original)
-            unreadable = _check_datasets(file, size, original, damage)
+            unreadable = _check_datasets(file, size, changed, original, damage)
             n_rows = _cut_to_shortest(file, unreadable, damage)
             is_bad = np.zeros(n_rows, bool)
             for start, stop in (span for spans in unreadable.values() for span in spans):
                 is_bad[start:stop] = True
             is_bad |= _invalid_values(file, n_rows, damage)
             repair_table(file, n_rows, is_bad, damage)
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise RecordingError(f"{original} cannot be repaired: {error}; it is unchanged") from error
+    except MarlnbError:
+        raise
+    except Exception as error:  # whatever HDF5, h5py and the contents of a damaged file raise
+        what = f"{type(error).__name__}: {error}"
+        raise RecordingError(f"{original} cannot be repaired: {what}; it is unchanged") from error
     return damage
+
+
+def _changed_chunks(copy: Path, damage: Damage) -> set[int]:
+    """The first bytes of the chunks that are not what was written; changes of the structure are a problem.
+
+    Recordings of older versions, and those that were never closed, have no checksums: then it is empty.
+    """
+    try:
+        checksums = Checksums.read(copy)
+    except RecordingError:
+        damage.add("its table of checksums was damaged")
+        return set()
+    ranges = [] if checksums is None else checksums.damaged_ranges()
+    n_bytes = sum(stop - start for start, stop, is_structure in ranges if is_structure)
+    if n_bytes:
+        damage.add(f"its structure was changed, in a part of {n_bytes:,} bytes")
+    return {start for start, _, is_structure in ranges if not is_structure}
 
 
 def _size_in_header(copy: Path, original: Path) -> int:
@@ -94,13 +121,15 @@ def _check_format(file: h5py.File, original: Path) -> None:
             file[f"agents/{name}"][:]  # raises where it is unreadable
 
 
-def _check_datasets(file: h5py.File, size: int, original: Path, damage: Damage) -> dict[str, list[tuple[int, int]]]:
+def _check_datasets(
+    file: h5py.File, size: int, changed: set[int], original: Path, damage: Damage
+) -> dict[str, list[tuple[int, int]]]:
     """By dataset, the spans of rows that cannot be read. Datasets that cannot be opened are moved away."""
     unreadable: dict[str, list[tuple[int, int]]] = {}
     for path in _row_links(file):
         try:
-            unreadable[path] = _unreadable_spans(file[path], size)
-        except (OSError, RuntimeError, KeyError) as error:
+            unreadable[path] = _unreadable_spans(file[path], size, changed)
+        except Exception as error:
             if path in ESSENTIAL_PATHS:
                 raise RecordingError(
                     f"{original}: {path} is unreadable, so rows cannot be assigned to episodes"
@@ -114,7 +143,7 @@ def _check_datasets(file: h5py.File, size: int, original: Path, damage: Damage) 
     for path, spans in unreadable.items():
         n_rows = sum(stop - start for start, stop in spans)
         if n_rows:
-            damage.add(f"{path}: {n_rows:,} rows are missing or unreadable")
+            damage.add(f"{path}: {n_rows:,} rows are missing, unreadable or changed")
     return unreadable
 
 
@@ -136,8 +165,8 @@ def _walk(file: h5py.File, group: str) -> Iterator[str]:
             yield path
 
 
-def _unreadable_spans(dataset: h5py.Dataset, size: int) -> list[tuple[int, int]]:
-    """Spans of rows whose chunks are missing or outside the file."""
+def _unreadable_spans(dataset: h5py.Dataset, size: int, changed: set[int]) -> list[tuple[int, int]]:
+    """Spans of rows whose chunks are missing, outside the file or changed."""
     n_rows, chunk = len(dataset), dataset.chunks
     if chunk is None:
         dataset[:]  # raises where it is unreadable
@@ -145,7 +174,7 @@ def _unreadable_spans(dataset: h5py.Dataset, size: int) -> list[tuple[int, int]]
     n_chunks: dict[int, int] = {}
 
     def visit(info: h5py.h5d.StoreInfo) -> None:
-        if info.byte_offset + info.size <= size:
+        if info.byte_offset + info.size <= size and info.byte_offset not in changed:
             n_chunks[info.chunk_offset[0]] = n_chunks.get(info.chunk_offset[0], 0) + 1
 
     dataset.id.chunk_iter(visit)

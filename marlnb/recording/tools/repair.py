@@ -1,9 +1,9 @@
 """repair: restores as much as possible of an interrupted or damaged recording, and reports what it found.
 
-It works on a copy: everything intact is copied into a new file, which replaces the old one at the end. HDF5 has no
-checksums for its data, so repair checks what a recording implies: its rows are inside the file, t counts up within an
-episode, episodes are where the table says, flags are 0 or 1, and an episode's rewards add up to its return. Damage that
-looks like valid data cannot be detected.
+It works on a copy: everything intact is copied into a new file, which replaces the old one at the end. Rows whose
+checksum differs are dropped. A file that was never closed has no checksums, so repair also checks what a recording
+implies: its rows are inside the file, t counts up within an episode, episodes are where the table says, flags are 0 or
+1, and an episode's rewards add up to its return. Without checksums, damage that looks like valid data is not detected.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
-
 from marlnb.errors import RecordingError
-from marlnb.recording.file.journal import complete_commit, journal_of
+from marlnb.recording.file.inspection import check_ordinary, remember
+from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import rejoin, segments_folder
@@ -84,6 +83,7 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
     target = Path(path).expanduser()
     if not target.exists():
         raise RecordingError(f"there is no recording {target}")
+    check_ordinary(target)
     if segments_folder(target).is_dir():
         return _repair_segments(target, keep)
     return _repair_file(target, keep)
@@ -92,17 +92,26 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
 def _repair_file(target: Path, keep: bool) -> Repair:
     if not os.access(target, os.W_OK):
         raise RecordingError(f"{target} cannot be written; change its permissions first")
-    _check_not_being_written(target)
+    if is_being_written(target):
+        raise RecordingError(f"{target} is being written; repair it when its writer has finished")
     journal = journal_of(target)
     was_interrupted = journal.exists() and journal.stat().st_size > 0
     complete_commit(target, locking=None)
     with _working_copy(target) as copy:
         damage = examine(copy, target)
+        remember(copy)  # examined, and changed so that it opens
         if was_interrupted:
             damage.problems.insert(0, "a write had been interrupted; it has been completed")
         if not damage.must_rewrite:
-            return _report(target, damage, changed=False)
-        backup = _rewrite(target, copy, damage, keep)
+            try:
+                return _report(target, damage, changed=False)
+            except RecordingError as error:
+                damage.add(str(error))
+        try:
+            backup = _rewrite(target, copy, damage, keep)
+        except Exception as error:  # whatever HDF5 and the contents of a damaged file raise
+            what = str(error).replace(str(copy), str(target)) or type(error).__name__
+            raise RecordingError(f"{target} cannot be repaired: {what}; it is unchanged") from error
     return _report(target, damage, changed=True, backup=backup)
 
 
@@ -114,7 +123,7 @@ def _rewrite(target: Path, copy: Path, damage: Damage, keep: bool) -> Path | Non
         with Recording.open(copy) as source:
             intact = [int(number) for number in source.episodes.index if number not in damage.lost_episodes]
             if not intact:
-                raise RecordingError(f"{target}: none of its episodes is intact; the file is unchanged")
+                raise RecordingError("none of its episodes is intact")
             portion = Portion(row_paths(source.file), episodes=intact)
             complete = source.complete and not damage.lost_episodes
             attributes = {"repaired": "; ".join(damage.problems)}
@@ -130,6 +139,7 @@ def _rewrite(target: Path, copy: Path, damage: Damage, keep: bool) -> Path | Non
             os.link(target, backup)
         shutil.copymode(target, repaired)
         os.replace(repaired, target)
+        remember(target)
         return backup
     finally:
         repaired.unlink(missing_ok=True)
@@ -148,7 +158,10 @@ def _repair_segments(target: Path, keep: bool) -> Repair:
         raise RecordingError(f"{target}: none of its {len(paths)} segments can be repaired: {'; '.join(dropped)}")
     problems = [f"{item.path.name}: {problem}" for item in repairs for problem in item.problems] + dropped
     if not problems:
-        return _report(target, Damage(), changed=False)
+        try:
+            return _report(target, Damage(), changed=False)
+        except RecordingError as error:
+            problems.append(f"the joined file was damaged and was made again: {error}")
     rejoin(target)
     damage = Damage(
         problems=problems,
@@ -184,12 +197,3 @@ def _working_copy(target: Path) -> Iterator[Path]:
     finally:
         copy.unlink(missing_ok=True)
         journal_of(copy).unlink(missing_ok=True)
-
-
-def _check_not_being_written(target: Path) -> None:
-    try:
-        h5py.File(target, "r").close()
-    except BlockingIOError as error:
-        raise RecordingError(f"{target} is being written; repair it when its writer has finished") from error
-    except OSError:  # damaged, which is what repair is for
-        pass

@@ -206,9 +206,11 @@ def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def fail(*args: object, **options: object) -> None:
         raise OSError(f"[Errno {number}] Unable to lock file, errno = {number}, error message = 'No locks available'")
 
+    path = tmp_path / "x.h5"
+    RecordingWriter(path, FIELDS, {}, {"id": [0], "name": ["a_0"]}, expected_rows=10).close(complete=True)
     monkeypatch.setattr(h5py, "File", fail)
     with pytest.raises(RecordingError, match="locking=False"):
-        Recording.open(tmp_path / "x.h5")
+        Recording.open(path)
 
 
 def test_space_that_was_claimed_is_given_back(tmp_path: Path) -> None:

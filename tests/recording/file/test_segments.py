@@ -98,10 +98,12 @@ def test_a_missing_or_shorter_segment_is_named(run: Run, tmp_path: Path) -> None
 
 
 def test_join_renumbers_only_on_request(run: Run, tmp_path: Path) -> None:
-    one = run.recordings["one"]
+    with pytest.raises(RecordingError, match="segments must be below the folder"):
+        join([run.recordings["one"]], tmp_path / "twice.h5")
+    one = Path(shutil.copy(run.recordings["one"], tmp_path))
     with pytest.raises(RecordingError, match="60 episode numbers occur in two segments"):
         join([one, one], tmp_path / "twice.h5")
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [one]
     join([one, one], tmp_path / "twice.h5", renumber=True)
     with Recording.open(tmp_path / "twice.h5") as twice, Recording.open(one) as once:
         assert twice.episodes.index.tolist() == list(range(120)) and twice.complete
@@ -111,10 +113,10 @@ def test_join_renumbers_only_on_request(run: Run, tmp_path: Path) -> None:
         assert twice.checkpoints["row_stop"].tolist() == [2 * len(once)]
 
 
-def test_join_refuses_what_differs(run: Run, tmp_path: Path) -> None:
+def test_join_refuses_what_differs(run: Run) -> None:
     other = record(run, name="fewer", episodes=2, sites="a/actor/hidden_1", dtype="bfloat16", progress=False)
     with pytest.raises(RecordingError, match=r"datasets differ: .*activations/a/actor/head"):
-        join([run.recordings["one"], other.path], tmp_path / "mixed.h5")
+        join([run.recordings["one"], other.path], other.path.with_name("mixed.h5"))
 
 
 RECORD = """
