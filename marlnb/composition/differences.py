@@ -40,12 +40,12 @@ def differences(experiment: Composed) -> list[Difference]:
     base = _Base(experiment)
     if base.data["tuned"] is None or base.unloaded or base.tuned != base.data["tuned"]:
         base.is_tuned = False
-    found = list(base.differences())
-    return found if base.is_tuned else [*found, Difference("tuned", False, True)]
+    changes = list(base.differences())
+    return changes if base.is_tuned else [*changes, Difference("tuned", False, True)]
 
 
 def started_values(experiment: Composed) -> dict[str, tuple[Any, Any]]:
-    """Tuned and derived values that nobody has changed, each with the option's own default, by `algorithm.lr`.
+    """Tuned and derived values that were not changed, each with the option's own default, by `algorithm.lr`.
 
     Empty for an experiment that was composed with tuned=false.
     """
@@ -92,14 +92,14 @@ class _Base:
         lengths = list(self._changed([(name,) for name in (*LENGTHS, *scalars) if name in scalars]))
         for part in ("env", "model", "critic", "algorithm", *PARTS_BY_GROUP):
             if part in PARTS_BY_GROUP:
-                by_part[part] = [found for name in self.data[part] for found in self._of_part((part, name))]
+                by_part[part] = [change for name in self.data[part] for change in self._of_part((part, name))]
             elif part == "critic":
                 by_part[part] = list(self._of_critic())
             else:
                 by_part[part] = list(self._of_part((part,)))
         for part in (*PARTS, *PARTS_BY_GROUP):
             yield from by_part[part]
-        yield from sorted(lengths, key=lambda found: scalars.index(found.key))
+        yield from sorted(lengths, key=lambda change: scalars.index(change.key))
 
     def _of_part(self, part: Path) -> Iterator[Difference]:
         name, key = _at(self.data, part)["name"], ".".join(part)

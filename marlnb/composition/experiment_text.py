@@ -48,11 +48,11 @@ def experiment_html(experiment: Composed) -> Markup:
 
 
 def tuned_text(experiment: Composed) -> str:
-    """What the options started from that nobody set: `tuned for mpe/simple_spread, found by ...`, or `untuned`."""
+    """What the other options started from: `tuned for mpe/simple_spread, found by ...`, or `untuned`."""
     if not experiment.tuned:
         return _tuned_for(experiment)
-    found = dict.fromkeys(str(settings.found_by) for settings in experiment.tuned)
-    return f"{_tuned_for(experiment)}, found by {' and by '.join(found)}"
+    searches = dict.fromkeys(str(settings.found_by) for settings in experiment.tuned)
+    return f"{_tuned_for(experiment)}, found by {' and by '.join(searches)}"
 
 
 def _tuned_for(experiment: Composed) -> str:

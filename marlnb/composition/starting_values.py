@@ -1,4 +1,4 @@
-"""The values from which an experiment starts, where nobody has set an option: tuned ones, or else derived ones.
+"""The values from which an experiment starts, where no option was set: tuned ones, or else derived ones.
 
 The order, from the weakest: an option's own default, a tuned entry or else a derived default, variants and experiment
 files, overrides. What is here replaces only defaults.
@@ -40,7 +40,7 @@ class StartingValues:
 
 
 def starting_values(options: Mapping[str, Any], given: Collection[Path]) -> StartingValues:
-    """The tuned or derived values of the options that nobody set.
+    """The tuned or derived values of the options that were not set.
 
     Args:
         options: an experiment as plain JSON. Parts for a group, and the critic, may have options without a name: they

@@ -40,8 +40,11 @@ def test_the_words_compose_the_same_experiment(asked: tuple[str, ...]) -> None:
 
 
 def test_what_is_default_is_left_out() -> None:
-    experiment = Experiment.compose("env=mpe/simple_spread", "frames=1_000_000", "algorithm.lr=0.5")
-    assert overrides_of(experiment) == ["env=mpe/simple_spread", "algorithm.lr=0.5"]
+    experiment = Experiment.compose("env=mpe/simple_spread", "frames=1_000_000", "algorithm.lr=0.5", "tuned=false")
+    assert overrides_of(experiment) == ["env=mpe/simple_spread", "algorithm.lr=0.5", "tuned=false"]
+    started = Experiment.compose("env=mpe/simple_spread")
+    assert overrides_of(started) == ["env=mpe/simple_spread"]
+    assert overrides_of(replace(started, seed=3)) == ["env=mpe/simple_spread", "seed=3"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS.names())
@@ -92,7 +95,7 @@ def test_code_runs_and_makes_the_experiment() -> None:
 def test_code_and_command_stop_after_a_time(tmp_path: Path) -> None:
     experiment = Experiment.compose("env=mpe/simple", "algorithm=ippo", "n_envs=2", "frames=100_000_000")
     folder, made = str(tmp_path / "run"), dict[str, Any]()
-    exec(as_code(experiment, folder, stop_after_s=0.2), made)
+    exec(as_code(experiment, folder, stop_after_s=1), made)
     assert made["run"].status()["state"] == "stopped" and made["run"].checkpoints
     words = shlex.split(as_command(experiment, folder, stop_after_s=90).replace("\\\n", ""))
     assert words[:4] == ["timeout", "90", "marlnb", "train"]

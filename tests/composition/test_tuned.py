@@ -1,4 +1,4 @@
-"""Tuned settings: the shipped files are valid, and an entry replaces defaults only, never what somebody set."""
+"""Tuned settings: the shipped files are valid, and an entry replaces defaults only, never what was set."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_networks_of_another_kind_keep_their_own_defaults() -> None:
     assert composed("model=gru", "algorithm.sequence_length=8")["rollout_steps"] == 24
 
 
-def test_updates_per_frame_stay_as_found_and_short_trainings_have_iterations() -> None:
+def test_updates_per_frame_stay_those_of_the_search_and_short_trainings_have_iterations() -> None:
     assert composed("algorithm=maddpg", "n_envs=8")["algorithm"]["updates"] == 2
     options = composed("algorithm=maddpg", "frames=800")
     assert (options["n_envs"], options["algorithm"]["updates"]) == (8, 2)

@@ -129,7 +129,7 @@ class TrainingForm:
         self._on_change()
 
     def _restart(self) -> None:
-        """After a choice of environment, algorithm or tuned settings: options that nobody set start from theirs."""
+        """After a choice of environment, algorithm or tuned settings: options that were not set start from theirs."""
         try:
             experiment = recompose(self._shown, self.experiment, tuned=self.tuned.is_on)
         except MarlnbError:

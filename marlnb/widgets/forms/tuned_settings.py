@@ -57,7 +57,7 @@ def same_parts(one: Experiment, other: Experiment) -> bool:
 
 
 def recompose(shown: Experiment, chosen: Experiment, *, tuned: bool) -> Experiment:
-    """An experiment with the names of `chosen`: what was set in `shown` stays, everything else starts anew.
+    """An experiment with the names of `chosen`. What was set in `shown` stays; everything else follows from the names.
 
     Args:
         shown: before other names, or tuned settings, were chosen.
