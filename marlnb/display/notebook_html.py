@@ -1,8 +1,8 @@
 """HTML of what a notebook shows: plain tables in the colours of the page, which read well in light and dark themes.
 
 Whatever marlnb shows as HTML is a `Markup`: its tags stand in the text of `Markup("...")`, and what `format` and `join`
-put into it is text, whose characters are escaped. A test allows tags nowhere else, so that a name with a tag in it, as
-a label's or a run's from somebody else, is shown and does not act.
+put into it is text, whose characters are escaped. A test allows tags nowhere else, so that a name with a tag in it, of
+a label or a run that another person made, is shown and does not act.
 """
 
 from __future__ import annotations

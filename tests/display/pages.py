@@ -1,4 +1,4 @@
-"""HTML that marlnb makes of names from outside, as a run folder or a JSON file from somebody else may hold them."""
+"""HTML that marlnb makes of names from outside, as a run folder or a JSON file of another person may hold them."""
 
 from __future__ import annotations
 

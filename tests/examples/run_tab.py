@@ -15,7 +15,7 @@ import ipywidgets as w
 
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import button_for
-from marlnb.widgets.core.style import note_html, problem_html, styled, table_html
+from marlnb.widgets.core.style import HTML, note_html, problem_html, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.run_panel import RunPanel
 
@@ -32,7 +32,7 @@ class SpeedTab:
         self.run = panel.run
         self.rows: list[list[object]] = []
         self._reading = LatestOnly(wait_s=0)
-        self._table = w.HTML()
+        self._table = HTML()
         refresh = button_for(self.refresh, "Refresh", "refresh", "read the metrics again")
         self.widget = styled(refresh, self._table, name="speed-tab")
         self.refresh()

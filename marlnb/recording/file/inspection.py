@@ -48,7 +48,7 @@ def inspect(path: Path) -> None:
         if not is_below(path.parent, source):
             raise RecordingError(
                 f"{path} is not opened, because it reads {source}, which is not below its folder. The segments of a "
-                "recording lie beside it; move them there, or join them again"
+                "recording are next to it; move them there, or join them again"
             )
 
 

@@ -135,8 +135,8 @@ def segment_paths(file: h5py.File, path: Path) -> list[Path]:
     others = [name for name in names if not is_below(path.parent, name)]
     if others:
         raise RecordingError(
-            f"{path} is joined from {others[0]}, which is not below its folder; the segments of a recording lie beside "
-            "it"
+            f"{path} is joined from {others[0]}, which is not below its folder; the segments of a recording are next "
+            "to it"
         )
     return [path.parent / name for name in names]
 

@@ -47,6 +47,8 @@ CSS = """
 class HTML(w.HTML):
     """A text of a panel: Markup is shown as HTML, any other text as it stands."""
 
+    value: str
+
     @validate("value")
     def _escape(self, proposal: Mapping[str, Any]) -> Markup:
         return escape(proposal["value"])

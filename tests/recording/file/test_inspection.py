@@ -1,4 +1,4 @@
-"""Recordings from strangers: opening and repairing one reads no other file, ends soon, and fails with an error."""
+"""Recordings that others made: opening and repairing one reads no other file, ends soon, and fails with an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Change = Callable[[h5py.File, Path], None]
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = make_run(tmp_path_factory.mktemp("strangers") / "run", LivesConfig(), centralised=False)
+    run = make_run(tmp_path_factory.mktemp("others") / "run", LivesConfig(), centralised=False)
     options = {"episodes": 12, "n_envs": 4, "progress": False, "sites": "*/hidden_1"}
     record(run, name="one", **options).close()  # type: ignore[arg-type]
     record(run, name="many", segment_bytes=20_000, **options).close()  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(recordings: Path, tmp_path: Path) -> Path:
     inspection._intact.clear()
-    return Path(shutil.copytree(recordings, tmp_path / "stranger" / "recordings"))
+    return Path(shutil.copytree(recordings, tmp_path / "other" / "recordings"))
 
 
 def secret_of(path: Path) -> str:
@@ -113,6 +113,7 @@ REFUSED: dict[Change, str] = {
     nest: "is deeper than 16 groups",
     crowd: "has 30. attributes",
 }
+ALSO_BY_REPAIR = (link_outside, store_outside, view_outside, claim, mislabel)
 
 
 @pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.__name__)
@@ -121,14 +122,14 @@ def test_what_no_recording_has_is_refused_before_rows_are_read(folder: Path, cha
     with h5py.File(path, "r+") as file:
         change(file, path)
     before = path.read_bytes()
-    for verb in (Recording.open, mnb.repair):
+    for verb in (Recording.open, mnb.repair) if change in ALSO_BY_REPAIR else (Recording.open,):
         with pytest.raises(RecordingError, match=REFUSED[change]) as caught:
             verb(path)
         assert str(path) in str(caught.value)
     assert path.read_bytes() == before and journal_of(path).exists() is False
 
 
-def test_a_recording_that_somebody_else_made_opens(folder: Path) -> None:
+def test_a_recording_of_another_process_opens(folder: Path) -> None:
     with Recording.open(folder / "one.h5") as one, Recording.open(folder / "many.h5") as many:
         assert len(segments := sorted(segments_folder(many.path).iterdir())) > 2
         assert np.allclose(one["a/actor/hidden_1"].to_numpy(), many["a/actor/hidden_1"].to_numpy(), atol=1e-5)
