@@ -11,8 +11,6 @@ A tab is a class with `widget`, `refresh` and `close`, and one entry in `TABS`:
 
 from __future__ import annotations
 
-import ipywidgets as w
-
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import button_for
 from marlnb.widgets.core.style import HTML, note_html, problem_html, styled, table_html
