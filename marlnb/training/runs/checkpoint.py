@@ -142,10 +142,10 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     return checkpoints
 
 
-def damaged_checkpoints(folder: Path) -> dict[int, str]:
-    """By iteration, why a checkpoint cannot be opened."""
+def damaged_checkpoints(folder: Path, after: int = -1) -> dict[int, str]:
+    """By iteration, of those after `after`, why a checkpoint cannot be opened."""
     reasons = {}
-    for iteration in _iterations(folder):
+    for iteration in (number for number in _iterations(folder) if number > after):
         try:
             Checkpoint.open(folder / str(iteration))
         except CheckpointError as error:

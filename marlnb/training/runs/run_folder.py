@@ -197,8 +197,8 @@ class RunFolder:
 
     def _check_newest(self, checkpoints: list[Checkpoint]) -> None:
         """Raises CheckpointError if the newest checkpoint is damaged."""
-        newest = checkpoints[-1].iteration if checkpoints else 0
-        damaged = {number: why for number, why in self.damaged_checkpoints.items() if number > newest}
+        newest = checkpoints[-1].iteration if checkpoints else -1
+        damaged = damaged_checkpoints(self.path / "checkpoints", after=newest)
         if damaged:
             number = max(damaged)
             iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
