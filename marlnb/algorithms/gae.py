@@ -14,6 +14,8 @@ from torch import Tensor
 from marlnb.algorithms.rollout import Rollout
 from marlnb.models.policies.actor_critic import ActorCritic
 
+PIECE_ROWS = 8192  # of one forward pass, a row is one agent's input
+
 
 class RolloutValues(NamedTuple):
     """A critic's values of one rollout, in units of reward.
@@ -50,9 +52,14 @@ def rollout_values(
     """
     critic, normaliser = policy.critic, policy.value_norm
     is_init = rollout["is_init"].squeeze(-1)
-    output, states = critic.network.sequence(
-        critic.expand_inputs(critic_inputs(policy, rollout)), state, is_init, acted
-    )
+    inputs = critic.expand_inputs(critic_inputs(policy, rollout))
+    if critic.network.recurrent_shape is None and acted is None:
+        # pieces: large results of operations are new memory, which the system has to clear each time
+        n_envs = max(1, PIECE_ROWS // max(1, inputs[0, ..., 0].numel()))
+        pieces = zip(inputs.split(n_envs), is_init.split(n_envs))
+        output, states = torch.cat([critic.network.sequence(x, None, first)[0] for x, first in pieces]), None
+    else:
+        output, states = critic.network.sequence(inputs, state, is_init, acted)
     value = normaliser.denormalise(critic.agent_values(output))
 
     agent_done = rollout["next", policy.group.name, "done"].squeeze(-1)
