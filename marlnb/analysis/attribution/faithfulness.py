@@ -40,6 +40,12 @@ class Faithfulness:
     n_rows: int
     n_subsets: int = N_SUBSETS
 
+    def describe(self) -> str:
+        return (
+            f"infidelity {self.infidelity:.2f} (values of 0 have 1), sensitivity {self.sensitivity:.2f} on "
+            f"{self.n_rows} steps"
+        )
+
     @property
     def warnings(self) -> tuple[str, ...]:
         messages = []

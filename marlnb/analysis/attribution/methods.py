@@ -27,6 +27,7 @@ from captum.attr import (
 )
 from torch import Tensor, nn
 
+from marlnb.analysis.attribution.gradients import by_sum
 from marlnb.analysis.attribution.kernel_shap import shapley_by_regression
 from marlnb.training.collect.seeds import GLOBAL_GENERATORS
 
@@ -150,7 +151,7 @@ def integrated_gradients(call: MethodCall) -> Tensor:
     Source: Sundararajan et al. 2017, section 3 (arXiv:1703.01365); averaged over several baselines, Erion et al. 2021
         (arXiv:1906.10670).
     """
-    return IntegratedGradients(call.score).attribute(
+    return by_sum(IntegratedGradients(call.score)).attribute(
         call.inputs, call.baseline, additional_forward_args=call.extras, n_steps=call.n_steps, method="gausslegendre"
     )
 
@@ -177,7 +178,7 @@ def deeplift(call: MethodCall) -> Tensor:
     """
     with warnings.catch_warnings():  # captum announces the hooks that it sets and removes
         warnings.filterwarnings("ignore", message="Setting forward, backward hooks", category=UserWarning)
-        return DeepLift(call.score).attribute(
+        return by_sum(DeepLift(call.score)).attribute(
             call.differentiable_inputs, call.baseline.contiguous(), additional_forward_args=call.extras
         )
 
@@ -194,7 +195,9 @@ def deeplift_shap(call: MethodCall) -> Tensor:
 @attribution_method(baseline="none")
 def gradient(call: MethodCall) -> Tensor:
     """phi_i = df(x) / dx_i."""
-    return Saliency(call.score).attribute(call.differentiable_inputs, abs=False, additional_forward_args=call.extras)
+    return by_sum(Saliency(call.score)).attribute(
+        call.differentiable_inputs, abs=False, additional_forward_args=call.extras
+    )
 
 
 @attribution_method(baseline="none")
@@ -212,7 +215,7 @@ def input_x_gradient(call: MethodCall) -> Tensor:
 
     Source: Shrikumar et al. 2016 (arXiv:1605.01713).
     """
-    return InputXGradient(call.score).attribute(call.differentiable_inputs, additional_forward_args=call.extras)
+    return by_sum(InputXGradient(call.score)).attribute(call.differentiable_inputs, additional_forward_args=call.extras)
 
 
 @attribution_method(perturbs_groups=True)

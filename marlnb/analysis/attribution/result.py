@@ -11,17 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marlnb.analysis.attribution.convergence import TOLERANCE, describe_convergence, not_converged, relative_to
 from marlnb.analysis.attribution.faithfulness import Faithfulness
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, attribution_path, read
+from marlnb.analysis.attribution.summary import largest_shares, summarised
 from marlnb.analysis.results import Result, grid_table, strict_json
 from marlnb.errors import AnalysisError
-
-TOLERANCE, SMOOTH_TOLERANCE = 0.05, 0.01
-"""Largest share of an output that may be unexplained at 19 of 20 rows; beyond it an attribution has not converged. For
-networks with kinks (ReLU, a maximum), on which a quadrature converges slowly, and for smooth ones (tanh)."""
-
-_BLOCK_ROWS = 65536
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,19 +141,7 @@ class Attribution(Result):
 
         NaN for an agent that never acted. Values on disk are read block by block.
         """
-        count = np.zeros((len(self.agents), 1))
-        sums = np.zeros((3, len(self.agents), len(self.feature_names)))
-        for start in range(0, len(self.values), _BLOCK_ROWS):
-            block = np.asarray(self.values[start : start + _BLOCK_ROWS], np.float64)
-            finite = np.isfinite(block).all(-1, keepdims=True)
-            block = np.where(finite, block, 0)
-            count += finite.sum(0)
-            sums += [block.sum(0), np.abs(block).sum(0), np.square(block).sum(0)]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean, size, square = sums / count
-            share = size / size.sum(-1, keepdims=True)
-            deviation = np.sqrt(np.maximum(square - mean**2, 0))
-        values = {"mean": mean, "std": deviation, "mean_abs": size, "share": share}
+        values = summarised(self.values)
         table = grid_table({"agent": self.agents}, {"feature": self.feature_names}, values)
         return table.assign(source=self.feature_agents * len(self.agents)) if self.feature_agents else table
 
@@ -256,16 +240,12 @@ class Attribution(Result):
 
     @property
     def verdict(self) -> str:
-        summary = self.summary().dropna()
-        n_rows, n_episodes = len(self.values), len(np.unique(self.episode))
-        size = f"{n_rows} steps of {n_episodes} episodes"
-        if summary.empty:
+        size = f"{len(self.values)} steps of {len(np.unique(self.episode))} episodes"
+        largest = largest_shares(self.summary())
+        if not largest:
             return f"No agent of {self.group} acts at the explained steps; {size}."
-        by_feature = summary.groupby("feature", sort=False)["mean_abs"].mean().sort_values(ascending=False)
-        total = by_feature.sum()
-        top = ", ".join(f"{name} {value / total if total else 0:.0%}" for name, value in by_feature.head(3).items())
         return (
-            f"The {self.target} of {', '.join(self.agents)} is attributed most to {top} ({self.method}, baseline: "
+            f"The {self.target} of {', '.join(self.agents)} is attributed most to {largest} ({self.method}, baseline: "
             f"{self.baseline_name}); {self._control}; {size}; an attribution is no proof of use."
         )
 
@@ -273,35 +253,11 @@ class Attribution(Result):
     def _control(self) -> str:
         """Whether the values add up to the output, or how well they predict it."""
         if self.complete:
-            delta = self.relative_delta[np.isfinite(self.relative_delta)]
-            if not len(delta):
-                return "nothing is finite"
-            share = float(np.quantile(delta, 0.95))
-            return f"at 95% of the steps all but {share:.1%} of the output adds up (tolerated: {self.tolerance:.0%})"
-        if self.faithfulness is None:
-            return "its faithfulness was not measured"
-        measured = self.faithfulness
-        return (
-            f"infidelity {measured.infidelity:.2f} (values of 0 have 1), sensitivity {measured.sensitivity:.2f} on "
-            f"{measured.n_rows} steps"
-        )
+            return describe_convergence(self.relative_delta, self.tolerance)
+        return "its faithfulness was not measured" if self.faithfulness is None else self.faithfulness.describe()
 
     def _repr_table(self) -> pd.DataFrame:
         summary = self.summary().sort_values("mean_abs", ascending=False, ignore_index=True)
         return summary[
             [name for name in ("agent", "source", "feature", "mean", "mean_abs", "share") if name in summary]
         ]
-
-
-def relative_to(size: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """|delta| / size, where size is at least a thousandth of its mean."""
-    floor = 1e-3 * float(np.nanmean(size)) if np.isfinite(size).any() else 0.0
-    return np.abs(delta) / np.maximum(size, max(floor, 1e-30))
-
-
-def not_converged(unexplained: float, tolerance: float, advice: str) -> str:
-    """The warning about an attribution of which a share is unexplained at 5% of the rows."""
-    return (
-        f"did not converge: at 5% of the rows {unexplained:.0%} or more of the output is unexplained (tolerated: "
-        f"{tolerance:.0%}); {advice}"
-    )

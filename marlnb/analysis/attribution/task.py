@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.analysis.attribution.config import AttributionConfig, Features
+from marlnb.analysis.attribution.convergence import SMOOTH_TOLERANCE, TOLERANCE
 from marlnb.analysis.attribution.feature_groups import feature_names, group_features, group_numbers, matching
 from marlnb.analysis.attribution.outputs import Output, find_site
-from marlnb.analysis.attribution.result import SMOOTH_TOLERANCE, TOLERANCE
 from marlnb.analysis.attribution.target import (
     AttributionTarget,
     check_order,

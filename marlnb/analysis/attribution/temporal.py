@@ -7,64 +7,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from captum.attr import IntegratedGradients
-from torch import Tensor, nn
+from torch import Tensor
 
 from marlnb.analysis.attribution.baselines import broadcast_baseline
-from marlnb.analysis.attribution.explain import sum_by_group
 from marlnb.analysis.attribution.feature_groups import Features, feature_names
-from marlnb.analysis.attribution.forward import actor_scalar, as_policy_input
 from marlnb.analysis.attribution.outputs import Output, Target, To, resolve_output
 from marlnb.analysis.attribution.task import build_axis, choose_policy, convergence_tolerance, explained_agents
 from marlnb.analysis.attribution.temporal_result import TemporalAttribution
+from marlnb.analysis.attribution.unrolled import Unrolled, explain_by_class, windows
 from marlnb.analysis.data.given import Given
 from marlnb.analysis.data.row_condition import Condition, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.strata import strata_of
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
-from marlnb.training.collect.threads import torch_threads
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
 MAX_EXAMPLES = 16384  # rows times quadrature points that go through the network at once
-
-
-class Unrolled(nn.Module):
-    """A recurrent actor over several steps: the agents' scalars at the last step, summed.
-
-    No agent reads another agent's input, so the gradient of the sum is each agent's own.
-    """
-
-    def __init__(self, policy: Policy, output: Output, members: Sequence[int]) -> None:
-        super().__init__()
-        self.policy, self.output, self.members = policy, output, list(members)
-
-    def forward(self, *inputs: Any) -> Tensor:
-        """The sum over the explained agents, `[row]`; inputs: as `by_agent`."""
-        return self.by_agent(*inputs)[:, self.members].sum(1)
-
-    def by_agent(
-        self, observation: Tensor, state: Tensor, action: Tensor, mask: Tensor | None, acting: Tensor
-    ) -> Tensor:
-        """The agents' scalars at the last step, `[row, agent]`.
-
-        Args:
-            observation: `[row, lag, agent, feature]`, in order of time.
-            state: that enters the first step, `[row, agent, layer, unit]`.
-            action: of the last step.
-            mask: of the last step.
-            acting: `[row, lag, agent]` bool; the state of an agent that does not act does not change.
-        """
-        shape = self.policy.group.observation.shape
-        flat = observation.view(*observation.shape[:3], *shape)
-        steps = as_policy_input(self.policy, flat, self.policy.group).unbind(1)
-        for step, acts in zip(steps[:-1], acting.unbind(1)):
-            _, next_state = self.policy.logits(step, recurrent=state)
-            assert next_state is not None
-            state = torch.where(acts[..., None, None], next_state, state)
-        return actor_scalar(self.policy, self.output, steps[-1], action, state, mask)
 
 
 def attribute_over_time(
@@ -84,6 +46,7 @@ def attribute_over_time(
     rows: Condition | None = None,
     given: Given | None = None,
     checkpoint: int | None = None,
+    progress: bool = True,
 ) -> TemporalAttribution:
     """Integrated gradients of an output at one step by the observations of that step and the `lookback` before it.
 
@@ -138,14 +101,18 @@ def attribute_over_time(
     axis = build_axis([("", list(feature_names(spec)))], features)
     unrolled, parts = Unrolled(policy, output, members), []
     max_rows = max(1, MAX_EXAMPLES // (n_steps * spec.n_agents))
-    for start in range(0, len(last), max_rows):
-        chunk = slice(start, start + max_rows)
-        windows, chosen = _windows(source, all_rows, last[chunk], lookback), selected[chunk]
-        if strata is None:
-            index = np.zeros(chosen.shape, np.int64)
-        else:
-            index = strata.index[np.searchsorted(recorded.index, all_rows.index[last[chunk]])]
-        parts.append(_explain_by_class(unrolled, windows, baselines, np.where(chosen, index, -1), n_steps, axis.groups))
+    with AnalysisProgress(f"attribution over time of {group}", "steps", len(last), shown=progress) as shown:
+        for start in range(0, len(last), max_rows):
+            chunk = slice(start, start + max_rows)
+            inputs, chosen = windows(source, all_rows, last[chunk], lookback), selected[chunk]
+            if strata is None:
+                index = np.zeros(chosen.shape, np.int64)
+            else:
+                index = strata.index[np.searchsorted(recorded.index, all_rows.index[last[chunk]])]
+            parts.append(
+                explain_by_class(unrolled, inputs, baselines, np.where(chosen, index, -1), n_steps, axis.groups)
+            )
+            shown.add(len(chosen))
     values, state_values, score, baseline_score = (np.concatenate(arrays)[:, members] for arrays in zip(*parts))
     name = baseline if isinstance(baseline, str) else "given"
     return TemporalAttribution(
@@ -206,72 +173,3 @@ def _mean_in_class(source: RowSource, rows: Rows, in_class: np.ndarray) -> Tenso
     """`[agent, feature]`, each agent's mean over its rows `[row, agent]` in one class; zero where it has none."""
     means = [source.mean_observation(source.group, rows.at(of_agent)) for of_agent in in_class.T]
     return torch.stack([mean[agent] for agent, mean in enumerate(means)])
-
-
-def _explain_by_class(
-    unrolled: Unrolled,
-    windows: dict[str, Tensor | None],
-    baselines: Sequence[Tensor],
-    index: np.ndarray,
-    n_steps: int,
-    groups: Tensor | None,
-) -> list[np.ndarray]:
-    """As `_explain`, each row and agent against the baseline of its class.
-
-    Args:
-        index: `[row, agent]`, the class; -1: not explained.
-    """
-    merged: list[np.ndarray] = []
-    for k, baseline in enumerate(baselines):
-        of_class = index == k
-        if merged and not of_class.any():
-            continue
-        arrays = _explain(unrolled, windows, baseline, n_steps, groups)
-        merged = merged or [np.full_like(array, np.nan) for array in arrays]
-        for result, array in zip(merged, arrays):
-            result[of_class] = array[of_class]
-    return merged
-
-
-def _windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> dict[str, Tensor | None]:
-    """Windows that end at the rows `last`, as the arguments of `Unrolled`."""
-    positions = (last[:, None] + np.arange(-lookback, 1)).ravel()
-    window_rows = rows.at(positions)
-    (batch,) = source.batches(window_rows, len(window_rows))
-
-    def by_lag(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x.unflatten(0, (len(last), -1))
-
-    observation = batch.observations[source.group].float()
-    state, action, mask = by_lag(batch.recurrent), by_lag(batch.action), by_lag(batch.action_mask)
-    assert state is not None and action is not None
-    return {
-        "observation": observation.reshape(len(last), lookback + 1, batch.acting.shape[1], -1),
-        "state": state[:, 0],
-        "action": action[:, -1],
-        "mask": None if mask is None else mask[:, -1],
-        "acting": by_lag(batch.acting),
-    }
-
-
-@torch_threads(1)
-def _explain(
-    unrolled: Unrolled, windows: dict[str, Tensor | None], baseline: Tensor, n_steps: int, groups: Tensor | None
-) -> list[np.ndarray]:
-    """Values `[row, agent, lag, feature]`, the state's `[row, agent]`, scores; NaN where the agent did not act."""
-    x, state, acting = windows["observation"], windows["state"], windows["acting"]
-    assert x is not None and state is not None and acting is not None
-    extras = (windows["action"], windows["mask"], acting)
-    baselines = (baseline.expand_as(x).contiguous(), torch.zeros_like(state))
-    values, state_values = IntegratedGradients(unrolled).attribute(
-        (x, state), baselines, additional_forward_args=extras, n_steps=n_steps, method="gausslegendre"
-    )
-    with torch.no_grad():
-        score, baseline_score = (unrolled.by_agent(*inputs, *extras) for inputs in ((x, state), baselines))  # type: ignore[arg-type]
-    by_lag = values.detach().flip(1).transpose(1, 2)
-    by_lag = by_lag if groups is None else sum_by_group(by_lag, groups)
-    results = [by_lag, state_values.detach().flatten(2).sum(-1), score, baseline_score]
-    arrays = [x.float().numpy().copy() for x in results]
-    for array in arrays:
-        array[~acting[:, -1].numpy()] = np.nan
-    return arrays

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.attribution.result import not_converged, relative_to
+from marlnb.analysis.attribution.convergence import not_converged, relative_to
 from marlnb.analysis.results import Result
 
 

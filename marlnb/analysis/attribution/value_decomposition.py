@@ -12,8 +12,9 @@ import torch
 from captum.attr import IntegratedGradients
 from torch import Tensor
 
+from marlnb.analysis.attribution.convergence import TOLERANCE, not_converged, relative_to
+from marlnb.analysis.attribution.gradients import by_sum
 from marlnb.analysis.attribution.outputs import Output, pick
-from marlnb.analysis.attribution.result import TOLERANCE, not_converged, relative_to
 from marlnb.analysis.attribution.task import check_all_recorded, policy_of
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.results import Result, mean_of_finite
@@ -216,7 +217,7 @@ def _decompose(
         return q - start, torch.ones_like(q), total, rest
     point = q.clone().requires_grad_()
     (weight,) = torch.autograd.grad(mixer(point, mixer_inputs).sum(), point)
-    share = IntegratedGradients(mixer).attribute(
+    share = by_sum(IntegratedGradients(mixer)).attribute(
         q, start, additional_forward_args=(mixer_inputs,), n_steps=n_steps, method="gausslegendre"
     )
     return share.detach(), weight, total, rest

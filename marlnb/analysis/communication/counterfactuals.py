@@ -13,7 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.analysis.attribution.task import check_all_recorded
+from marlnb.analysis.communication.feature_sources import FeatureSources, messages_of
 from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.distributions import Deterministic, Gaussian
 from marlnb.models.policies.policy import Policy
@@ -117,3 +120,53 @@ def all_observations(source: RowSource, rows: Rows, batch_rows: int = 16384) -> 
     ]
     observations = torch.from_numpy(np.concatenate(parts))
     return observations if observations.dtype == torch.uint8 else observations.float()
+
+
+def message_effects(
+    source: RowSource,
+    policy: Policy,
+    rows: Rows,
+    feature_sources: FeatureSources | None,
+    measure: Divergence,
+    n_counterfactuals: int,
+    batch_size: int,
+    seed: int,
+    progress: AnalysisProgress,
+) -> np.ndarray:
+    """Divergence `[row, agent, source]` of actions from those under each other agent's counterfactual messages."""
+    spec, env = policy.group, source.env
+    if policy.cross_agent:
+        check_all_recorded(source, policy)
+    message_features = {agent: messages_of(env, agent, feature_sources) for agent in spec.agents}
+    sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
+    for k, agent in enumerate(spec.agents):
+        sizes[:, k, env.agents.index(agent)] = np.nan  # an agent sends itself no messages
+    observations = all_observations(source, rows)
+    counterfactual = torch.from_numpy(counterfactual_rows(rows, n_counterfactuals, seed))
+    start = 0
+    for batch in source.batches(rows, batch_size):
+        in_batch = slice(start, start + len(batch.acting))
+        observed = observations[in_batch]
+        others = observations[counterfactual[:, in_batch]]  # [counterfactual, row, agent, *shape]
+        for speaker in env.agents:
+            receivers = {
+                k: features for k, agent in enumerate(spec.agents) if (features := message_features[agent].get(speaker))
+            }
+            read_by_all = policy.cross_agent and speaker in spec.agents
+            if not receivers and not read_by_all:
+                continue
+            changed = observed.expand(n_counterfactuals, *observed.shape).clone()
+            changed_features, other_features = changed.flatten(3), others.flatten(3)
+            for k, features in receivers.items():
+                changed_features[:, :, k, features] = other_features[:, :, k, features]
+            if read_by_all:
+                speaker_index = spec.agents.index(speaker)
+                changed_features[:, :, speaker_index] = other_features[:, :, speaker_index]
+            effect = divergence(policy, batch, observed, changed_features.view(changed.shape), measure).numpy()
+            for k in range(spec.n_agents) if read_by_all else receivers:
+                if spec.agents[k] != speaker:
+                    sizes[in_batch, k, env.agents.index(speaker)] = effect[:, k]
+        sizes[in_batch][~batch.acting.numpy()] = np.nan
+        start = in_batch.stop
+        progress.add(len(batch.acting))
+    return sizes

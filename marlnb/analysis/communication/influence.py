@@ -6,24 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import torch
 
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.baselines import Baseline
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.analysis.attribution.outputs import Target, To, resolve_output
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.analysis.attribution.task import check_all_recorded, policy_of
+from marlnb.analysis.attribution.task import policy_of
 from marlnb.analysis.communication.counterfactuals import (
     Divergence,
-    all_observations,
     check_measure,
-    counterfactual_rows,
-    divergence,
+    message_effects,
 )
 from marlnb.analysis.communication.feature_sources import FeatureSources, features_about, messages_of
 from marlnb.analysis.communication.influence_result import Influence, over_episodes
-from marlnb.analysis.data.rows import Rows, RowSource
+from marlnb.analysis.data.rows import RowSource
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec, GroupSpec
@@ -52,6 +50,7 @@ def influence(
     n_steps: int = 50,
     batch_size: int = 1024,
     seed: int = 0,
+    progress: bool = True,
 ) -> Influence:
     """How much of each agent's output comes from each other agent, with intervals over episodes.
 
@@ -75,6 +74,7 @@ def influence(
         checkpoint: iteration whose rows are read; required if a recording spans several.
         n_steps: as in `attribute`.
         batch_size: rows at once.
+        progress: show how many rows of agents are explained, if it takes more than two seconds.
     Raises:
         AnalysisError: an unknown `through` or group; features whose source is ambiguous; no agent that receives
             messages; a group without a critic.
@@ -106,29 +106,32 @@ def influence(
         "policies": policies,
         "episodes": episodes,
         "checkpoint": checkpoint,
-        "progress": False,
     }
-    by_row, messages = [], []
-    for name in groups:
-        group_source = RowSource(recording, name)
-        policy = policy_of(group_source, policies, checkpoint)
-        if through == "communication":
-            check_measure(policy, measure)
-            rows = group_source.rows(episodes, checkpoint)
-            sizes = _message_effects(
-                group_source, policy, rows, feature_sources, measure, n_counterfactuals, batch_size, seed
-            )
-            new_messages = _not_finite(sizes, group_source.acting(rows), policy.group, env)
-        elif through == "critic":
-            attribution = attribute(recording, group=name, to="value", **options)
-            sizes, new_messages = _by_source(attribution, env), list(attribution.warnings)
-        else:
-            sizes, new_messages = _observation_effects(
-                recording, policy, env, feature_sources, {"to": to, "target": target, **options}
-            )
-        by_row.append(sizes)
-        messages += [f"{name}: {text}" for text in new_messages]
+    policy_of_group = {name: policy_of(RowSource(recording, name), policies, checkpoint) for name in groups}
     rows = source.rows(episodes, checkpoint)
+    by_row, messages = [], []
+    with AnalysisProgress(f"influence through {through}", "rows", shown=progress) as shown:
+        options["progress"] = shown
+        for policy in policy_of_group.values():
+            agent_by_agent = through == "observation" and not policy.cross_agent
+            shown.expect(len(rows) * (policy.group.n_agents if agent_by_agent else 1))
+        for name, policy in policy_of_group.items():
+            if through == "communication":
+                check_measure(policy, measure)
+                group_source = RowSource(recording, name)
+                sizes = message_effects(
+                    group_source, policy, rows, feature_sources, measure, n_counterfactuals, batch_size, seed, shown
+                )
+                new_messages = _not_finite(sizes, group_source.acting(rows), policy.group, env)
+            elif through == "critic":
+                attribution = attribute(recording, group=name, to="value", **options)
+                sizes, new_messages = _by_source(attribution, env), list(attribution.warnings)
+            else:
+                sizes, new_messages = _observation_effects(
+                    recording, policy, env, feature_sources, {"to": to, "target": target, **options}
+                )
+            by_row.append(sizes)
+            messages += [f"{name}: {text}" for text in new_messages]
     values, low, high, n_episodes = over_episodes(np.concatenate(by_row, axis=1), rows.episode, seed)
     description, units = _describe(through, to, target, measure, env, groups)
     return Influence(
@@ -206,51 +209,3 @@ def _not_finite(sizes: np.ndarray, acting: np.ndarray, spec: GroupSpec, env: Env
     if not bad.any():
         return []
     return [f"not finite at {int(bad.sum())} of {int(acting.sum())} rows of acting agents; left out"]
-
-
-def _message_effects(
-    source: RowSource,
-    policy: Policy,
-    rows: Rows,
-    feature_sources: FeatureSources | None,
-    measure: Divergence,
-    n_counterfactuals: int,
-    batch_size: int,
-    seed: int,
-) -> np.ndarray:
-    """Divergence `[row, agent, source]` of actions from those under each other agent's counterfactual messages."""
-    spec, env = policy.group, source.env
-    if policy.cross_agent:
-        check_all_recorded(source, policy)
-    message_features = {agent: messages_of(env, agent, feature_sources) for agent in spec.agents}
-    sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
-    for k, agent in enumerate(spec.agents):
-        sizes[:, k, env.agents.index(agent)] = np.nan  # an agent sends itself no messages
-    observations = all_observations(source, rows)
-    counterfactual = torch.from_numpy(counterfactual_rows(rows, n_counterfactuals, seed))
-    start = 0
-    for batch in source.batches(rows, batch_size):
-        in_batch = slice(start, start + len(batch.acting))
-        observed = observations[in_batch]
-        others = observations[counterfactual[:, in_batch]]  # [counterfactual, row, agent, *shape]
-        for speaker in env.agents:
-            receivers = {
-                k: features for k, agent in enumerate(spec.agents) if (features := message_features[agent].get(speaker))
-            }
-            read_by_all = policy.cross_agent and speaker in spec.agents
-            if not receivers and not read_by_all:
-                continue
-            changed = observed.expand(n_counterfactuals, *observed.shape).clone()
-            changed_features, other_features = changed.flatten(3), others.flatten(3)
-            for k, features in receivers.items():
-                changed_features[:, :, k, features] = other_features[:, :, k, features]
-            if read_by_all:
-                speaker_index = spec.agents.index(speaker)
-                changed_features[:, :, speaker_index] = other_features[:, :, speaker_index]
-            effect = divergence(policy, batch, observed, changed_features.view(changed.shape), measure).numpy()
-            for k in range(spec.n_agents) if read_by_all else receivers:
-                if spec.agents[k] != speaker:
-                    sizes[in_batch, k, env.agents.index(speaker)] = effect[:, k]
-        sizes[in_batch][~batch.acting.numpy()] = np.nan
-        start = in_batch.stop
-    return sizes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marlnb.analysis.data.labels import Labels
-from marlnb.analysis.representations.tuning import tuned_beyond_chance
+from marlnb.analysis.representations.eta_squared import tuned_beyond_chance
 from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
 from marlnb.analysis.stats.linear_models import permute_by_episode

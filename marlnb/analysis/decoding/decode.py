@@ -33,6 +33,7 @@ from marlnb.analysis.decoding.problem import (
 )
 from marlnb.analysis.decoding.result import Decoding, corrected_together
 from marlnb.analysis.decoding.streaming import solve_streaming
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.linear_models import Kind, episode_folds
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
@@ -95,7 +96,8 @@ def decode(
         memory_bytes: a site that needs more memory is streamed from the file in batches: ridge exactly, in one pass;
             logistic regression by averaged stochastic gradients.
         policies: by group, for external agents; the untrained control is then their network with shuffled weights.
-        progress: whether a streamed fit prints its progress.
+        progress: show how many scores are done, or of a site that is streamed how many rows were read, if it takes
+            more than two seconds.
     Raises:
         AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a
             constant site; a recording of several checkpoints with none chosen. With several sites, agents or offsets,
@@ -121,17 +123,19 @@ def decode(
     diagnostics.messages.extend(duplicate_episode_warnings(recording, all_rows.episode))
     diagnostics.missing.notes.extend([classes.note] if classes.note else [])
     outcomes: list[DecodingOutcome] = []
-    with threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
+    shown = AnalysisProgress(f"decoding {label_name}", "scores", shown=progress)
+    with shown, threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
         for name in sites:
             source = sources[name.split("/")[0]]
             site_agents = [bearer for bearer in recording[name].labels["agent"] if bearer in agents]
             group = source.group
             task = SiteDecoding(
-                source, all_rows, name, labels[group], settings, diagnostics, known[group], selected[group]
+                source, all_rows, name, labels[group], settings, diagnostics, known[group], selected[group], shown
             )
             if task.needed_bytes > memory_bytes:
                 outcomes += task.run_streaming(site_agents, offsets, progress)
             else:
+                shown.expect(len(site_agents) * len(offsets) * settings.n_times(all_rows.t))
                 outcomes += task.run_in_memory(site_agents, offsets)
     if not outcomes:
         raise AnalysisError("nothing could be decoded: " + "; ".join(diagnostics.warnings))
@@ -166,6 +170,7 @@ class SiteDecoding:
         diagnostics: collects warnings and notes.
         given: what is taken as known; None where nothing is.
         selected: `[row, agent of the group]` bool, the rows that meet the condition.
+        progress: counts scores.
     """
 
     source: RowSource
@@ -176,6 +181,7 @@ class SiteDecoding:
     diagnostics: Diagnostics
     given: GivenColumns | None
     selected: np.ndarray
+    progress: AnalysisProgress
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -209,7 +215,9 @@ class SiteDecoding:
             )
             with self.diagnostics.skipping(self.site, target.agent, target.offset):
                 check_activations(problem)
-                yield from solve(problem, self.settings, self.diagnostics)
+                for outcome in solve(problem, self.settings, self.diagnostics):
+                    self.progress.add()
+                    yield outcome
 
     def run_streaming(self, agents: Sequence[str], offsets: Sequence[int], progress: bool) -> Iterator[DecodingOutcome]:
         if self.given is not None:

@@ -49,6 +49,10 @@ class DecodingSettings:
     n_shuffles: int
     seed: int
 
+    def n_times(self, t: np.ndarray) -> int:
+        """Models for each agent and offset, of rows at the time steps `[row]`."""
+        return len(np.unique(t)) if self.at == "each" else 1
+
 
 @dataclass(frozen=True)
 class Diagnostics:

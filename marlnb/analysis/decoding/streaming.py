@@ -7,7 +7,6 @@ logistic regression takes passes for sums, for gradient steps and for hits.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
@@ -26,14 +25,13 @@ from marlnb.analysis.decoding.problem import (
     check_label,
 )
 from marlnb.analysis.decoding.result import Gain
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.linear_models import FoldScores
 from marlnb.analysis.stats.streaming_logistic import STEP_ROWS, STEPS, StreamingLogistic, balanced_accuracy_from_counts
 from marlnb.analysis.stats.streaming_problems import StreamedTargets
 from marlnb.analysis.stats.streaming_ridge import RidgeSums, ridge_from_sums
-from marlnb.display.formatting import format_clock
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
-from marlnb.training.progress import StatusLine
 
 BATCH_ROWS = 16384
 MAX_CACHED_BATCHES = 2
@@ -118,7 +116,6 @@ def solve_streaming(
     kind = settings.classes.kind
     targets = StreamedTargets(target.y, target.episode, target.fold, kind, settings.n_shuffles, settings.seed)
     batches = _RowBatches(source, rows, site, agent, selected, _batch_bounds(rows.episode))
-    progress_line = _Progress(f"decoding {settings.label} from {site} of {agent}", shown=progress)
     views: Views = {"site": batches.activations, "observation": batches.observations}
     policy, messages = untrained_policy(source, site, rows, settings.seed)
     diagnostics.messages.extend(messages)
@@ -128,7 +125,8 @@ def solve_streaming(
     if len(batches.bounds) <= MAX_CACHED_BATCHES:
         views = {name: functools.cache(view) for name, view in views.items()}
     fit_class = _RidgeFit if kind == "regression" else _LogisticFit
-    scores, fit = fit_class(batches, targets, settings, diagnostics, progress_line).run(views)
+    with AnalysisProgress(f"decoding {settings.label} from {site} of {agent}", "rows", shown=progress) as shown:
+        scores, fit = fit_class(batches, targets, settings, diagnostics, shown).run(views)
     n = targets.n_folds
     by_target = scores["site"][: (targets.n - 1) * n].reshape(-1, n)
     shuffled = by_target[1:].mean(axis=1)
@@ -148,7 +146,7 @@ class _RidgeFit:
     targets: StreamedTargets
     settings: DecodingSettings
     diagnostics: Diagnostics
-    progress: _Progress
+    progress: AnalysisProgress
 
     @property
     def all_parts(self) -> np.ndarray:
@@ -156,12 +154,12 @@ class _RidgeFit:
 
     def run(self, views: Views) -> tuple[dict[str, np.ndarray], LinearFit]:
         """Scores by view, `[problem]`, and the fit to all rows of the site."""
-        sums = self.sums(views, passes=1)
+        self.progress.expect(len(self.batches.rows))
+        sums = self.sums(views)
         scores, fits = ridge_from_sums(sums["site"], self.targets.splits())
         controls = {
             name: ridge_from_sums(sums[name], self.targets.true_label_splits())[0] for name in views if name != "site"
         }
-        self.progress.end()
         total = sums["site"]
         mean, covariance = total.moments(self.all_parts)
         n, x, y = total.n.sum(), total.x.sum(axis=0), total.y[:, 0].sum()
@@ -170,10 +168,10 @@ class _RidgeFit:
         fit = LinearFit(fits[-1].weights, fits[-1].intercept, pattern[None], mean, covariance)
         return {"site": scores, **controls}, fit
 
-    def sums(self, views: Views, passes: int) -> dict[str, RidgeSums]:
+    def sums(self, views: Views) -> dict[str, RidgeSums]:
         """Sums of every view; of the controls with the true labels alone."""
         sums: dict[str, RidgeSums] = {}
-        for rows, start, stop in self.progress.over(self.batches, passes):
+        for rows, start, stop in self.one_pass():
             y, part = self.columns(rows), self.targets.part[rows]
             for name, view in views.items():
                 x = view(start, stop)
@@ -188,6 +186,12 @@ class _RidgeFit:
             who = f"{self.batches.site} of {self.batches.agent}"
             raise AnalysisError(f"{who} never varies: there is nothing to decode from")
         return sums
+
+    def one_pass(self) -> Iterator[tuple[slice, int, int]]:
+        """The batches, counted as progress."""
+        for rows, start, stop in self.batches:
+            yield rows, start, stop
+            self.progress.add(stop - start)
 
     def columns(self, rows: slice) -> np.ndarray:
         """What the features' products are summed with, `[row, column]`."""
@@ -205,8 +209,8 @@ class _LogisticFit(_RidgeFit):
     def run(self, views: Views) -> tuple[dict[str, np.ndarray], LinearFit]:
         n_steps = sum(ceil((rows.stop - rows.start) / STEP_ROWS) for rows, _, _ in self.batches)
         epochs = ceil(STEPS / n_steps)
-        passes = 2 + epochs
-        sums = self.sums(views, passes)
+        self.progress.expect((2 + epochs) * len(self.batches.rows))
+        sums = self.sums(views)
         splits = {name: self.targets.splits() if name == "site" else self.targets.true_label_splits() for name in views}
         counts = self._counts()
         models = {}
@@ -214,14 +218,13 @@ class _LogisticFit(_RidgeFit):
             rows = np.stack([counts[p.target, p.train].sum(axis=0) for p in splits[name]])
             models[name] = StreamingLogistic(splits[name], *sums[name].moments(self.all_parts), rows, epochs * n_steps)
         for _ in range(epochs):
-            for batch, start, stop in self.progress.over(self.batches, passes):
+            for batch, start, stop in self.one_pass():
                 for name, *step in self._steps(views, batch, start, stop):
                     models[name].learn(*step)
         hits = {name: np.zeros((2, len(splits[name]), self.n_true_columns, 2)) for name in views}
-        for batch, start, stop in self.progress.over(self.batches, passes):
+        for batch, start, stop in self.one_pass():
             for name, *step in self._steps(views, batch, start, stop):
                 hits[name] += models[name].count_correct(*step)
-        self.progress.end()
         scores = {name: balanced_accuracy_from_counts(hits[name]) for name in views}
         n = self.targets.n_folds
         if abs(np.diff(scores["site"][:, :n].mean(axis=1))[0]) > 0.01:
@@ -263,28 +266,6 @@ class _LogisticFit(_RidgeFit):
         n, x, share = sums.n.sum(), sums.x.sum(axis=0), sums.y.sum(axis=0) / sums.n.sum() + sums.y_shift
         shifted = sums.xy.sum(axis=0) / n - np.outer(x, sums.y.sum(axis=0)) / n**2
         return np.asarray((shifted / np.where(share > 0, share, 1)).T)
-
-
-class _Progress:
-    """Prints how far the passes are and about how long they still take."""
-
-    def __init__(self, title: str, *, shown: bool) -> None:
-        self.title, self.line = title, StatusLine() if shown else None
-        self.done, self.started = 0, time.monotonic()
-
-    def over(self, batches: _RowBatches, passes: int) -> Iterator[tuple[slice, int, int]]:
-        total = passes * len(batches.rows)
-        for rows, start, stop in batches:
-            yield rows, start, stop
-            self.done += stop - start
-            if self.line is not None and self.line.due:
-                left = (time.monotonic() - self.started) * (total / self.done - 1)
-                self.line.write(f"{self.title}: {self.done / total:.0%}, about {format_clock(left)} left")
-
-    def end(self) -> None:
-        if self.line is not None:
-            self.line.write(f"{self.title}: done in {format_clock(time.monotonic() - self.started)}")
-            self.line.end()
 
 
 def _batch_bounds(episode: np.ndarray) -> list[tuple[int, int]]:

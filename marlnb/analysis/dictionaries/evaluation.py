@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.errors import AnalysisError
-from marlnb.models.hooks.sites import match_sites
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
-from marlnb.models.policies.policy import Policy
 
 if TYPE_CHECKING:
     from marlnb.analysis.data.activation_stream import ActivationStream
-    from marlnb.recording.file.reader import Recording
 
 N_TOP_EPISODES = 16
 BATCH_ROWS = 4096
@@ -127,81 +120,3 @@ class _TopEpisodes:
         order = np.argsort(-self.value, axis=1, kind="stable")
         for column in (self.value, self.episode, self.t, self.agent):
             column[...] = np.take_along_axis(column, order, 1)
-
-
-@dataclass(frozen=True)
-class BehaviourPreserved:
-    """What a policy still does when a site's activations are replaced, over the rows of a recording.
-
-    Attributes:
-        logits_preserved: share of the logits' variance that is preserved when the site holds the reconstruction.
-        logits_preserved_by_mean: the same when it holds its mean activation; high for a site that does not matter.
-        actions_preserved: share of rows at which the most likely action stays the same with the reconstruction.
-        actions_preserved_by_mean: the same with the mean activation.
-    """
-
-    logits_preserved: float
-    logits_preserved_by_mean: float
-    actions_preserved: float
-    actions_preserved_by_mean: float
-
-
-def behaviour_preserved(
-    dictionary: Dictionary, recording: Recording, *, policies: Mapping[str, Policy] | None = None, max_rows: int = 20000
-) -> BehaviourPreserved:
-    """Replaces the site's activations by their reconstruction and measures what happens to the logits.
-
-    Units that the dictionary does not cover are set to their mean; for a dictionary from rest the mean is rest.
-
-    Args:
-        policies: by group; None: those of the checkpoint that made the recording.
-        max_rows: spread evenly over the recording.
-    Raises:
-        AnalysisError: the policy has no logits, or the agents never acted.
-    """
-    source = RowSource(recording, dictionary.site.split("/")[0])
-    policy = (source.policies() if policies is None else policies)[source.group]
-    if policy.distribution is None:
-        raise AnalysisError(f"{type(policy).__name__} has no network whose logits could be compared")
-    group = list(policy.group.agents)
-    members = [group.index(name) for name in dictionary.agents]
-    rows = source.rows(None)
-    sample = np.unique(np.linspace(0, len(rows) - 1, min(max_rows, len(rows))).astype(int))
-    parts: dict[Replacement, list[Tensor]] = {"none": [], "reconstruction": [], "mean": []}
-    for batch in source.batches(Rows(rows.index[sample], rows.episode[sample], rows.t[sample]), BATCH_ROWS):
-        acting = batch.acting[:, members].bool()
-        for replacement, of_batches in parts.items():
-            with torch.no_grad(), _replaced(policy, dictionary, members, replacement):
-                all_logits, _ = policy.logits(batch.observations[source.group], recurrent=batch.recurrent)
-            of_batches.append(all_logits[:, members][acting])
-    logits, reconstruction, mean = (torch.cat(of_batches) for of_batches in parts.values())
-    if not len(logits):
-        raise AnalysisError(f"{', '.join(dictionary.agents)} never acted")
-    variance = (logits - logits.mean(0)).square().sum()
-    action, *replaced = (policy.distribution.mode(each).action for each in (logits, reconstruction, mean))
-    preserved = [float(1 - (each - logits).square().sum() / variance) for each in (reconstruction, mean)]
-    return BehaviourPreserved(*preserved, *(_agreement(action, other) for other in replaced))
-
-
-@contextmanager
-def _replaced(policy: Policy, dictionary: Dictionary, members: list[int], replacement: Replacement) -> Iterator[None]:
-    """Inside, the site of the dictionary's agents holds the replacement."""
-    site = match_sites(policy.sites(), dictionary.site)[0]
-    rows = [row for row in map(site.row_of, members) if row is not None]
-
-    def replace(module: nn.Module, inputs: object, output: Tensor) -> Tensor | None:
-        if replacement == "none":
-            return None
-        changed, x = output.clone(), output[..., rows, :]
-        autoencoder = dictionary.autoencoder
-        changed[..., rows, :] = autoencoder.mean if replacement == "mean" else autoencoder.decode(autoencoder(x))
-        return changed
-
-    with site.module.register_forward_hook(replace):
-        yield
-
-
-def _agreement(a: Tensor, b: Tensor) -> float:
-    """Share of rows with equal actions."""
-    same = torch.isclose(a, b) if a.is_floating_point() else a == b
-    return float((same if same.ndim == 1 else same.all(-1)).float().mean())

@@ -23,7 +23,7 @@ from marlnb.analysis.data.rows import Rows
 from marlnb.analysis.data.views import Units, View
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.feature_labels_result import FeatureLabels
-from marlnb.analysis.representations.tuning import binned
+from marlnb.analysis.representations.bins import binned
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
 from marlnb.analysis.stats.corrections import max_statistic

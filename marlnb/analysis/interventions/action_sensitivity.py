@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
-from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
+from marlnb.analysis.data.trajectories import Trajectories, roll_out
+from marlnb.analysis.interventions.edit_variants import logits_of_variants
 from marlnb.analysis.interventions.outcomes import mean_over_time
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError
@@ -20,6 +22,7 @@ from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec
 from marlnb.training.collect.episodes import TimeStep
+from marlnb.training.collect.threads import torch_threads
 from marlnb.training.policies.policy_source import PolicySource
 
 NEGLIGIBLE = 0.02
@@ -83,11 +86,14 @@ class ActionSensitivity:
         agent_index: int,
         baseline: Sequence[Trajectories],
         selected: Sequence[Tensor] | None = None,
+        progress: AnalysisProgress | None = None,
     ) -> None:
         """
         Args:
             selected: of each trajectory, `[time, env]` bool; None: every step at which the agent acts.
+            progress: counts edits; None: it is not shown.
         """
+        self.progress = progress or AnalysisProgress("", "edits", shown=False)
         self.policies, self.group, self.agent_index, self.baseline = policies, group, agent_index, baseline
         acting = [track.acting[group][:, :, agent_index] for track in baseline]
         self.counted = acting if selected is None else [a & b.to(a.device) for a, b in zip(acting, selected)]
@@ -116,17 +122,25 @@ class ActionSensitivity:
         ]
         return torch.cat(rows).double().cpu().numpy()
 
-    def effect(self, edits: Sequence[Edit]) -> np.ndarray:
-        """Mean distance between the action distributions without and with the edits, `[episode]`; NaN where no step
-        counts."""
-        effects = []
-        for track, steps in zip(self.baseline, self.counted):
-            outputs = evaluate_on(self.policies, track, edits, values=False, groups=[self.group])
-            edited_logits = outputs.logits[self.group]
-            assert edited_logits is not None
-            distance = self._distance(self.distribution, track.logits[self.group], edited_logits)
-            effects.append(mean_over_time(distance[..., self.agent_index], steps))
-        return np.concatenate(effects)
+    @torch_threads(1)  # steps are small: more threads would wait for each other
+    def effects(self, edits: Sequence[Edit]) -> np.ndarray:
+        """Mean distance between the action distributions without edits and with each edit by itself, `[edit, episode]`;
+        NaN where no step counts.
+
+        Args:
+            edits: as for `logits_of_variants`.
+        """
+        first, sizes = 0, [track.in_episode.shape[1] for track in self.baseline]
+        effects = np.empty((len(edits), sum(sizes)))
+        self.progress.expect(len(edits))
+        for track, steps, n_envs in zip(self.baseline, self.counted, sizes):
+            before = track.logits[self.group][:, :, self.agent_index]
+            for k, after in enumerate(logits_of_variants(self.policies[self.group], track, edits)):
+                distance = self._distance(self.distribution, before, after[:, :, self.agent_index])
+                effects[k, first : first + n_envs] = mean_over_time(distance, steps)
+                self.progress.add(n_envs / sum(sizes))
+            first += n_envs
+        return effects
 
     def returns(self, tracks: Sequence[Trajectories]) -> np.ndarray:
         """The agent's returns, `[episode]`."""

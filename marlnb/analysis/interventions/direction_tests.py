@@ -22,6 +22,19 @@ EDITS = ("erase", "steer")
 
 
 @dataclass(frozen=True)
+class Controls:
+    """Sets of random directions, each with as many as are tested together.
+
+    Attributes:
+        random: of the same length.
+        matched: of the same length, with as much of the activations' variance along them; may be empty.
+    """
+
+    random: Sequence[Sequence[Direction]]
+    matched: Sequence[Sequence[Direction]]
+
+
+@dataclass(frozen=True)
 class DirectionTests:
     """Tests of one direction, or of several together, on the same episodes.
 
@@ -76,32 +89,25 @@ class DirectionTests:
         random = random_directions(vectors, self.n_random, rng, basis)
         if mismatch > MAX_VARIANCE_MISMATCH:
             matched = matched[:0]
-        controls = [
-            [with_vectors(directions, vectors, self.activations) for vectors in sets] for sets in (random, matched)
-        ]
+        controls = Controls(
+            [with_vectors(directions, vectors, self.activations) for vectors in random],
+            [with_vectors(directions, vectors, self.activations) for vectors in matched],
+        )
         tests = (self._test(kind, directions, controls, replay) for kind in EDITS)
         return tuple(replace(test, given=given, share_left=share_left) for test in tests)
 
-    def _test(
-        self,
-        kind: str,
-        directions: Sequence[Direction],
-        controls: Sequence[Sequence[Sequence[Direction]]],
-        replay: bool,
-    ) -> UsageTest:
-        sensitivity = self.sensitivity
-
-        def effect_of(tested: Sequence[Direction]) -> np.ndarray:
-            effects = [sensitivity.effect(edits) for edits in _edits(kind, tested, self.strength)]
-            return np.asarray(np.mean(effects, axis=0))
-
-        effect = paired_test(effect_of(directions))
-        random, matched = (np.array([np.nanmean(effect_of(control)) for control in sets]) for sets in controls)
-        no_change = np.full(2, np.nan)
-        forwards = self.play(_edits(kind, directions, self.strength)[0]) if replay else None
-        returns = paired_test(
-            no_change if forwards is None else sensitivity.returns(forwards) - sensitivity.returns(sensitivity.baseline)
-        )
+    def _test(self, kind: str, directions: Sequence[Direction], controls: Controls, replay: bool) -> UsageTest:
+        sets = [directions, *controls.random, *controls.matched]
+        edits = [edit for tested in sets for edit in _edits(kind, tested, self.strength)]
+        by_edit = self.sensitivity.effects(edits)
+        by_set = by_edit.reshape(len(sets), -1, by_edit.shape[1]).mean(axis=1)
+        effect, of_controls = paired_test(by_set[0]), np.nanmean(by_set[1:], axis=1)
+        random, matched = np.split(of_controls, [len(controls.random)])
+        changes = np.full(2, np.nan)
+        if replay:
+            forwards = self.play(edits[:1])
+            changes = self.sensitivity.returns(forwards) - self.sensitivity.returns(self.sensitivity.baseline)
+        returns = paired_test(changes)
         return UsageTest(
             edit="erase" if kind == "erase" else "steer",
             effect=effect.mean,
@@ -123,12 +129,12 @@ def _share_at_least(random: np.ndarray, effect: float) -> float:
     return float((1 + (random >= effect).sum()) / (1 + len(random)))
 
 
-def _edits(kind: str, directions: Sequence[Direction], strength: float) -> list[list[Edit]]:
+def _edits(kind: str, directions: Sequence[Direction], strength: float) -> list[Edit]:
     """The edits to be tried, each by itself; the first one steers forwards along the first direction."""
     site, agents = directions[0].site, (directions[0].agent,)
     if kind == "erase":
-        return [[Erase(site, tuple(directions), agents=agents)]]
-    return [[Steer(site, direction, sign * strength, agents=agents)] for direction in directions for sign in (1, -1)]
+        return [Erase(site, tuple(directions), agents=agents)]
+    return [Steer(site, direction, sign * strength, agents=agents) for direction in directions for sign in (1, -1)]
 
 
 def with_vectors(directions: Sequence[Direction], vectors: np.ndarray, activations: np.ndarray) -> list[Direction]:

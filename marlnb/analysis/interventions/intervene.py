@@ -15,6 +15,7 @@ from marlnb.analysis.interventions.batched_outcomes import BatchedOutcomes, powe
 from marlnb.analysis.interventions.episode_selection import CountedSteps, episode_classes
 from marlnb.analysis.interventions.outcomes import paired_outcomes
 from marlnb.analysis.interventions.result import Intervention
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.paired_test import Intervals
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
@@ -49,6 +50,7 @@ def intervene(
     intervals: Intervals = "t",
     save: str | None = None,
     note: str = "",
+    progress: bool = True,
 ) -> Intervention:
     """Plays each episode twice, without and with the edits, and compares the two.
 
@@ -72,6 +74,7 @@ def intervene(
         intervals: t (of the paired t test), or bootstrap (over episodes, BCa, seeded by `seed`) for outcomes that are
             skewed or rarely change. p-values are the t test's in both cases.
         save: name under which the edits are saved with the run, with a summary of the result and `note`.
+        progress: show how many edited episodes were played, if it takes more than two seconds.
     Raises:
         ConfigError: an option out of range, strengths without an edit that has one, or a partner that does not fit.
         SiteError, ShapeError: an edit of a site or unit that the policies do not have.
@@ -93,7 +96,10 @@ def intervene(
     policies = policy_source.policies(origin.iteration, device=device)
     edited_policies, partner_names = _with_partners(policy_source, policies, partners or {}, device)
     n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
-    with policy_source.build_env(n_envs, device=device, env=env) as built:
+    with (
+        policy_source.build_env(n_envs, device=device, env=env) as built,
+        AnalysisProgress("intervention", "edited episodes", episodes * len(edits_by_arm), shown=progress) as shown,
+    ):
         check_fit(policy_source.spec, built.spec)
         publish(built, policy_source.path / EVALUATION)
         outcomes, steps = BatchedOutcomes(built.spec, len(edits_by_arm)), CountedSteps(rows)
@@ -114,6 +120,7 @@ def intervene(
                     policies, baseline, edited, baseline_outputs, on_baseline, edited_outputs, counted
                 )
                 outcomes.add(index, pairs, baseline, edited)
+                shown.add(n)
     notes = steps.notes(built.spec.group_names)
     touched = {agent for edit in edits for place in edit_targets(edited_policies, edit) for agent in place.all_agents}
     touched |= {agent for group in partner_names for agent in built.spec.group(group).agents}

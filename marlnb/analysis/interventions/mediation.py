@@ -8,6 +8,7 @@ actions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
@@ -23,6 +24,7 @@ from marlnb.analysis.interventions.action_sensitivity import (
     play_episodes,
 )
 from marlnb.analysis.interventions.intervene import MAX_ENVS
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
@@ -146,6 +148,7 @@ def mediation(
     checkpoint: Which = "last",
     n_envs: int | None = None,
     explore: bool = False,
+    progress: bool = True,
 ) -> Mediation:
     """Tests on which of the units that are tuned to a label the agent's actions depend.
 
@@ -161,6 +164,7 @@ def mediation(
         negligible: an effect that does not count.
         n_envs: environments stepped at once.
         explore: sample actions; False takes the most likely ones.
+        progress: show how many edits were measured, if it takes more than two seconds.
     Raises:
         AnalysisError: units of a critic, which chooses no actions.
     Source: MacKinnon et al. 2002, A Comparison of Methods to Test Mediation, the test of joint significance.
@@ -172,21 +176,24 @@ def mediation(
     with policy_source.build_env(n_envs) as env:
         check_fit(policy_source.spec, env.spec)
         baseline = play_episodes(env, policies, (), episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
-    sensitivity = ActionSensitivity(policies, group.name, group.agents.index(tuned.agent), baseline)
     directions = tuned.directions()
+    with AnalysisProgress(f"mediation by {tuned.agent}", "edits", shown=progress) as shown:
+        index = group.agents.index(tuned.agent)
+        sensitivity = ActionSensitivity(policies, group.name, index, baseline, progress=shown)
 
-    def held(*numbers: int) -> PairedDifference:
-        edit = Erase(tuned.site, tuple(directions[k] for k in numbers), agents=(tuned.agent,))
-        return paired_test(sensitivity.effect([edit]))
+        def held(sets: Iterable[Sequence[int]]) -> list[PairedDifference]:
+            chosen = [tuple(directions[k] for k in numbers) for numbers in sets]
+            edits = [Erase(tuned.site, together, agents=(tuned.agent,)) for together in chosen]
+            return [paired_test(effect) for effect in sensitivity.effects(edits)]
 
-    tests = [held(k) for k in range(len(directions))]
-    p_tuned = tuned.p_value[tuned.tuned]
-    p_effect = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests]))
-    others = np.flatnonzero(np.maximum(p_tuned, p_effect) > ALPHA)
-    pairs = list(combinations(others[:MAX_PAIRED].tolist(), 2))
-    pair_tests = [held(*pair) for pair in pairs]
-    p_pair = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in pair_tests]))
-    rest = held(*others) if len(others) > 1 else None
+        tests = held((k,) for k in range(len(directions)))
+        p_tuned = tuned.p_value[tuned.tuned]
+        p_effect = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests]))
+        others = np.flatnonzero(np.maximum(p_tuned, p_effect) > ALPHA)
+        pairs = list(combinations(others[:MAX_PAIRED].tolist(), 2))
+        pair_tests = held(pairs)
+        p_pair = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in pair_tests]))
+        (rest,) = held([others.tolist()]) if len(others) > 1 else (None,)
     warnings = (
         *tuned.warnings,
         *baseline_warnings(baseline, greedy=not explore),

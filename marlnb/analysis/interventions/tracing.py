@@ -10,29 +10,23 @@ Source: Meng et al. 2022, Locating and Editing Factual Associations in GPT, sect
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
-from marlnb.analysis.data.trajectories import Trajectories, roll_out
+from marlnb.analysis.data.trajectories import Trajectories
 from marlnb.analysis.interventions.intervene import MAX_ENVS
-from marlnb.analysis.interventions.outcomes import mean_over_time
 from marlnb.analysis.interventions.tracing_result import Tracing
+from marlnb.analysis.interventions.tracing_rollouts import Restore, Rollouts
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
-from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.config import EnvConfig
-from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError, ConfigError, unknown
-from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.capture import all_sites
-from marlnb.models.hooks.edit import Change, Edit, EditTarget
+from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
@@ -59,6 +53,7 @@ def trace(
     seed: int = 1000,
     checkpoint: Which = "last",
     env: EnvConfig | None = None,
+    progress: bool = True,
 ) -> Tracing:
     """Corrupts episodes and measures which share of the effect is undone by restoring each site, agent and time.
 
@@ -79,6 +74,7 @@ def trace(
         times: first steps of the restored windows; None: every `span` steps of the longest episode.
         span: restored steps in each window.
         episodes: how many to play, 2 to 256, stepped at once.
+        progress: show how many cells of the grid are done, if it takes more than two seconds.
     Raises:
         AnalysisError: an unknown outcome, group or agent, a recording whose run does not exist, or no group= where
             groups have different returns, whose mean would say nothing.
@@ -104,17 +100,19 @@ def trace(
     with policy_source.build_env(episodes, env=env) as built:
         check_fit(policy_source.spec, built.spec)
         groups = list(built.spec.group_names) if group is None else [built.spec.group(group).name]
-        rollouts = _Rollouts(built, policies, seed, outcome, groups, {site for site, _ in lines})
+        rollouts = Rollouts(built, policies, seed, outcome, groups, {site for site, _ in lines})
         if group is None and outcome == "return":
             _check_same_returns(rollouts.clean)
         corrupted = rollouts.score(edits)
         starts = list(times) if times is not None else list(range(0, len(rollouts.clean.in_episode), span))
         scores = np.empty((len(lines), len(starts), episodes))
-        for k, (site, agent) in enumerate(lines):
-            activations = rollouts.clean_activations(site)
-            for j, start in enumerate(starts):
-                restore = _Restore(site, activations, agents=(agent,), t=(start, start + span))
-                scores[k, j] = rollouts.score([*edits, restore])
+        with AnalysisProgress("tracing", "cells", len(lines) * len(starts), shown=progress) as shown:
+            for k, (site, agent) in enumerate(lines):
+                activations = rollouts.clean_activations(site)
+                for j, start in enumerate(starts):
+                    restore = Restore(site, activations, agents=(agent,), t=(start, start + span))
+                    scores[k, j] = rollouts.score([*edits, restore])
+                    shown.add()
     clean = rollouts.clean_score
     recovered, low, high = _recovered(clean, corrupted, scores, seed)
     return Tracing(
@@ -136,92 +134,6 @@ def trace(
             *_warnings(clean, corrupted, episodes),
         ),
     )
-
-
-@dataclass(frozen=True)
-class _Restore(Edit):
-    """Sets a site to its activations in the clean episodes; exists in memory only.
-
-    Attributes:
-        activations: `[time, env, agent, unit]`.
-    """
-
-    name: ClassVar[str] = "restore"
-
-    activations: Tensor | None = None
-
-    def bind(self, target: EditTarget) -> Change:
-        assert self.activations is not None
-        names = target.policy.group.agents
-        site_agents = target.site.agents or tuple(range(len(names)))
-        clean = self.activations[:, :, [site_agents.index(names.index(agent)) for agent in target.agents]]
-
-        def restore(values: Tensor, whole: Tensor) -> Tensor:
-            t = episode_context.now("restoring").t
-            recorded = t < len(clean)  # a corrupted episode may last longer than the clean one
-            restored = clean[t.clamp(max=len(clean) - 1), torch.arange(len(t))]
-            return torch.where(recorded[:, None, None], restored, values)
-
-        return restore
-
-
-@dataclass
-class _Rollouts:
-    """Plays the episodes, clean or with edits, and scores each: larger is closer to the clean episode.
-
-    Attributes:
-        clean: the episodes without edits, with the activations of `sites`.
-        clean_score: `[episode]`.
-        units: of the scores.
-    """
-
-    env: VectorEnv
-    policies: Mapping[str, Policy]
-    seed: int
-    outcome: str
-    groups: Sequence[str]
-    sites: Iterable[str]
-
-    def __post_init__(self) -> None:
-        self.units = "-"
-        self.clean = self._play((), [site for site in sorted(self.sites) if not site.endswith(f"/{OBSERVATION}")])
-        self.clean_score = self._score(self.clean)
-
-    def clean_activations(self, site: str) -> Tensor:
-        """`[time, env, agent, unit]`."""
-        if site.endswith(f"/{OBSERVATION}"):
-            return self.clean.observation[site.split("/")[0]].flatten(3).float()
-        return self.clean.activations[site]
-
-    def score(self, edits: Sequence[Edit]) -> np.ndarray:
-        """`[episode]`."""
-        return self._score(self._play(edits, ()))
-
-    def _play(self, edits: Sequence[Edit], sites: Sequence[str]) -> Trajectories:
-        return roll_out(self.env, self.policies, edits, seed=self.seed, sites=sites, labels=False)
-
-    def _score(self, track: Trajectories) -> np.ndarray:
-        if self.outcome == "return":
-            return np.mean([track.table.group_return(group) for group in self.groups], axis=0)
-        return -np.mean([self._distance(track, group) for group in self.groups], axis=0)
-
-    def _distance(self, track: Trajectories, group: str) -> np.ndarray:
-        """Mean distance of the group's action distributions from the clean ones at equal steps, `[episode]`."""
-        distribution = self.policies[group].distribution
-        if distribution is None:
-            raise AnalysisError(
-                f"the policy of {group!r} has no action distribution: use outcome='return', or another group="
-            )
-        steps = min(len(track.in_episode), len(self.clean.in_episode))
-        p, q = self.clean.logits[group][:steps], track.logits[group][:steps]
-        distance, self.units = total_variation(distribution, p, q), "- total variation"
-        if distance is None:
-            distance, self.units = kl_divergence(distribution, p, q), "- nats"
-        if distance is None:
-            distance = (self.clean.action[group][:steps] - track.action[group][:steps]).abs().mean(-1)
-            self.units = "- action"
-        both_act = self.clean.acting[group][:steps] & track.acting[group][:steps]
-        return np.asarray(np.nanmean(mean_over_time(distance, both_act), axis=1))
 
 
 def _grid_lines(

@@ -8,48 +8,83 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
+from threadpoolctl import threadpool_limits
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
+from marlnb.analysis.data.given import Given, given_columns
 from marlnb.analysis.data.labels import Label
+from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
+from marlnb.analysis.data.row_condition import Condition, rows_where
 from marlnb.analysis.data.row_values import RowValues, row_values
+from marlnb.analysis.data.rows import Rows
 from marlnb.analysis.data.views import Units, View
+from marlnb.analysis.representations.bins import Bins, binned
+from marlnb.analysis.representations.eta_squared import eta_squared, eta_squared_of_each, resampled_eta_squared
 from marlnb.analysis.representations.tuning_result import Tuning, UntrainedTuning
 from marlnb.analysis.results import ALPHA, few_episodes_warning
 from marlnb.analysis.stats.bootstrap import (
     bootstrap_means,
     bootstrap_weights,
     episode_index,
-    episode_sums,
     percentile_interval,
 )
 from marlnb.analysis.stats.corrections import max_statistic
+from marlnb.analysis.stats.given_patterns import residual
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
 
-MAX_CLASSES = 32
 MIN_EPISODES_PER_BIN = 5
 
 
 @dataclass(frozen=True)
-class Bins:
-    """Which bin each row is in.
+class TunedRows:
+    """The rows at which an agent's units are compared with a label.
 
     Attributes:
-        index: `[row]` in `[0, len(bins))`.
-        names: `[bin]`.
-        centres: `[bin]`, positions in a plot.
+        positions: among the units' rows.
+        values: of the label.
+        given: `[row, column]`, what is taken as known; None: nothing.
+        given_names: of it.
+        missing: rows without a label.
     """
 
-    index: np.ndarray
-    names: tuple[str, ...]
-    centres: np.ndarray
+    positions: np.ndarray
+    values: RowValues
+    given: np.ndarray | None
+    given_names: tuple[str, ...]
+    missing: MissingLabels
 
-    def __len__(self) -> int:
-        return len(self.names)
+    @staticmethod
+    def of(units: Units, label: Label, condition: Condition | None, given: Given | None) -> TunedRows:
+        """The rows that meet the condition and at which the label, and what is given, are known.
+
+        Raises:
+            AnalysisError: the label never varies over them; unknown names.
+        """
+        rows = Rows(units.index, units.episode, units.t)
+        selected = rows_where(units.source, rows, condition)[:, units.agent_index]
+        values, columns = row_values(units, label), given_columns(units.source, rows, given)
+        known = values.known if columns is None else values.known & columns.known[:, units.agent_index]
+        at = np.flatnonzero(selected & known)
+        chosen = RowValues(values.values[at], values.known[at], values.name, values.names)
+        if not len(at) or np.ptp(chosen.values) == 0:
+            raise AnalysisError(
+                f"{values.name!r} never varies over {units.agent}'s {len(at)} rows: no unit can be tuned to it"
+            )
+        considered = RowValues(values.values[selected], values.known[selected], values.name, values.names)
+        missing = considered.missing_labels(units.agent)
+        if columns is None:
+            return TunedRows(at, chosen, None, (), missing)
+        return TunedRows(at, chosen, columns.values[at, units.agent_index], columns.names, missing)
+
+    def without_given(self, x: np.ndarray) -> np.ndarray:
+        """What a linear regression on what is given leaves of units `[row, unit]`, around their means."""
+        x = x.astype(np.float64)
+        return x if self.given is None else residual(x, self.given) + x.mean(axis=0)
 
 
 def tuning(
@@ -60,6 +95,8 @@ def tuning(
     agent: str | None = None,
     bins: int = 10,
     episodes: Sequence[int] | None = None,
+    rows: Condition | None = None,
+    given: Given | None = None,
     checkpoint: int | None = None,
     n_shuffles: int = 100,
     n_bootstrap: int = 200,
@@ -81,11 +118,15 @@ def tuning(
         agent: whose units; None if the site has a single agent.
         bins: for a quantity.
         episodes: numbers of the episodes to use; None for all.
+        rows: which rows to use: a condition such as "goal == 'red' and t >= 5", or a bool array; None for all.
+        given: what is taken as known already: labels, "action", observed features, or a list of these. Curves and
+            strengths are then those of what a linear regression on it leaves of the units, around their means.
         checkpoint: iteration whose rows are read; required if a recording spans several.
         n_shuffles: permutations of the labels over episodes.
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
-        AnalysisError: unknown label or agent; a label or units that never vary; more than 32 classes.
+        AnalysisError: unknown label or agent; a label or units that never vary; more than 32 classes; an unknown name
+            in `rows` or `given`, or no row that meets the condition.
     Source: Kruskal and Wallis 1952, for the statistic on ranks; Westfall and Young 1993, section 2.3, for correction
         by the maximum, which needs statistics with similar tails.
     """
@@ -95,36 +136,27 @@ def tuning(
         )
     chosen = None if episodes is None else tuple(episodes)
     units = View(recording, site, agent, checkpoint=checkpoint, episodes=chosen).open()
-    values = row_values(units, label)
-    rows, missing = np.flatnonzero(values.known), values.missing_labels(units.agent)
-    values = RowValues(values.values[rows], values.known[rows], values.name, values.names)
-    x = units.all()[rows].astype(np.float64)
-    if not len(rows) or np.ptp(values.values) == 0:
-        raise AnalysisError(
-            f"{values.name!r} never varies over {units.agent}'s {len(rows)} rows: no unit can be tuned to it"
-        )
+    tuned_rows = TunedRows.of(units, label, rows, given)
+    values, episode = tuned_rows.values, units.episode[tuned_rows.positions]
+    x = tuned_rows.without_given(units.all()[tuned_rows.positions])
     if float(np.ptp(x, axis=0).max()) == 0:
         raise AnalysisError(f"{units.name} never varies: it is not tuned to anything")
-    binned_rows = binned(values, bins)
-    n_bins, episode = len(binned_rows), units.episode[rows]
-    numbers, index = episode_index(episode)
-    rng = np.random.default_rng(seed)
+    bins_of_rows = binned(values, bins)
+    n_bins, (numbers, index), rng = len(bins_of_rows), episode_index(episode), np.random.default_rng(seed)
     weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
-    in_bins = [binned_rows.index == k for k in range(n_bins)]
-    curve, low, high = np.stack([bootstrap_means(x[rows], index[rows], weights) for rows in in_bins], axis=1)
-    x_and_ranks = np.concatenate([x, rankdata(x, axis=0)], axis=1)
-    strength, of_ranks = np.split(eta_squared(x_and_ranks, binned_rows.index, n_bins), 2)
-    permuted = [permute_by_episode(binned_rows.index, episode, rng) for _ in range(n_shuffles)]
-    null = np.stack([eta_squared(x_and_ranks, bin_index, n_bins) for bin_index in permuted], axis=1)
-    null, null_of_ranks = np.split(null, 2)
-    random_x, no_control = _untrained_units(units, site, chosen, checkpoint, rows, seed)
-    untrained = None
-    if random_x is not None:
-        best = x[:, strength.argmax()]
-        untrained = _untrained_tuning(random_x, best, binned_rows, permuted, index, weights)
+    permuted = [permute_by_episode(bins_of_rows.index, episode, rng) for _ in range(n_shuffles)]
+    in_bins = [bins_of_rows.index == k for k in range(n_bins)]
+    untrained, random_x, no_control = None, *_untrained_units(units, site, chosen, checkpoint, tuned_rows, seed)
+    with threadpool_limits(1):  # many small products: more threads wait for each other
+        curve, low, high = np.stack([bootstrap_means(x[rows], index[rows], weights) for rows in in_bins], axis=1)
+        strength, *null = eta_squared_of_each(x, [bins_of_rows.index, *permuted], n_bins)
+        of_ranks, *null_of_ranks = eta_squared_of_each(rankdata(x, axis=0), [bins_of_rows.index, *permuted], n_bins)
+        if random_x is not None:
+            best = x[:, strength.argmax()]
+            untrained = _untrained_tuning(random_x, best, bins_of_rows, permuted, index, weights)
     episodes_per_bin = np.array([len(np.unique(episode[rows])) for rows in in_bins])
     thin_bins = (
-        f"{binned_rows.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"
+        f"{bins_of_rows.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"
         for k in np.flatnonzero(episodes_per_bin < MIN_EPISODES_PER_BIN)
     )
     return Tuning(
@@ -133,15 +165,15 @@ def tuning(
         agents=units.agents,
         label=values.name,
         is_class=values.is_class,
-        bins=binned_rows.names,
-        centres=binned_rows.centres,
+        bins=bins_of_rows.names,
+        centres=bins_of_rows.centres,
         curve=curve,
         low=low,
         high=high,
         strength=strength,
-        shuffled=null.mean(axis=1),
-        p_value=max_statistic(of_ranks, null_of_ranks),
-        count=np.bincount(binned_rows.index, minlength=n_bins),
+        shuffled=np.mean(null, axis=0),
+        p_value=max_statistic(of_ranks, np.stack(null_of_ranks, axis=1)),
+        count=np.bincount(bins_of_rows.index, minlength=n_bins),
         episodes=episodes_per_bin,
         mean=x.mean(axis=0),
         scale=x.std(axis=0),
@@ -152,16 +184,23 @@ def tuning(
             *few_episodes_warning(len(numbers)),
             *thin_bins,
             *duplicate_episode_warnings(recording, episode),
-            *missing.warnings,
+            *tuned_rows.missing.warnings,
         ),
-        notes=(*missing.notes, *no_control),
+        notes=(*tuned_rows.missing.notes, *no_control),
+        given="" if tuned_rows.given is None else ", ".join(tuned_rows.given_names),
+        rows=rows if isinstance(rows, str) else "" if rows is None else "a bool array",
     )
 
 
 def _untrained_units(
-    units: Units, site: str, episodes: tuple[int, ...] | None, checkpoint: int | None, positions: np.ndarray, seed: int
+    units: Units,
+    site: str,
+    episodes: tuple[int, ...] | None,
+    checkpoint: int | None,
+    tuned_rows: TunedRows,
+    seed: int,
 ) -> tuple[np.ndarray | None, list[str]]:
-    """Activations `[row, unit]` of an untrained network at positions among the units' rows; or None and the reason."""
+    """Activations `[row, unit]` of an untrained network at these rows; or None and the reason."""
     source = units.source
     rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
     policy, reasons = untrained_policy(source, site, rows, seed)
@@ -170,7 +209,7 @@ def _untrained_units(
     if site not in [candidate.name for candidate in policy.sites()]:
         return None, [f"no untrained network to compare with: {site} is not among its sites"]
     values = policy_activations(source, policy, site, rows)[:, units.agent_index]
-    return values[np.isin(rows.index, units.index)][positions].astype(np.float64), []
+    return tuned_rows.without_given(values[np.isin(rows.index, units.index)][tuned_rows.positions]), []
 
 
 def _untrained_tuning(
@@ -190,78 +229,11 @@ def _untrained_tuning(
         episode: `[row]`, each row's index in `weights`.
         weights: `[sample, episode]`, of the bootstrap.
     """
-    n_bins = len(bins)
-    strength, ranks = eta_squared(x, bins.index, n_bins), rankdata(x, axis=0)
-    null = np.stack([eta_squared(ranks, bin_index, n_bins) for bin_index in permuted], axis=1)
-    p_value = max_statistic(eta_squared(ranks, bins.index, n_bins), null)
+    n_bins, strength = len(bins), eta_squared(x, bins.index, len(bins))
+    of_ranks, *null = eta_squared_of_each(rankdata(x, axis=0), [bins.index, *permuted], n_bins)
+    p_value = max_statistic(of_ranks, np.stack(null, axis=1))
     pair = np.column_stack([best, x[:, strength.argmax()]])
-    trained, untrained = _resampled_eta_squared(pair, bins.index, n_bins, episode, weights).T
+    trained, untrained = resampled_eta_squared(pair, bins.index, n_bins, episode, weights).T
     low, high = percentile_interval((trained - untrained)[:, None])
     gain = float(eta_squared(best[:, None], bins.index, n_bins)[0] - strength.max())
     return UntrainedTuning(strength, int((p_value < ALPHA).sum()), gain, float(low[0]), float(high[0]))
-
-
-def _resampled_eta_squared(
-    x: np.ndarray, bin_index: np.ndarray, n_bins: int, episode: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """eta² `[sample, unit]` in bootstrap samples of episodes, from sums over the rows of each episode and bin."""
-    n_episodes = weights.shape[1]
-    cell = episode * n_bins + bin_index
-    moments = np.column_stack([np.ones(len(x)), x, x**2])
-    sums = episode_sums(moments, cell, n_episodes * n_bins).reshape(n_episodes, -1)
-    drawn = (weights @ sums).reshape(len(weights), n_bins, -1)
-    count, total, squares = drawn[..., :1], *np.split(drawn[..., 1:], 2, axis=2)
-    n, mean = count.sum(axis=1), total.sum(axis=1) / count.sum(axis=1)
-    between = (total**2 / np.maximum(count, 1)).sum(axis=1) - n * mean**2
-    variance = squares.sum(axis=1) - n * mean**2
-    return np.asarray(np.where(variance > 1e-12 * n, between / np.where(variance > 0, variance, 1), 0.0))
-
-
-def binned(values: RowValues, bins: int) -> Bins:
-    """Classes as they are; a quantity in bins of about equally many rows, where equal values share a bin.
-
-    A quantity with at most `bins` values gets one bin for each; one with many ties gets fewer bins than requested.
-    """
-    if values.is_class:
-        present, index = np.unique(values.values, return_inverse=True)
-        if len(present) > MAX_CLASSES:
-            raise AnalysisError(
-                f"{values.name!r} has {len(present)} whole values, more than {MAX_CLASSES}: pass it as floats to bin it"
-            )
-        return Bins(index.reshape(-1), tuple(map(values.class_name, present)), np.arange(len(present), dtype=float))
-    x = values.values.astype(np.float64)
-    present = np.unique(x)
-    mid_rank = (rankdata(x) - 0.5) / len(x)
-    bin_of_row = np.searchsorted(present, x) if len(present) <= bins else np.floor(bins * mid_rank)
-    _, index = np.unique(bin_of_row, return_inverse=True)
-    bin_values = [np.unique(x[index == k]) for k in range(index.max() + 1)]
-    ends = [*(float(v[0]) for v in bin_values[1:]), float(bin_values[-1][-1])]
-    names = tuple(f"{v[0]:.3g}" if len(v) == 1 else f"{v[0]:.3g} to {end:.3g}" for v, end in zip(bin_values, ends))
-    return Bins(index, names, np.array([x[index == k].mean() for k in range(len(bin_values))]))
-
-
-def eta_squared(x: np.ndarray, bin_index: np.ndarray, n_bins: int) -> np.ndarray:
-    """`sum_k n_k (mean_k - mean)² / sum_i (x_i - mean)²`, the share of variance between bins.
-
-    Args:
-        x: `[row, unit]`.
-        bin_index: `[row]` in `[0, n_bins)`.
-    Returns:
-        `[unit]`; 0 for a unit that never varies.
-    """
-    count = np.bincount(bin_index, minlength=n_bins).astype(float)
-    centre = x.mean(axis=0)
-    means = (np.arange(n_bins)[:, None] == bin_index).astype(float) @ x / np.maximum(count, 1)[:, None]
-    between = count @ (means - centre) ** 2
-    total = ((x - centre) ** 2).sum(axis=0)
-    return np.where(total > 1e-12 * len(x), between / np.where(total > 0, total, 1), 0.0)
-
-
-def tuned_beyond_chance(
-    x: np.ndarray, bin_index: np.ndarray, n_bins: int, episode: np.ndarray, *, n_shuffles: int, rng: np.random.Generator
-) -> np.ndarray:
-    """p-values `[unit]` of eta² of the ranks of `[row, unit]`, against the best unit of each shuffle of episodes."""
-    ranks = rankdata(x, axis=0)
-    permuted = (permute_by_episode(bin_index, episode, rng) for _ in range(n_shuffles))
-    null = np.stack([eta_squared(ranks, permuted_index, n_bins) for permuted_index in permuted], axis=1)
-    return max_statistic(eta_squared(ranks, bin_index, n_bins), null)

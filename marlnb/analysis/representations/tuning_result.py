@@ -58,6 +58,8 @@ class Tuning(Result):
         untrained: the same in an untrained network; None if there is none, for which `notes` has the reason.
         warnings: reasons not to trust the result.
         notes: facts that are no reason for distrust, such as rows without a label.
+        given: names of what was taken as known and removed from the units; empty: nothing.
+        rows: the condition that chose the rows; empty: none.
     """
 
     MAX_HTML_ROWS: ClassVar[int | None] = 12
@@ -84,6 +86,8 @@ class Tuning(Result):
     untrained: UntrainedTuning | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    given: str = ""
+    rows: str = ""
 
     @property
     def n_units(self) -> int:
@@ -128,6 +132,7 @@ class Tuning(Result):
             f"corrected p = {self.p_value[best]:.2g}"
         )
         where, n = f"{self.agent} at {self.site}", f"n = {self.n_episodes} episodes"
+        where += f", given {self.given}," * bool(self.given)
         if not n_tuned:
             return f"No unit of {where} is tuned to {self.label} beyond chance ({n}; the strongest is {strongest})."
         units = f"{n_tuned} of {self.n_units} units of {where} are tuned to {self.label} beyond chance"

@@ -6,7 +6,7 @@ evaluations are shared, since one matrix product serves all problems.
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Problems(Protocol):
     def precondition(self, gradient: np.ndarray) -> np.ndarray:
         """The gradient times the inverse of an estimate of the curvature."""
 
-    def select(self, sets: np.ndarray, labels: np.ndarray) -> Self:
+    def select(self, sets: np.ndarray, labels: np.ndarray) -> Problems:
         """Some of the problems, by index."""
 
 
@@ -75,6 +75,7 @@ class _Search:
         self.parameters = np.zeros(problems.shape)
         self.loss, self.gradient = problems.evaluate(self.parameters)
         self.step, self.scale = np.ones_like(self.loss), np.ones_like(self.loss)
+        self.direction = np.zeros_like(self.parameters)
         self.changes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # of parameters, of gradients, 1 / product
         self._choose_direction(np.ones(self.loss.shape, bool))
 
@@ -123,8 +124,7 @@ class _Search:
         direction = _wide(self.scale) * self.problems.precondition(direction)
         for (moved, change, inverse), share in zip(self.changes, reversed(shares)):
             direction = direction + _wide(share - inverse * _dot(change, direction)) * moved
-        everywhere = accepted.all()
-        self.direction = -direction if everywhere else np.where(_wide(accepted), -direction, self.direction)
+        self.direction = np.where(_wide(accepted), -direction, self.direction)
         self.slope = _dot(self.gradient, self.direction)
 
 

@@ -7,21 +7,19 @@ label of pure noise, drawn once per episode, was decoded with 0.80 that way and 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from scipy.stats import t as student
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
-from sklearn.preprocessing import StandardScaler
 
 from marlnb.analysis.results import CONFIDENCE
+from marlnb.analysis.stats.logistic import fit_logistics
 from marlnb.analysis.stats.ridge import fit_ridge
 
 Kind = Literal["classification", "regression"]
-INVERSE_STRENGTH = 0.1
 MAX_CONSTANT_VARIANCE = 1e-10
 """A label counts as constant if its variance is at most this share of its variance over other rows: rounding."""
 
@@ -98,57 +96,43 @@ def score_folds(x: np.ndarray, y: np.ndarray, fold: np.ndarray, kind: Kind) -> F
 
 
 def score_labels(x: np.ndarray, y: np.ndarray, fold: np.ndarray, kind: Kind) -> list[FoldScores]:
-    """`score_folds` for several labels `[row, label]` of the same rows, which share the eigendecompositions."""
-    scores, converged = np.zeros((y.shape[1], len(np.unique(fold)))), np.ones(y.shape[1], bool)
-    for k, number in enumerate(np.unique(fold)):
-        test = fold == number
-        scores[:, k], fold_converged = fit_and_score(x[~test], y[~test], x[test], y[test], kind)
-        converged &= fold_converged
+    """`score_folds` for several labels `[row, label]` of the same rows, which are fitted together."""
+    tests = [fold == number for number in np.unique(fold)]
+    if kind == "classification":
+        scores, converged = _score_classes(x, y, tests)
+    else:
+        scores = np.stack([_score_quantities(x[~test], y[~test], x[test], y[test]) for test in tests], axis=1)
+        converged = np.ones(len(scores), bool)
     return [FoldScores(by_fold, bool(all_converged)) for by_fold, all_converged in zip(scores, converged)]
 
 
-def fit_and_score(
-    x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, kind: Kind
-) -> tuple[np.ndarray, np.ndarray]:
-    """Fits linear models of labels `[row, label]` to standardised features and scores them on other rows.
-
-    Returns:
-        `[label]` scores, and `[label]` bool: whether the fit converged.
-    """
-    if kind == "regression":
-        low, high = y.min(axis=0), y.max(axis=0)
-        # a feature that hardly varied in training can push a prediction to 1e30: clip to twice the labels' range
-        predicted = np.clip(fit_ridge(x, y).predict(x_test), 2 * low - high, 2 * high - low)
-        residual = ((y_test - predicted) ** 2).sum(axis=0)
-        total = ((y_test - y_test.mean(axis=0)) ** 2).sum(axis=0)
-        constant = total <= MAX_CONSTANT_VARIANCE * len(y_test) * y.var(axis=0)  # no variance to explain
-        score = np.where(constant, 0.0, 1 - residual / np.where(constant, 1, total))
-        return score, np.ones(y.shape[1], bool)
-    scaler = StandardScaler().fit(x)
-    x, x_test = scaler.transform(x), scaler.transform(x_test)
-    scores, converged = zip(*(_classify(x, label, x_test, test) for label, test in zip(y.T, y_test.T)))
-    return np.array(scores), np.array(converged)
+def _score_quantities(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray) -> np.ndarray:
+    """R^2 `[label]` on test rows of ridge regressions of quantities `[row, label]`."""
+    low, high = y.min(axis=0), y.max(axis=0)
+    # a feature that hardly varied in training can push a prediction to 1e30: clip to twice the labels' range
+    predicted = np.clip(fit_ridge(x, y).predict(x_test), 2 * low - high, 2 * high - low)
+    residual = ((y_test - predicted) ** 2).sum(axis=0)
+    total = ((y_test - y_test.mean(axis=0)) ** 2).sum(axis=0)
+    constant = total <= MAX_CONSTANT_VARIANCE * len(y_test) * y.var(axis=0)  # no variance to explain
+    return np.where(constant, 0.0, 1 - residual / np.where(constant, 1, total))
 
 
-def _classify(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray) -> tuple[float, bool]:
-    if len(np.unique(y)) < 2:  # one class in training: predict it
-        return balanced_accuracy(y_test, np.full(len(y_test), y[0])), True
-    model, converged = _logistic(x, y)
-    return balanced_accuracy(y_test, model.predict(x_test)), converged
-
-
-def _logistic(x: np.ndarray, y: np.ndarray) -> tuple[LogisticRegression, bool]:
-    """Multinomial logistic regression with equally weighted classes.
-
-        min_W C sum_row n / (n_classes n_class) (-log softmax(W x + b)_class) + |W|^2 / 2
-
-    and whether the solver converged. Source: scikit-learn's LogisticRegression, class_weight="balanced".
-    """
-    model = LogisticRegression(C=INVERSE_STRENGTH, class_weight="balanced", max_iter=1000, tol=1e-3)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(x, y)
-    return model, not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+def _score_classes(x: np.ndarray, y: np.ndarray, tests: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Balanced accuracies `[label, test]` of logistic regressions fitted to all rows but those of a test `[row]`, which
+    do not overlap; and whether all fits of a label converged, `[label]`."""
+    number = np.full(len(x), len(tests))
+    for k, test in enumerate(tests):
+        number[test] = k
+    order = np.argsort(number, kind="stable")
+    stops = np.cumsum(np.bincount(number, minlength=len(tests))[: len(tests)])
+    held_out = [slice(int(stop - test.sum()), int(stop)) for stop, test in zip(stops, tests)]
+    x, y = x[order], y[order]
+    fits = fit_logistics(x, y, held_out)
+    scores = [
+        [balanced_accuracy(truth, predicted) for truth, predicted in zip(y[rows].T, fits.predict(x[rows], k))]
+        for k, rows in enumerate(held_out)
+    ]
+    return np.array(scores).T, np.asarray(fits.converged.all(axis=0))
 
 
 def fit_logistic(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,13 +140,8 @@ def fit_logistic(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     The prediction is the class with the largest `x @ weights.T + intercept`. Two classes have opposite weights.
     """
-    scaler = StandardScaler().fit(x)
-    model, _ = _logistic(scaler.transform(x), y)
-    weights = model.coef_ / scaler.scale_
-    intercept = model.intercept_ - weights @ scaler.mean_
-    if len(weights) == 1:
-        return np.concatenate([-weights, weights]) / 2, np.concatenate([-intercept, intercept]) / 2
-    return weights, intercept
+    fits = fit_logistics(x, y[:, None])
+    return fits.weights[0, :, 0], fits.intercept[0, :, 0]
 
 
 def balanced_accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
@@ -233,4 +212,6 @@ def control_task_score(
     if not odd.any():
         return None
     control = control_labels(y[start], kind, rng)[number]
-    return float(fit_and_score(x[~odd], control[~odd, None], x[odd], control[odd, None], kind)[0][0])
+    if kind == "regression":
+        return float(_score_quantities(x[~odd], control[~odd, None], x[odd], control[odd, None])[0])
+    return float(_score_classes(x, control[:, None], [odd])[0][0, 0])

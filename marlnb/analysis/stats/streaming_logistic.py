@@ -1,7 +1,7 @@
 """Logistic regression over batches, for many labels and folds at once, by averaged stochastic gradients.
 
 With z the standardised features of a row and c its class, each fit minimises what the fits in memory minimise (see
-`linear_models`), a class-weighted cross-entropy with an L2 penalty:
+`logistic`), a class-weighted cross-entropy with an L2 penalty:
 
     L(W) = mean_row weight[c] (-log softmax(W z)_c) + penalty / 2 |W|^2
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from marlnb.analysis.stats.linear_models import INVERSE_STRENGTH
+from marlnb.analysis.stats.logistic import INVERSE_STRENGTH
 from marlnb.analysis.stats.streaming_problems import FitSplit
 
 STEP_ROWS = 4096

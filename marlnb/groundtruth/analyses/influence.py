@@ -20,7 +20,7 @@ def pairs_of_agents(instance: Instance) -> Finding:
     channels: tuple[Through, ...] = ("observation", "communication")
     for through in channels:
         try:
-            result = influence(instance.recording, through, policies=instance.policies, n_steps=16)
+            result = influence(instance.recording, through, policies=instance.policies, n_steps=16, progress=False)
         except AnalysisError:  # no agent receives messages
             continue
         scale = float(np.nanmax(result.values)) if through == "observation" else 1.0

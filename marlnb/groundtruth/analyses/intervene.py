@@ -21,6 +21,6 @@ def agents_that_change(instance: Instance) -> Finding:
 
 def _moves(instance: Instance, site: str, agent: str) -> bool:
     edit = Ablate(site, agents=(agent,), value="mean", source=str(instance.recording.path))
-    (arm,) = intervene(instance.agents, edit, episodes=EPISODES).arms
+    (arm,) = intervene(instance.agents, edit, episodes=EPISODES, progress=False).arms
     (effect,) = [effect for effect in arm.effects if effect.outcome == "tv_direct" and effect.who == agent]
     return effect.low > NEGLIGIBLE

@@ -25,6 +25,7 @@ def carriers(instance: Instance) -> Finding:
         outcome="actions",
         sites=[site for group in instance.task.groups for site in instance.hidden_sites(group)],
         span=SPAN,
+        progress=False,
         episodes=EPISODES,
     )
     shares = result.recovered.sum(1)

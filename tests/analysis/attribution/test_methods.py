@@ -305,7 +305,7 @@ def test_an_interrupted_file_is_continued(recording: Recording, monkeypatch: pyt
             raise KeyboardInterrupt
         return real(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("marlnb.analysis.attribution.attribute.attribute_batch", breaks)
+    monkeypatch.setattr("marlnb.analysis.attribution.run.attribute_batch", breaks)
     with pytest.raises(KeyboardInterrupt):
         attribute(recording, save="stream", **options)  # type: ignore[arg-type]
     path = recording.path.with_suffix(".attributions") / "stream.h5"

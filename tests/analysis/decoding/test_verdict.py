@@ -24,7 +24,7 @@ def planted_in_units(recording: Recording) -> np.ndarray:
 
 def test_what_the_observation_holds_is_not_credited_to_the_units(recording: Recording) -> None:
     feature = recording.steps("listener", "observation").to_numpy()[:, 0, 2]
-    result = decode(recording, site=SITE, label=(feature > 0).astype(int))
+    result = decode(recording, site=SITE, label=feature)
     assert result.of().survives() and result.of().conclusion == "no more than controls"
     assert result.verdict.startswith("label is decoded from listener/actor/hidden_1 of listener_0 no better than from ")
     assert "the observation" in result.verdict and "a feed-forward unit cannot hold more" in result.verdict

@@ -12,7 +12,7 @@ import marlnb as mnb
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.feature_labels import label_features
 from marlnb.analysis.dictionaries.feature_labels_result import FeatureLabels
-from marlnb.analysis.representations.tuning import eta_squared
+from marlnb.analysis.representations.eta_squared import eta_squared
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
 

@@ -15,8 +15,8 @@ import torch
 from marlnb import groundtruth
 from marlnb.analysis.data.activation_stream import ActivationStream
 from marlnb.analysis.dictionaries import train as dictionary_module
+from marlnb.analysis.dictionaries.behaviour_preserved import behaviour_preserved
 from marlnb.analysis.dictionaries.dictionary import Dictionary
-from marlnb.analysis.dictionaries.evaluation import behaviour_preserved
 from marlnb.analysis.dictionaries.pruning import prune_dictionary
 from marlnb.analysis.dictionaries.train import train_dictionary
 from marlnb.errors import AnalysisError, ShapeError
@@ -224,6 +224,11 @@ def test_the_features_preserve_the_behaviour(run: Run, recording: Recording, dic
         preserved = behaviour_preserved(dictionary, opened)
     assert preserved.logits_preserved > 0.8 > preserved.logits_preserved_by_mean
     assert preserved.actions_preserved > preserved.actions_preserved_by_mean
+    assert preserved.logits.low <= preserved.logits_preserved <= preserved.logits.high
+    assert preserved.logits_gain.value == pytest.approx(preserved.logits_preserved - preserved.logits_preserved_by_mean)
+    assert preserved.verdict.startswith(f"The reconstruction of {SITE} of listener_0 preserves ")
+    assert f"{preserved.n_rows} rows of {preserved.n_episodes} episodes" in repr(preserved)
+    assert preserved.table().shape == (6, 5) and preserved.to_json()["n_episodes"] == preserved.n_episodes
     assert dictionary.explained > 0.8 and not dictionary.warnings
 
 

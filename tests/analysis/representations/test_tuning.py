@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from marlnb.analysis.data.row_values import RowValues
-from marlnb.analysis.representations.tuning import binned, eta_squared, tuning
+from marlnb.analysis.representations.bins import binned
+from marlnb.analysis.representations.eta_squared import eta_squared
+from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
 
@@ -124,3 +126,19 @@ def test_invalid_requests_are_rejected(recording: Recording, team: Recording) ->
         tuning(recording, site=SITE, label=np.arange(len(recording)))
     few = tuning(team, site="agent/actor/gru", agent="agent_0", label="t", n_shuffles=20, n_bootstrap=20)
     assert any("only 12 episodes" in note for note in few.warnings) and "NOT TO BE TRUSTED" in repr(few)
+
+
+def test_rows_are_chosen_and_what_is_given_no_longer_counts(planted: Recording) -> None:
+    """Unit 3 differs for goal 2 alone, so among the other goals, and given the goal, nothing of it is left."""
+    options = {"site": SITE, "label": "goal", "n_shuffles": 20, "n_bootstrap": 20}
+    others = tuning(planted, rows="goal != 'blue'", **options)  # type: ignore[arg-type]
+    assert others.bins == ("red", "green") and others.strength[3] < 0.02 and others.rows == "goal != 'blue'"
+    goal = planted.label("goal").to_numpy()
+    assert others.count.sum() == (goal != 2).sum()
+    given = tuning(planted, given="goal", **options)  # type: ignore[arg-type]
+    assert given.strength.max() < 1e-9 and given.given == "goal" and "given goal" in given.verdict
+    np.testing.assert_allclose(given.curve[:, 3], planted[SITE].to_numpy()[:, 0, 3].mean(), atol=1e-5)
+    unrelated = tuning(planted, given="goal_dx", **options)  # type: ignore[arg-type]
+    assert unrelated.tuned.tolist() == [3] and unrelated.strength[7] < 0.05
+    with pytest.raises(AnalysisError, match="goal_dx"):
+        tuning(planted, given="goal_dxx", **options)  # type: ignore[arg-type]

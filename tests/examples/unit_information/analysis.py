@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from marlnb.analysis.data.labels import Label
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.views import View
-from marlnb.analysis.representations.tuning import binned
+from marlnb.analysis.representations.bins import binned
 from marlnb.analysis.results import ALPHA, Result, few_episodes_warning
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.linear_models import permute_by_episode

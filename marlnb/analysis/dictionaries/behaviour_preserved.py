@@ -1,0 +1,215 @@
+"""What a policy still does when a dictionary's reconstruction replaces the activations that it describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from marlnb.analysis.data.rows import RowSource
+from marlnb.analysis.dictionaries.dictionary import Dictionary
+from marlnb.analysis.results import Result, few_episodes_warning
+from marlnb.analysis.stats.bootstrap import (
+    Interval,
+    bootstrap_weights,
+    episode_index,
+    episode_sums,
+    percentile_interval,
+)
+from marlnb.errors import AnalysisError
+from marlnb.models.hooks.sites import match_sites
+from marlnb.models.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from marlnb.recording.file.reader import Recording
+
+BATCH_ROWS = 4096
+N_BOOTSTRAP = 1000
+Replacement = Literal["none", "reconstruction", "mean"]
+
+
+@dataclass(frozen=True, repr=False)
+class BehaviourPreserved(Result):
+    """What a policy still does when a site's activations are replaced, over the rows of a recording.
+
+    Attributes:
+        site: the dictionary's site.
+        agents: whose activations are replaced.
+        logits: share of the logits' variance that is preserved when the site holds the reconstruction, with its 95%
+            bootstrap interval over episodes.
+        logits_by_mean: the same when it holds its mean activation; high for a site that does not matter.
+        logits_gain: the first minus the second.
+        actions: share of rows at which the most likely action stays the same with the reconstruction.
+        actions_by_mean: the same with the mean activation.
+        actions_gain: the first minus the second.
+        n_rows: rows of acting agents.
+        n_episodes: their episodes.
+        warnings: reasons not to trust the result.
+    """
+
+    site: str
+    agents: tuple[str, ...]
+    logits: Interval
+    logits_by_mean: Interval
+    logits_gain: Interval
+    actions: Interval
+    actions_by_mean: Interval
+    actions_gain: Interval
+    n_rows: int
+    n_episodes: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def logits_preserved(self) -> float:
+        return self.logits.value
+
+    @property
+    def logits_preserved_by_mean(self) -> float:
+        return self.logits_by_mean.value
+
+    @property
+    def actions_preserved(self) -> float:
+        return self.actions.value
+
+    @property
+    def actions_preserved_by_mean(self) -> float:
+        return self.actions_by_mean.value
+
+    @property
+    def verdict(self) -> str:
+        """What the reconstruction preserves, and whether that is more than the site's mean does."""
+        who, n = f"{self.site} of {', '.join(self.agents)}", f"{self.n_rows} rows of {self.n_episodes} episodes"
+        numbers = (
+            f"{_share(self.logits)} of the logits' variance (the mean activation {_share(self.logits_by_mean)}) and "
+            f"{_share(self.actions)} of the most likely actions (the mean {_share(self.actions_by_mean)}); {n}."
+        )
+        if self.logits_gain.low > 0 and self.actions_gain.low > 0:
+            return f"The reconstruction of {who} preserves {numbers}"
+        return f"The reconstruction of {who} is not shown to preserve more than the mean activation does: {numbers}"
+
+    def table(self) -> pd.DataFrame:
+        """For logits and for actions: by the reconstruction, by the mean activation, and the difference."""
+        of_logits = self.logits, self.logits_by_mean, self.logits_gain
+        of_actions = self.actions, self.actions_by_mean, self.actions_gain
+        lines = [
+            {"what": what, "by": by, "preserved": interval.value, "low": interval.low, "high": interval.high}
+            for what, intervals in (("logits", of_logits), ("actions", of_actions))
+            for by, interval in zip(("reconstruction", "mean activation", "difference"), intervals)
+        ]
+        return pd.DataFrame(lines)
+
+
+def _share(interval: Interval) -> str:
+    value, low, high = (round(x, 2) + 0.0 for x in (interval.value, interval.low, interval.high))  # no "-0%"
+    return f"{value:.0%} [{low:.0%}, {high:.0%}]"
+
+
+def behaviour_preserved(
+    dictionary: Dictionary,
+    recording: Recording,
+    *,
+    policies: Mapping[str, Policy] | None = None,
+    max_rows: int = 20000,
+    seed: int = 0,
+) -> BehaviourPreserved:
+    """Replaces the site's activations by their reconstruction and measures what happens to the logits.
+
+    Units that the dictionary does not cover are set to their mean; for a dictionary from rest the mean is rest.
+
+    Args:
+        policies: by group; None: those of the checkpoint that made the recording.
+        max_rows: spread evenly over the recording.
+        seed: of the bootstrap.
+    Raises:
+        AnalysisError: the policy has no logits, or the agents never acted.
+    """
+    source = RowSource(recording, dictionary.site.split("/")[0])
+    policy = (source.policies() if policies is None else policies)[source.group]
+    if policy.distribution is None:
+        raise AnalysisError(f"{type(policy).__name__} has no network whose logits could be compared")
+    group = list(policy.group.agents)
+    members = [group.index(name) for name in dictionary.agents]
+    rows = source.rows(None)
+    sample = rows.at(np.unique(np.linspace(0, len(rows) - 1, min(max_rows, len(rows))).astype(int)))
+    parts: dict[Replacement, list[Tensor]] = {"none": [], "reconstruction": [], "mean": []}
+    acted = []
+    for batch in source.batches(sample, BATCH_ROWS):
+        acting = batch.acting[:, members].bool()
+        acted.append(acting)
+        for replacement, of_batches in parts.items():
+            with torch.no_grad(), _replaced(policy, dictionary, members, replacement):
+                all_logits, _ = policy.logits(batch.observations[source.group], recurrent=batch.recurrent)
+            of_batches.append(all_logits[:, members][acting])
+    logits, reconstruction, mean = (torch.cat(of_batches) for of_batches in parts.values())
+    if not len(logits):
+        raise AnalysisError(f"{', '.join(dictionary.agents)} never acted")
+    action, *replaced = (policy.distribution.mode(each).action for each in (logits, reconstruction, mean))
+    squares = [(each - logits).square().sum(-1) for each in (reconstruction, mean)]
+    variance = (logits - logits.mean(0)).square().sum(-1)
+    same = [_same(action, other) for other in replaced]
+    columns = torch.stack([variance, *squares, torch.ones_like(variance), *same], dim=-1).double().numpy()
+    numbers, index = episode_index(sample.episode[np.nonzero(torch.cat(acted).numpy())[0]])
+    sums = episode_sums(columns, index, len(numbers))
+    of_logits, of_actions = _intervals(sums, seed)
+    return BehaviourPreserved(
+        site=dictionary.site,
+        agents=tuple(dictionary.agents),
+        logits=of_logits[0],
+        logits_by_mean=of_logits[1],
+        logits_gain=of_logits[2],
+        actions=of_actions[0],
+        actions_by_mean=of_actions[1],
+        actions_gain=of_actions[2],
+        n_rows=len(logits),
+        n_episodes=len(numbers),
+        warnings=few_episodes_warning(len(numbers)),
+    )
+
+
+def _intervals(sums: np.ndarray, seed: int) -> tuple[list[Interval], list[Interval]]:
+    """Shares with intervals over episodes, of the logits' variance and of the actions: preserved by the reconstruction,
+    by the mean, and the difference.
+
+    Args:
+        sums: `[episode, column]`: of the logits' variance, of squared errors of both, of rows, and of equal actions.
+    """
+    weights = bootstrap_weights(len(sums), N_BOOTSTRAP, np.random.default_rng(seed))
+
+    def shares(totals: np.ndarray) -> np.ndarray:
+        variance, error, error_by_mean, n, same, same_by_mean = totals.T
+        logits, by_mean = 1 - error / variance, 1 - error_by_mean / variance
+        return np.stack([logits, by_mean, logits - by_mean, same / n, same_by_mean / n, (same - same_by_mean) / n])
+
+    low, high = percentile_interval(shares(weights @ sums).T)
+    intervals = [Interval(*map(float, each)) for each in zip(shares(sums.sum(axis=0)), low, high)]
+    return intervals[:3], intervals[3:]
+
+
+@contextmanager
+def _replaced(policy: Policy, dictionary: Dictionary, members: list[int], replacement: Replacement) -> Iterator[None]:
+    """Inside, the site of the dictionary's agents holds the replacement."""
+    site = match_sites(policy.sites(), dictionary.site)[0]
+    rows = [row for row in map(site.row_of, members) if row is not None]
+
+    def replace(module: nn.Module, inputs: object, output: Tensor) -> Tensor | None:
+        if replacement == "none":
+            return None
+        changed, x = output.clone(), output[..., rows, :]
+        autoencoder = dictionary.autoencoder
+        changed[..., rows, :] = autoencoder.mean if replacement == "mean" else autoencoder.decode(autoencoder(x))
+        return changed
+
+    with site.module.register_forward_hook(replace):
+        yield
+
+
+def _same(a: Tensor, b: Tensor) -> Tensor:
+    """`[row]`, 1 where the actions are equal, else 0."""
+    same = torch.isclose(a, b) if a.is_floating_point() else a == b
+    return (same if same.ndim == 1 else same.all(-1)).float()
