@@ -70,7 +70,8 @@ def test_a_function_is_held_to_its_groups_actions() -> None:
         ("no_such_module:f", "cannot import 'no_such_module'"),
         ("tests.algorithms.test_scripted:fle", "no name in tests.algorithms.test_scripted 'fle'; did you mean 'flee'"),
         ("tests.algorithms.test_scripted:TAG", "not a function of observation, action_mask, group, generator"),
-        ("os:getcwd", "os:getcwd must take observation, action_mask, group, generator: too many positional"),
+        ("os:getcwd", "cannot use 'os:getcwd': 'os' is a module of Python itself"),
+        ("marlnb.errors:nearest", "nearest must take observation, action_mask, group, generator: too many positional"),
     ],
 )
 def test_a_function_that_is_not_there(path: str, message: str) -> None:
