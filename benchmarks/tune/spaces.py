@@ -159,19 +159,23 @@ BATCHED = Guess(
     },
 )
 
-# a hunt takes many steps; words are learnt by chance
-ALTERNATIVES: Mapping[tuple[str, str], tuple[Values, ...]] = {
-    ("simple_tag", "ippo"): ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"}),
-    ("simple_tag", "maddpg"): ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"}),
-    ("simple_reference", "mappo"): ({"algorithm.entropy_coef": "0.02"}, {"algorithm.gae_lambda": "0.9"}),
+_FAR_SIGHTED: tuple[Values, ...] = ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"})  # a hunt takes long
+_CAREFUL: tuple[Values, ...] = (  # words are learnt by chance
+    {"algorithm.lr": "2e-3", "algorithm.gae_lambda": "0.9", "algorithm.epochs": "5"},
+    {"algorithm.entropy_coef": "0.02"},
+)
+ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
+    "simple_tag": _FAR_SIGHTED,
+    "simple_reference mappo": _CAREFUL,
+    "simple_speaker_listener mappo": _CAREFUL,
 }
 
 # those with a target; the other cells only compare the start with the defaults
 SEARCHED = (
     *(("simple_spread", name) for name in ("mappo", "maddpg", "qmix")),
-    ("simple_speaker_listener", "maddpg"),
+    *(("simple_speaker_listener", name) for name in ("mappo", "maddpg")),
     *(("simple_reference", name) for name in ("mappo", "masac")),
-    *(("simple_tag", name) for name in ("ippo", "maddpg")),
+    *(("simple_tag", name) for name in ("ippo", "maddpg", "qmix")),
 )
 MPE_TASKS = (
     *("simple_spread", "simple_speaker_listener", "simple_reference", "simple_tag", "simple_adversary"),
@@ -184,7 +188,8 @@ def _mpe(task: str, algorithm: str) -> Cell:
     fixed = (*ONE_CORE, "algorithm.save_replay=false") if algorithm in OFF_POLICY else ONE_CORE
     if not searched:
         return Cell(f"mpe/{task}", algorithm, guess.start, {}, COMPARISON, fixed)
-    alternatives = ALTERNATIVES.get((task, algorithm), guess.alternatives)
+    of_task = ALTERNATIVES.get(task, guess.alternatives)
+    alternatives = ALTERNATIVES.get(f"{task} {algorithm}", of_task)
     return Cell(f"mpe/{task}", algorithm, guess.start, guess.space, HALVING, fixed, alternatives)
 
 
