@@ -4,6 +4,7 @@ import pytest
 
 from marlnb.errors import AnalysisError, UnknownNameError
 from marlnb.groundtruth import benchmark as benchmarks
+from marlnb.groundtruth.analyses import usage as usage_scorer
 from marlnb.groundtruth.benchmark import DISCOVERY_TARGET, RECOVERED_TARGET, Benchmark, benchmark, run_and_score
 from marlnb.groundtruth.instance import Instance, analyses
 
@@ -47,6 +48,17 @@ def test_decoding_and_tuning_tell_who_holds_the_concept_and_read_no_nonsense(pla
 def test_who_takes_what_is_decoded_for_what_is_used_finds_decoys(planted_instance):
     result = run_and_score(*planted_instance("role_switch", "gru", True), analyses(["decode_as_use"])["decode_as_use"])
     assert result.by_kind()["agents"] < 0.5 and result.decoys_claimed >= 2
+
+
+def test_what_is_not_separable_from_other_quantities_is_not_claimed_as_used(planted_instance, monkeypatch):
+    """The speaker's erased directions change its message, but no random direction varies as much."""
+    subject, recording = planted_instance("message_code", "mlp", False)
+    instance = Instance.of(subject, recording)
+    site = next(site for agent, site in instance.last_pairs() if agent == "speaker_0")
+    assert usage_scorer._conclusion(instance, site, "speaker_0") == "not separable"
+    monkeypatch.setattr(usage_scorer, "_by_units", lambda *asked: 1.0)  # nor by single units
+    (claim,) = usage_scorer.used(instance).claims
+    assert "speaker_0" not in claim.agents
 
 
 def test_a_dictionary_finds_rare_signals_one_by_one_and_no_rumour(planted_instance):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
 import torch
 
+from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.interventions.usage import usage
 from marlnb.analysis.stats.given_patterns import explained_share, patterns, without
 from marlnb.analysis.stats.random_directions import matched_directions, random_directions
@@ -17,8 +19,11 @@ from marlnb.groundtruth.envs.sparse_signals import SparseSignalsConfig
 from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.agents import Agents
 from tests.recording.runs import LivesConfig
+
+DATA = Path(__file__).parents[3] / "data"
 
 SITE = "a/actor/hidden_1"
 
@@ -225,3 +230,19 @@ def test_patterns_are_those_of_a_regression_with_the_concept_held_fixed() -> Non
     assert left == pytest.approx([0.6]) and len(patterns(h, k, k)) == 0
     assert explained_share(z, k) == pytest.approx(0.64, abs=0.03)
     assert explained_share(h, z, k) == pytest.approx(1.0)
+
+
+def test_what_one_hunter_knows_of_anothers_action_is_not_separable_from_its_own(tmp_path: Path) -> None:
+    """Both follow the prey, so the direction of the other's action carries the own one, and erasing it moves actions.
+
+    Without what it carries of the own action, about half of the effect is left: no more than that of other directions.
+    """
+    run = copytree(DATA / "simple_tag", tmp_path / "tag")
+    site, other = "adversary/actor/hidden_1", ("adversary_1", "action")
+    with record(run, episodes=16, sites=site, seed=2000, values=False, progress=False) as recording:
+        decoding = decode(recording, site=site, label=other, agent="adversary_0", n_shuffles=1, progress=False)
+    result = usage(run, decoding, agent="adversary_0", given="action", episodes=16, seed=5200, progress=False)
+    assert result.conclusion == "not separable" and "action" in result.not_separable_from
+    assert result.of("erase", given=True).effect < 0.75 * result.of("erase").effect
+    assert result.of("erase").p_value < 0.05
+    assert result.verdict.startswith("Not separable from ") and "action: whether adversary_0 uses" in result.verdict
