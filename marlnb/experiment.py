@@ -50,7 +50,7 @@ class Experiment:
         64, help="steps of every environment between two updates", unit="steps", ge=1, le=1_000_000
     )
     threads: int = option(
-        1, help="torch's threads; more pay off from about 256 units per layer; 0: all usable cores", ge=0, le=1024
+        1, help="torch's threads; IPPO and MAPPO divide minibatches between them; 0: all usable cores", ge=0, le=1024
     )
     compile: Literal["never", "first", "background"] = option(
         "never",
