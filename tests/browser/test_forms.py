@@ -13,7 +13,7 @@ from tests.browser.lab import SLOW_MS, Lab
 PANEL = """
 import marlnb as mnb
 from marlnb.widgets import TrainingPanel
-panel = TrainingPanel(mnb.Experiment.compose("env=mpe/simple_tag", "algorithm=ippo", "n_envs=8"))
+panel = TrainingPanel(mnb.Experiment.compose("env=mpe/simple_tag", "algorithm=ippo", "n_envs=8", "tuned=false"))
 panel
 """
 SAY = "print(panel.length.values['seed'], panel.length.values['frames'], panel.experiment.algorithm.epochs)"
