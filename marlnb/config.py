@@ -62,7 +62,7 @@ def option(
         le: maximum; `math.inf` if the value may be infinite. Without a maximum it has to be finite.
         lt: exclusive maximum.
         effect: what becomes of a value that names code or a file, as "imports and calls". Such a value in a run folder
-            from somebody else has no effect before the user trusts it (`marlnb.trust`).
+            of another person has no effect before the user trusts it (`marlnb.trust`).
     """
     metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le, "lt": lt}
     metadata["effect"] = effect

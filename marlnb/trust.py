@@ -61,7 +61,7 @@ def trust(parts: Iterable[Unloaded], how: How) -> str:
         entry = {"code": named, "origin": os.path.abspath(part.origin), "part": to_json(part)}
         try:
             _write(_file(digest, how), json.dumps(entry, indent=1) + "\n")
-        except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home is known
+        except (OSError, RuntimeError) as error:  # RuntimeError: the home folder is unknown
             problem = f"{record_folder()} cannot be written: {getattr(error, 'strerror', None) or error}"
     return problem
 
@@ -124,7 +124,7 @@ def _digest(part: Unloaded) -> str:
 def _file(digest: str, how: str) -> Path:
     try:
         return record_folder() / f"{how}-{digest}.json"
-    except RuntimeError:  # nobody's home is known
+    except RuntimeError:  # the home folder is unknown
         return Path(os.devnull, "none")
 
 

@@ -13,7 +13,7 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="allow the code (environment, algorithm, network, function) that a run folder from somebody else names, "
+        help="allow the code (environment, algorithm, network, function) that another person's run folder names, "
         "now and later; your own trainings need no permission",
     )
 

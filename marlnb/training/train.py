@@ -97,7 +97,7 @@ def resume(
         run: the run or its folder.
         frames: a new total length, to train a complete run further.
         max_iterations, max_minutes, max_agent_steps: new values of these limits.
-        trust: allow the code that a folder from somebody else names; those of your own trainings need none.
+        trust: allow the code that another person's folder names; those of your own trainings need none.
         progress, on_report, callbacks: as in `train`.
     Raises:
         As `train`; ConfigError: `frames` is less than has been trained.

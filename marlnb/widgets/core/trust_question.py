@@ -1,4 +1,4 @@
-"""TrustQuestion: names the code that a run folder from somebody else would run, with a button that allows it."""
+"""TrustQuestion: names the code that another person's run folder would run, with a button that allows it."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, 
         options: t (step); layer (such as `actor/hidden_1`); order (raw, peak, variance, cluster); agents (names; none:
             all); concepts (decodings to show); policy_source (the recorded run or agents, if the file is not in the
             run's folder); env (the environment that was recorded, if it was not the run's own); trust (allow the code
-            that a run folder from somebody else names; without it such a run has no pictures and no attributions).
+            that another person's run folder names; without it such a run has no pictures and no attributions).
     Raises:
         RecordingError: there is no such recording, episode, layer, order or agent.
     """

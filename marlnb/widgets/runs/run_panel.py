@@ -82,7 +82,7 @@ class RunPanel:
         training: the training that this panel started in this process; None if it started none.
         snapshots: pictures for pages without widgets, which are drawn again as the run proceeds.
         opened: by title, the tabs that have been opened.
-        trust_question: a button for the code that a folder from somebody else names; visible until it is allowed.
+        trust_question: a button for the code that another person's folder names; visible until it is allowed.
     """
 
     def __init__(self, run: Run, *, references: Mapping[str, float] | None = None) -> None:

@@ -47,7 +47,7 @@ class TrainingPanel:
         length: part of `form`.
         saving: part of `form`.
         run_panel: the live panel of the run; None before a run was started or opened.
-        trust_question: a button for the code of an experiment from somebody else, which is shown once it is allowed.
+        trust_question: a button for the code of another person's experiment, which is shown once it is allowed.
     """
 
     def __init__(
