@@ -1,0 +1,98 @@
+"""Damaged files of a run folder: each is said, and nothing else is used in its place without a word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import marlnb as mnb
+from marlnb.cli import main
+from marlnb.errors import CheckpointError, RunError
+from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.follow import RunFollower
+from marlnb.training.runs.run import Run
+from marlnb.training.train import resume, train
+from tests.training.toys import count_experiment
+
+OPTIONS = ("checkpoint_every=2", "keep_checkpoints=0")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return train(count_experiment(*OPTIONS), tmp_path / "r", progress=False)
+
+
+def test_a_damaged_newest_checkpoint_stops_what_would_use_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    newest, older = run.checkpoints[-1], run.checkpoints[-2]
+    (newest.path / "manifest.json").write_text("{")
+    message = (
+        f"the newest checkpoint of .*, {newest.iteration}, is damaged.*manifest.json.*can be read: .*{older.iteration}"
+    )
+    for use in (
+        lambda: run.policies(),
+        lambda: run.origin("last"),
+        lambda: run.checkpoint("best:a"),
+        lambda: evaluate(run.path, episodes=1),
+        lambda: mnb.plan_recording(run.path, episodes=1),
+        lambda: mnb.record(run.path, episodes=1, progress=False),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            use()
+    with pytest.raises(CheckpointError, match=f"has damaged ones: {newest.iteration}; readable: .*{older.iteration}"):
+        mnb.record(run.path, checkpoint="all", episodes=1, progress=False)
+    assert main(["evaluate", str(run.path), "--episodes", "1"]) == 2 and "is damaged" in capsys.readouterr().err
+    assert evaluate(run.path, episodes=1, checkpoint=older.iteration).checkpoint == older.iteration
+    assert f"{newest.iteration} (damaged)" in run._repr_html_()
+    resume(run.path, frames=run.experiment.frames * 2, progress=False)
+    assert any(f"checkpoint {newest.iteration} is damaged and was not used" in line for line in run.events())
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_from_the_start(run: Run) -> None:
+    for checkpoint in run.checkpoints:
+        (checkpoint.path / "manifest.json").unlink()
+    rows = len(run.metrics())
+    with pytest.raises(CheckpointError, match=r"none of the checkpoints can be read .*delete them"):
+        resume(run.path, frames=run.experiment.frames * 2, progress=False)
+    assert len(run.metrics()) == rows
+
+
+@pytest.mark.parametrize("line", ["3", "[1]", '"x"', "{}", '{"iteration": "3"}', '{"iteration": 3, "returns": 5}'] + [
+    '{"iteration": 3, "returns": {"a": "high"}}', '{"iteration": 3, "returns": {"a": [1]}}',
+    '{"iteration": 3, "learning": {"a": {"loss": "x"}}}', '{"iteration": 3, "frames": {"a": "b"}}', "[" * 9999,
+], ids=lambda line: line[:60])  # fmt: skip
+def test_a_row_that_is_not_numbers_is_damage(tmp_path: Path, line: str) -> None:
+    run = Run.create(tmp_path / "r", count_experiment())
+    (run.path / "metrics.jsonl").write_text(f'{{"iteration": 1}}\n{line}\n{{"iteration": 2}}\n')
+    with pytest.raises(RunError, match=r"metrics.jsonl, line 2, is damaged"):
+        run.metrics()
+    with pytest.raises(RunError, match=r"metrics.jsonl: a line is damaged"):
+        RunFollower(run).read()
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({}, "interrupted"),
+        ({"frames": 5}, "interrupted"),
+        ({"state": 7, "frames": "many"}, "interrupted"),
+        ({"state": "asleep", "limits": [1], "eta_s": "soon", "scores": 1}, "interrupted"),
+        ({"state": "complete", "frames": None, "host": ["x"]}, "complete"),
+    ],
+)
+def test_a_status_without_state_or_with_other_types(tmp_path: Path, status: dict[str, object], state: str) -> None:
+    run = Run.create(tmp_path / "r", count_experiment())
+    (run.path / "status.json").write_text(json.dumps(status))
+    assert run.status()["state"] == state and isinstance(run.status()["frames"], int)
+    assert state in repr(run) and run._repr_html_()
+    assert main(["info", str(run.path), "--json"]) == 0
+
+
+def test_a_log_in_another_encoding_is_shown(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "r", count_experiment())
+    (run.path / "events.log").write_bytes("größer\n".encode("latin-1"))
+    assert run.events() == ["gr�ßer".replace("ß", "�")]
+    (run.path / "experiment.json").write_text("[" * 100_000)
+    with pytest.raises(RunError, match="cannot be read"):
+        Run.open(run.path)
