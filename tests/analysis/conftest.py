@@ -23,7 +23,7 @@ def goal_dx(time_step: TimeStep) -> torch.Tensor:
 
 
 def make_run(path: Path, env: str, *overrides: str) -> Run:
-    fixed = ("n_envs=16", "rollout_steps=25", "frames=400", "threads=1")
+    fixed = ("n_envs=16", "rollout_steps=25", "frames=400", "threads=1", "tuned=false")
     return train(Experiment.compose(f"env={env}", "algorithm=mappo", *fixed, *overrides), run=path, progress=False)
 
 

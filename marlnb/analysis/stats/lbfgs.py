@@ -97,7 +97,7 @@ class _Search:
         self._choose_direction(accepted)
 
     def select(self, sets: np.ndarray, labels: np.ndarray) -> None:
-        """Goes on with some of the problems, by index."""
+        """Continues with some of the problems, by index."""
         pairs, points = np.ix_(sets, labels), np.ix_(sets, np.arange(self.parameters.shape[1]), labels)
         self.problems = self.problems.select(sets, labels)
         for name in ("loss", "step", "scale", "slope"):
