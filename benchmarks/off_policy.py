@@ -1,9 +1,10 @@
 """Whole iterations of off-policy learners: marlnb against BenchMARL and AgileRL, which alternate.
 
-MADDPG, MASAC, QMIX and IQL on simple_spread: 8 environments, 1000 frames an iteration, minibatches of 256 frames, 100 updates
-(125 in the comparison with AgileRL, which learns once every step of its 8 environments). Frames per second of CPU time,
-one core, one thread. MADDPG is compared with BenchMARL twice: with BenchMARL's actor update, which replaces all agents'
-actions at once, and with equation 6 of Lowe et al. 2017, the default of marlnb and AgileRL. Run it on an idle machine.
+MADDPG, MASAC, QMIX and IQL on simple_spread: 8 environments, 1000 frames an iteration, minibatches of 256 frames, 100
+updates (125 in the comparison with AgileRL, which learns once every step of its 8 environments). Frames per second of
+CPU time, one core, one thread. MADDPG is compared with BenchMARL twice: with BenchMARL's actor update, which replaces
+all agents' actions at once, and with equation 6 of Lowe et al. 2017, the default of marlnb and AgileRL. Run it on an
+idle machine.
 """
 
 from __future__ import annotations
