@@ -55,6 +55,6 @@ def test_a_file_that_makes_no_sense() -> None:
     for kwargs in (nested, {"n": 10**400}, {"n": float("inf")}):
         with pytest.raises(ConfigError):
             Experiment.from_json({**data, "env": {**data["env"], "kwargs": kwargs}})
-    with pytest.raises(ConfigError, match="a very large int|9999"):
+    with pytest.raises(ConfigError, match=r"a very large int|9999"):
         Experiment.from_json({**data, "seed": int("9" * 4000) ** 2})
     assert Experiment.from_json(json.loads(json.dumps(data))).to_json() == data
