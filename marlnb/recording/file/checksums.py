@@ -125,17 +125,16 @@ class Checksums:
         self._is_checked[indices] = True
 
     def _differing(self, indices: np.ndarray) -> list[int]:
-        if not len(indices):
-            return []
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            return [
-                int(index)
-                for index, start, stop in zip(indices, self._starts[indices].tolist(), self._stops[indices].tolist())
-                if zlib.crc32(os.pread(handle, stop - start, start)) != self._crcs[index]
-            ]
-        finally:
-            os.close(handle)
+        lengths = self._stops[indices] - self._starts[indices]
+        buffer = memoryview(bytearray(int(lengths.max(initial=0))))
+        wrong = []
+        with open(self.path, "rb", buffering=0) as file:
+            for index, start, length in zip(indices.tolist(), self._starts[indices].tolist(), lengths.tolist()):
+                file.seek(start)
+                part = buffer[:length]
+                if file.readinto(part) != length or zlib.crc32(part) != self._crcs[index]:
+                    wrong.append(index)
+        return wrong
 
 
 def has_checksums(path: Path) -> bool:

@@ -25,7 +25,7 @@ from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import Checksums
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-BASE_CPU_S, BASE_TIMEOUT_S = 3.0, 60.0  # of processor time, which a loop of HDF5 uses up, and in all
+BASE_CPU_S, BASE_TIMEOUT_S = 2.0, 60.0  # of processor time, which a loop of HDF5 uses up, and in all
 BYTES_PER_S = 100e6  # one more second for so many bytes: a large file's index of chunks is long
 MEMORY_BYTES = 8 * 2**30  # of address space
 PROGRAM = Path(__file__).with_name("structure.py")
