@@ -103,6 +103,7 @@ def open_joined(path: Path, locking: Locking) -> h5py.File:
     Raises:
         RecordingError: as `open_recording_file`; or a segment is missing or too short.
     """
+    walk_ahead([path, *_readable_segments(path)])
     file = open_recording_file(path, locking)
     try:
         with reading(path, "its list of segments"):
