@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.table import Row, report
@@ -86,7 +88,9 @@ def main() -> None:
     repetitions = parser.parse_args().repetitions
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        measured = {what: lambda code=code: until_done(code) for what, code in programs(record(folder)).items()}
+        measured: dict[str, Callable[[], tuple[float, float]]] = {
+            what: partial(until_done, code) for what, code in programs(record(folder)).items()
+        }
         measured["the first iteration"] = until_trained
         for what, measure in measured.items():
             measure()  # brings the files into memory

@@ -35,7 +35,7 @@ class NotCompiledError(MarlnbError):
 
 
 class GradientCompiler:
-    """Compiles the gradient of one loss while training goes on, and gives it when asked for.
+    """Compiles the gradient of one loss while the training continues, and gives it when asked for.
 
     Args:
         loss: of a minibatch; returns a scalar, and metrics.
@@ -59,7 +59,7 @@ class GradientCompiler:
                 self._fail(error)
 
     def gradient(self, minibatch: Mapping[str, Tensor]) -> CompiledGradient | None:
-        """The compiled gradient; waits until it is there. None, after one message, if it cannot be had.
+        """The compiled gradient; waits until it is there. None, after one message, if it is not available.
 
         It is compared with torch's on this minibatch first.
         """

@@ -267,4 +267,4 @@ class OnPolicyLearner(Learner):
         device = next(self.policy.parameters()).device
         self._critic_state = None if critic_state is None else critic_state.to(device)
         self.frames = int(state["frames"])
-        self._compiled = state.get("compiled")  # it goes on as it was; checkpoints of earlier versions do not say
+        self._compiled = state.get("compiled")  # it continues as it was; checkpoints of earlier versions do not say

@@ -36,7 +36,9 @@ def development_curves(development: Development, *, title: str | None = None, ax
     dots, name = (0, (1.2, 1.4)), development.control_name
     ax.plot(iterations, development.control[-1], color=MUTED, linestyle=dots, linewidth=2, label=name)
     if np.isfinite(development.untrained[-1]).any():
-        ax.plot(iterations, development.untrained[-1], color=MUTED, linestyle="--", linewidth=1, label="untrained network")
+        ax.plot(
+            iterations, development.untrained[-1], color=MUTED, linestyle="--", linewidth=1, label="untrained network"
+        )
     legend_outside(ax)
     heading, up = title or "When did it develop?", development.what
     return finish(ax, title=heading, x="checkpoint (iteration)", y=up, warnings=development.warnings)

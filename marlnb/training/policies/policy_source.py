@@ -62,5 +62,6 @@ def as_policy_source(policy_source: PolicySourceLike, *, trust: bool = False) ->
     Args:
         trust: allow the code that a run's folder names (`Run.trust`).
     """
-    is_run = isinstance(policy_source, (str, os.PathLike, Run))
-    return opened_run(policy_source, trust=trust) if is_run else policy_source  # type: ignore[arg-type]
+    if isinstance(policy_source, (str, os.PathLike, Run)):
+        return opened_run(policy_source, trust=trust)
+    return policy_source
