@@ -94,4 +94,4 @@ def _parts(minibatch: Mapping[str, Tensor], n: int) -> tuple[list[dict[str, Tens
         counts = torch.stack([part["weight"].sum() for part in parts])
     else:
         counts = torch.tensor([float(stop - start) for start, stop in bounds])
-    return parts, counts / counts.sum()
+    return parts, counts / counts.sum().clamp(min=1)

@@ -9,15 +9,16 @@ from marlnb.algorithms.shards import ShardedLoss
 from marlnb.training.collect.threads import torch_threads
 
 
-def minibatch(*, masked: bool) -> dict[str, Tensor]:
+def minibatch(acting: float | None) -> dict[str, Tensor]:
+    """`acting`: the probability that an agent acted; None: all did, and there is no mask."""
     torch.manual_seed(0)
     samples = {"x": torch.randn(301, 3, 4), "log_prob": torch.randn(301, 3)}
-    return samples | ({"weight": (torch.rand(301, 3) < 0.3).float()} if masked else {})
+    return samples if acting is None else samples | {"weight": (torch.rand(301, 3) < acting).float()}
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_parts_of_a_minibatch_add_up_to_its_gradient_and_metrics(masked: bool) -> None:
-    network, samples = nn.Linear(4, 1), minibatch(masked=masked)
+@pytest.mark.parametrize("acting", [None, 0.3, 0.0])
+def test_parts_of_a_minibatch_add_up_to_its_gradient_and_metrics(acting: float | None) -> None:
+    network, samples = nn.Linear(4, 1), minibatch(acting)
     threads: set[int] = set()
 
     def loss(part: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
