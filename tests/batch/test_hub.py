@@ -247,9 +247,14 @@ def test_a_prefix_is_readable_by_all_and_a_users_folder_by_no_one_else(data: Pat
     Installation().install(HubKernel(variables={"TOKEN": "secret"}))
     assert (data / "kernels" / "marlnb" / "launch.sh").stat().st_mode & 0o777 == 0o600
     assert "secret" not in (data / "marlnb" / "hub.json").read_text()
-    assert main(["hub", "install", "--prefix", str(tmp_path / "prefix")]) == 0
+    umask = os.umask(0o077)  # as many administrators have it
+    try:
+        assert main(["hub", "install", "--prefix", str(tmp_path / "prefix")]) == 0
+    finally:
+        os.umask(umask)
     shared = tmp_path / "prefix" / "share" / "jupyter"
-    assert (shared / "kernels" / "marlnb" / "launch.sh").stat().st_mode & 0o044 == 0o044
+    for path in (tmp_path / "prefix", *(tmp_path / "prefix").rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
     assert main(["hub", "uninstall", "--prefix", str(tmp_path / "prefix")]) == 0 and not shared.exists()
 
 

@@ -16,7 +16,7 @@ from jupyter_core.paths import jupyter_data_dir
 from marlnb.batch.hub import labextensions
 from marlnb.batch.hub.kernelspec import HubKernel
 from marlnb.errors import BatchError, unknown
-from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.training.runs.files import read_json
 
 MANIFEST = Path("marlnb") / "hub.json"
 KERNELS = "kernels"
@@ -175,12 +175,17 @@ class Installation:
         part = path.with_name(f".{path.name}.{os.getpid()}")
         mode = 0o600 if self.private and name.startswith(KERNELS) else 0o644
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            if not self.private:
+                os.fchmod(file.fileno(), mode)  # whatever the umask is: everybody uses a prefix
             file.write(content)
         part.replace(path)
 
     def _make_folder(self, folder: Path) -> None:
         missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
         folder.mkdir(parents=True, exist_ok=True)
+        if not self.private:
+            for path in missing:
+                path.chmod(0o755)
         made = [str(path.relative_to(self.data)) for path in missing if path == self.data or self.data in path.parents]
         self.folders = sorted({*self.folders, *made})
 
@@ -199,7 +204,7 @@ class Installation:
             return
         self._make_folder((self.data / MANIFEST).parent)
         manifest = {"format": 1, "kernels": self.kernels, "labextensions": self.labextensions, "folders": self.folders}
-        write_atomically(self.data / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        self._write_file(MANIFEST.as_posix(), f"{json.dumps(manifest, indent=1)}\n".encode())
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

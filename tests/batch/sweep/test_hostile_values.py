@@ -124,7 +124,7 @@ def test_texts_arrive_unchanged(notebook: Path, tmp_path: Path) -> None:
         0.1,
         1e300,
         5e-324,
-        10**30,
+        2**63 - 1,
         -0.0,
         [],
     ]

@@ -104,7 +104,7 @@ def test_values_arrive_in_the_form_that_is_taken(tmp_path: Path, name: str, valu
         ("lr", None, "parameter 'lr' must be a number; got None"),
         ("lr", float("nan"), "parameter 'lr' must be a finite number"),
         ("lr", "Infinity", "parameter 'lr' must be a finite number"),
-        ("lr", 10**400, "int too large"),
+        ("lr", 10**400, "must be between"),
         ("a", 0.5, r"must be a whole number; got 0\.5 \(its default is 3\); .* write the default as 3\.0"),
         ("a", True, "must be a whole number; got True"),
         ("flag", 1, "must be true or false; got 1"),
