@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from marlnb.allocations import Allocation as Allocation
     from marlnb.allocations import allocation as allocation
     from marlnb.analysis.attribution.attribute import attribute as attribute
-    from marlnb.analysis.attribution.temporal import attribute_over_time as attribute_over_time
+    from marlnb.analysis.attribution.over_time.attribute import attribute_over_time as attribute_over_time
     from marlnb.analysis.attribution.value_decomposition import decompose_value as decompose_value
     from marlnb.analysis.communication.action_influence import action_influence as action_influence
     from marlnb.analysis.communication.communication import communication as communication

@@ -22,8 +22,8 @@ from marlnb.plots.canvas import (
 )
 
 if TYPE_CHECKING:
+    from marlnb.analysis.attribution.over_time.result import TemporalAttribution
     from marlnb.analysis.attribution.result import Attribution
-    from marlnb.analysis.attribution.temporal_result import TemporalAttribution
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 """In addition to the colours, for prints in grey."""

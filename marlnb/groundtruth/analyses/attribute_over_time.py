@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from marlnb.analysis.attribution.temporal import attribute_over_time
+from marlnb.analysis.attribution.over_time.attribute import attribute_over_time
 from marlnb.groundtruth.instance import Instance, analysis
 from marlnb.groundtruth.scoring.circuit_claims import OnsetClaim
 from marlnb.groundtruth.scoring.claims import Claim

@@ -15,8 +15,8 @@ import pytest
 
 from marlnb import plots
 from marlnb.analysis.attribution.attribute import attribute
+from marlnb.analysis.attribution.over_time.attribute import attribute_over_time
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.analysis.attribution.temporal import attribute_over_time
 from marlnb.analysis.attribution.value_decomposition import ValueDecomposition, decompose_value
 from marlnb.analysis.communication.communication import communication
 from marlnb.analysis.communication.influence import influence

@@ -8,7 +8,7 @@ import torch
 from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
-from marlnb.analysis.attribution.temporal import attribute_over_time
+from marlnb.analysis.attribution.over_time.attribute import attribute_over_time
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run

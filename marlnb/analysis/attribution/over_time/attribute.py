@@ -12,9 +12,9 @@ from torch import Tensor
 from marlnb.analysis.attribution.baselines import broadcast_baseline
 from marlnb.analysis.attribution.feature_groups import Features, feature_names
 from marlnb.analysis.attribution.outputs import Output, Target, To, resolve_output
+from marlnb.analysis.attribution.over_time.result import TemporalAttribution
+from marlnb.analysis.attribution.over_time.unrolled import Unrolled, explain_by_class, windows
 from marlnb.analysis.attribution.task import build_axis, choose_policy, convergence_tolerance, explained_agents
-from marlnb.analysis.attribution.temporal_result import TemporalAttribution
-from marlnb.analysis.attribution.unrolled import Unrolled, explain_by_class, windows
 from marlnb.analysis.data.given import Given
 from marlnb.analysis.data.row_condition import Condition, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
