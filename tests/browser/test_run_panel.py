@@ -14,7 +14,7 @@ import marlnb as mnb
 from marlnb.widgets.runs.run_panel import attach
 experiment = mnb.Experiment.compose(
     "env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=32", "rollout_steps=25", "frames=200_000_000",
-    "threads=1")
+    "threads=1", "tuned=false")
 training = mnb.start(experiment, "{run}")
 panel = attach(training.run, references={{"random": -39.8, "scripted oracle": -7.5}})
 panel
