@@ -92,7 +92,9 @@ class GradientCompiler:
     def _fail(self, error: Exception) -> None:
         self.failed = True
         reason = str(error) or type(error).__name__
-        self._say(f"the update of {self._name!r} is not compiled, and is computed as without: {reason[:MAX_REASON]}")
+        self._say(
+            f"the update of {self._name!r} is not compiled; the training continues without: {reason[:MAX_REASON]}"
+        )
 
     @staticmethod
     def _say(message: str) -> None:

@@ -38,7 +38,7 @@ class Learner(ABC):
     def compile_updates(self, after: int) -> None:
         """Computes gradients by compiled code from update number `after` on, if the algorithm and networks can.
 
-        Called once, before the first update and before a state is loaded. Others compute as without.
+        Called once, before the first update and before a state is loaded. The other learners ignore it.
         """
 
     @abstractmethod

@@ -8,7 +8,7 @@ Where they step in worker processes, a frame is expensive and is used more often
 In both, the discount follows from the length of an episode T, if that is known: gamma = 1 - 2.5 / T in [0.9, 0.99].
 
 Elsewhere, and for the options of a user's own algorithm class, the options' own defaults stay. Nothing depends on the
-machine, so the same overrides give the same experiment everywhere. `algorithm_defaults` and `rollout_defaults` are all.
+machine, so the same overrides give the same experiment everywhere.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def experiment_html(experiment: Composed) -> Markup:
         + table_html(("option", "value", "default"), rows)
         + note_html(_size(experiment))
         + note_html(tuned_text(experiment))
-        + (table_html(("started from", "value", "the own default"), started) if started else Markup(""))
+        + (table_html(("tuned or derived", "value", "option's default"), started) if started else Markup(""))
         + folded_html("all options", everything)
     )
 
@@ -57,7 +57,7 @@ def tuned_text(experiment: Composed) -> str:
 
 def _tuned_for(experiment: Composed) -> str:
     if experiment.tuned is None:
-        return "untuned: tuned=false, every other option has its own default"
+        return "untuned: tuned=false, all other options have their defaults"
     algorithms = dict.fromkeys((experiment.algorithm.name, *(part.name for part in experiment.algorithms.values())))
     tuned = dict.fromkeys(settings.algorithm for settings in experiment.tuned)
     untuned = " and ".join(name for name in algorithms if name not in tuned)

@@ -25,7 +25,7 @@ def test_an_experiment_prints_what_was_set_in_at_most_three_lines() -> None:
     assert lines == [
         "Experiment: env=mpe/simple_spread algorithm.lr=0.001 frames=6400 tuned=false",
         "  mappo with mlp, 6,400 frames in 4 iterations of 32 environments × 64 steps, seed 0",
-        "  untuned: tuned=false, every other option has its own default",
+        "  untuned: tuned=false, all other options have their defaults",
     ]
     lines = repr(Experiment.compose(*words)).splitlines()
     assert lines[0] == "Experiment: env=mpe/simple_spread algorithm.lr=0.001 frames=6400" and len(lines) == 3

@@ -4,7 +4,7 @@
     python -m tests.fuzz.recordings --n 300 --no-checksums --keep /tmp/found
 
 An outcome is one of: same (every value is the one that was written), refused (an error of marlnb), changed (other
-values without a word), traceback (any other error), crash, hang (more than 10 s). Only the first two are right.
+values without an error), traceback (any other error), crash, hang (more than 10 s). Only the first two are right.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ def check_contents(file: h5py.File, path: Path) -> None:
 def _problem(file: h5py.File) -> str:
     for name in (name for name in TEXTS if name in file.attrs):
         if not isinstance(file.attrs[name], str):
-            return f"its attribute {name!r} is no text"
+            return f"its attribute {name!r} is not text"
     for name in (name for name in INTEGERS if name in file.attrs):
         if not isinstance(file.attrs[name], (int, np.integer)):
-            return f"its attribute {name!r} is no integer"
+            return f"its attribute {name!r} is not an integer"
     if not isinstance(file.attrs.get("complete"), (bool, int, np.bool_, np.integer)):
         return "it does not say whether it is complete"
     return (
@@ -58,9 +58,9 @@ def _column_problem(file: h5py.File, table: str, integers: Sequence[str], *, tex
         if not isinstance(column, h5py.Dataset) or column.ndim != 1:
             return f"{table}/{name} is missing"
         if name in texts and h5py.check_string_dtype(column.dtype) is None:
-            return f"{table}/{name} holds no texts"
+            return f"{table}/{name} does not hold text"
         if name in integers and column.dtype.kind not in "iu":
-            return f"{table}/{name} holds no integers"
+            return f"{table}/{name} does not hold integers"
         lengths.add(len(column))
         if name in texts:
             [text.decode() for text in column[:]]
@@ -70,7 +70,7 @@ def _column_problem(file: h5py.File, table: str, integers: Sequence[str], *, tex
 def _step_column_problem(file: h5py.File, name: str) -> str:
     column = file.get(f"steps/{name}")
     is_column = isinstance(column, h5py.Dataset) and column.ndim == 1 and column.dtype.kind in "iu"
-    return "" if is_column else f"steps/{name} is missing or holds no integers"
+    return "" if is_column else f"steps/{name} is missing or does not hold integers"
 
 
 def _episode_problem(file: h5py.File) -> str:

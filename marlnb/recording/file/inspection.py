@@ -1,6 +1,6 @@
-"""Inspects an HDF5 file before this process opens it: whatever it holds, the answer is that it is safe, or an error.
+"""Inspects an HDF5 file before this process opens it: whatever it holds, it is either safe or an error is raised.
 
-Three steps, each cheaper than reading the file: it is an ordinary file that starts as HDF5; its structure has the
+Three steps, each cheaper than reading the file: it is a regular file with the HDF5 signature; its structure has the
 checksums with which it was written; and a process of its own has walked over the structure (`structure.py`), since HDF5
 itself may crash or hang on a file. That process takes about 0.2 s. It is left out for a file that this process wrote,
 or inspected before, as long as its size and time stay the same.
@@ -38,7 +38,7 @@ def inspect(path: Path) -> None:
     """Inspects a file that is to be opened for reading.
 
     Raises:
-        RecordingError: it is no ordinary file, no HDF5, or holds what no recording does. The message says what.
+        RecordingError: it is not a regular file, not HDF5, or has something that no recording has; the message says what.
     """
     check_file(path)
     checksums = Checksums.read(path)
@@ -76,7 +76,7 @@ def remember(path: Path) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Raises RecordingError unless the path is an ordinary file that starts as HDF5 does. It never waits."""
+    """Raises RecordingError unless the path is a regular file with the HDF5 signature. It never waits."""
     check_ordinary(path)
     try:
         with open(path, "rb") as file:
@@ -85,7 +85,7 @@ def check_file(path: Path) -> None:
         raise RecordingError(f"{path} cannot be opened: {error.strerror}") from error
     if head != SIGNATURE:
         raise RecordingError(
-            f"{path} cannot be opened as HDF5: it does not start as HDF5 does. A writer that was killed before its "
+            f"{path} cannot be opened: it lacks the HDF5 signature. A writer that was killed before its "
             "first block leaves such a file; it holds no rows"
         )
 
@@ -99,7 +99,7 @@ def check_ordinary(path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise RecordingError(f"{path} is a folder; a recording is a file, as in a run's recordings/")
     if not stat.S_ISREG(mode):
-        raise RecordingError(f"{path} is no ordinary file but a pipe or a device; a recording is a file")
+        raise RecordingError(f"{path} is a pipe or a device; expected a regular file")
 
 
 def sources_of(path: Path) -> frozenset[str]:
@@ -113,8 +113,8 @@ def sources_of(path: Path) -> frozenset[str]:
         result = _run_walks([path], damaged=False)[0]
         if result["problem"]:
             raise RecordingError(
-                f"{path} is not opened, because no recording is like it: {result['problem']}. If a crash damaged it, "
-                f"`marlnb repair {path}` restores what is intact"
+                f"{path} was not opened, because it differs from every valid recording: {result['problem']}. If a crash "
+                f"damaged it, `marlnb repair {path}` restores what is intact"
             )
         _intact[identity] = frozenset(result["sources"])
     return _intact[identity]
@@ -144,9 +144,9 @@ def _run_walks(paths: Sequence[Path], *, damaged: bool) -> list[dict[str, Any]]:
     if len(results) == len(paths):
         return results
     if code is None or code == -signal.SIGXCPU:
-        problem = f"HDF5 does not come to the end of its structure in {cpu_s if code else timeout_s:.0f} s"
+        problem = f"reading its structure with HDF5 took longer than {cpu_s if code else timeout_s:.0f} s"
     elif code < 0:
-        problem = f"HDF5 crashes on its structure (signal {-code})"
+        problem = f"HDF5 crashed while reading its structure (signal {-code})"
     else:
         words = " ".join(errors.decode(errors="replace").strip().splitlines()[-1:])
         raise RecordingError(f"{paths[len(results)]} cannot be inspected: {sys.executable} failed: {words}")

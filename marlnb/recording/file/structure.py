@@ -78,7 +78,7 @@ class Walk:
     def _link(self, group: Any, name: bytes, kind: int, path: str, depth: int) -> None:
         shown = f"{path}/{name[:80].decode(errors='replace')}"
         if len(name) > MAX_NAME_BYTES or not _is_text(name):
-            raise Finding(f"the name of {shown!r} is no text of up to {MAX_NAME_BYTES} bytes")
+            raise Finding(f"the name of {shown!r} is not valid text of at most {MAX_NAME_BYTES} bytes")
         if kind != h5py.h5l.TYPE_HARD:
             kinds = {h5py.h5l.TYPE_SOFT: "a soft link", h5py.h5l.TYPE_EXTERNAL: "a link to another file"}
             raise Finding(f"{shown} is {kinds.get(kind, 'a link of an unknown kind')}")

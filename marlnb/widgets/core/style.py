@@ -45,7 +45,7 @@ CSS = """
 
 
 class HTML(w.HTML):
-    """A text of a panel: Markup is shown as HTML, any other text as it stands."""
+    """A text of a panel: Markup is shown as HTML, any other text is escaped."""
 
     value: str
 

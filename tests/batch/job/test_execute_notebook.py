@@ -128,7 +128,7 @@ def test_a_kernel_that_is_killed_while_it_starts_is_restarted(tmp_path: Path) ->
 
 
 def test_nothing_that_a_cell_shows_is_lost_on_a_slow_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ZMQ drops without a word what comes when 1,000 messages are unread, the end of the cell among them."""
+    """ZMQ silently drops messages after 1,000 unread ones, the end of the cell among them."""
     read = KernelClient.process_message
 
     def slowly(self: KernelClient, message: dict[str, Any], *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Damaged files of a run folder: each is said, and nothing else is used in its place without a word."""
+"""Damaged files of a run folder: each raises an error that names it, and no other file is used instead."""
 
 from __future__ import annotations
 
