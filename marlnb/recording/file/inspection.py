@@ -38,7 +38,7 @@ def inspect(path: Path) -> None:
     """Inspects a file that is to be opened for reading.
 
     Raises:
-        RecordingError: it is not a regular file, not HDF5, or has something that no recording has; the message says what.
+        RecordingError: it is not a regular file or not HDF5, or has something that no recording has.
     """
     check_file(path)
     checksums = Checksums.read(path)
@@ -113,8 +113,8 @@ def sources_of(path: Path) -> frozenset[str]:
         result = _run_walks([path], damaged=False)[0]
         if result["problem"]:
             raise RecordingError(
-                f"{path} was not opened, because it differs from every valid recording: {result['problem']}. If a crash "
-                f"damaged it, `marlnb repair {path}` restores what is intact"
+                f"{path} was not opened, because it differs from every valid recording: {result['problem']}. If a "
+                f"crash damaged it, `marlnb repair {path}` restores what is intact"
             )
         _intact[identity] = frozenset(result["sources"])
     return _intact[identity]
