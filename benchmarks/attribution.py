@@ -22,7 +22,7 @@ from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.outputs import Output
 from marlnb.analysis.attribution.target import AttributionTarget
 from marlnb.analysis.data.rows import RowBatch
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 

@@ -23,12 +23,12 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from marlnb.algorithms.ppo import MAPPOConfig
+from marlnb.algorithms.configs.ppo import MAPPOConfig
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.stats.linear_models import score_labels
 from marlnb.config import ENVIRONMENTS
 from marlnb.experiment import Experiment
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.recording.file.layout import FORMAT, VERSION, Field
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.writer import RecordingWriter

@@ -45,11 +45,11 @@ import numpy as np
 import torch
 
 from benchmarks.turns import TakingTurns, children
-from marlnb.algorithms.ppo import MAPPOConfig
+from marlnb.algorithms.configs.ppo import MAPPOConfig
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.pettingzoo import PettingZooConfig
 from marlnb.experiment import Experiment
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.capture.preparation import Prepared, prepare

@@ -22,17 +22,18 @@ from torchrl.modules.models.multiagent import QMixer
 from torchrl.objectives import ClipPPOLoss, DQNLoss, LossModule, SoftUpdate
 from torchrl.objectives.value.functional import generalized_advantage_estimate, vec_generalized_advantage_estimate
 
+from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.configs.value_decomposition import IQLConfig
 from marlnb.algorithms.gae import gae, rollout_values
-from marlnb.algorithms.policy_gradient import PolicyGradientLearner
-from marlnb.algorithms.ppo import IPPOConfig
+from marlnb.algorithms.ppo import PPOLearner
 from marlnb.algorithms.replay import ReplayBuffer
 from marlnb.algorithms.torchrl_loss import actor_module, q_module, value_module
-from marlnb.algorithms.value_decomposition import IQLConfig, QLearner
+from marlnb.algorithms.value_decomposition import QLearner
 from marlnb.config import LearnerContext
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.networks.mixers import MonotonicMixer
-from marlnb.models.networks.mlp import MLPConfig
 from marlnb.training.collect.rollout import Collector
 
 N_ENVS, N_STEPS, MINIBATCH, BATCH, BUFFER_FRAMES = 8, 125, 400, 256, 100_000
@@ -70,7 +71,7 @@ def summed(terms: TensorDict) -> torch.Tensor:
     return total
 
 
-def ppo_works(learner: PolicyGradientLearner, rollout: TensorDict) -> dict[str, Work]:
+def ppo_works(learner: PPOLearner, rollout: TensorDict) -> dict[str, Work]:
     samples, _ = learner._samples(rollout, rollout_values(learner.policy, rollout), None)
     minibatch = {key: value[:MINIBATCH] for key, value in samples.items()}
     loss = ClipPPOLoss(actor_module(learner.policy), value_module(learner.policy), reduction="none")
@@ -144,8 +145,8 @@ def main() -> None:
     for width in (256, 32):
         model = MLPConfig(hidden=(width, width))
         context = LearnerContext(env.spec.groups[0], env.spec, model, model, N_ENVS, N_STEPS)
-        ppo = IPPOConfig().build(context)
-        q_learner = IQLConfig(buffer_frames=BUFFER_FRAMES, double=False).build(context)
+        ppo = PPOLearner(IPPOConfig(), context)
+        q_learner = QLearner(IQLConfig(buffer_frames=BUFFER_FRAMES, double=False), context)
         collector = Collector(env, {context.group.name: ppo.policy}, N_STEPS)
         collector.reset(0)
         rollout = collector.collect().to_tensordict()

@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from marlnb.batch.submit import submit as submit
     from marlnb.config import ALGORITHMS as ALGORITHMS
     from marlnb.config import ENVIRONMENTS as ENVIRONMENTS
+    from marlnb.config import LEARNERS as LEARNERS
     from marlnb.config import MODELS as MODELS
+    from marlnb.config import NETWORKS as NETWORKS
     from marlnb.config import AlgorithmConfig as AlgorithmConfig
     from marlnb.config import EnvConfig as EnvConfig
     from marlnb.config import ModelConfig as ModelConfig

@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from marlnb.builders import Builders
 from marlnb.errors import ConfigError, unknown
 from marlnb.registry import Registry
 from marlnb.specs import ActionKind, EnvFacts, EnvSpec, GroupSpec, InputSpec
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 ENVIRONMENTS: Registry[type[EnvConfig]] = Registry("environment", "marlnb.envs")
 ALGORITHMS: Registry[type[AlgorithmConfig]] = Registry("algorithm", "marlnb.algorithms")
 MODELS: Registry[type[ModelConfig]] = Registry("model", "marlnb.models.networks")
+
+LEARNERS: Builders[Callable[..., Learner]] = Builders("LEARNERS")  # of (config, context)
+NETWORKS: Builders[Callable[..., Network]] = Builders("NETWORKS")  # of (n_agents, inputs, out_features, config)
 
 environment = ENVIRONMENTS.register
 algorithm = ALGORITHMS.register
@@ -273,13 +277,16 @@ class AlgorithmConfig(ABC):
         """Names of the algorithms that learn and of which it holds, for messages."""
         return ", ".join(name for name, kind in self.registry.items() if kind.learns and fits(kind))
 
-    @abstractmethod
     def build(self, context: LearnerContext) -> Learner:
-        """The Learner of one group. Its weights are drawn from torch's global generator.
+        """The Learner of one group, of the class that `LEARNERS` has for these options.
+
+        Its weights are drawn from torch's global generator.
 
         Raises:
             ConfigError: the group, environment or model is not one that this algorithm can learn on.
         """
+        self.check_fit(context)
+        return LEARNERS.of(self)(self, context)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

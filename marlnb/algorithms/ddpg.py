@@ -12,26 +12,27 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.configs.ddpg import IDDPGConfig as IDDPGConfig
-from marlnb.algorithms.configs.ddpg import MADDPGConfig as MADDPGConfig
-from marlnb.algorithms.configs.ddpg import MATD3Config as MATD3Config
+from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
+from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
-from marlnb.specs import EnvSpec
 
 
+@LEARNERS.register(IDDPGConfig)
 class DDPGLearner(QActorCriticLearner):
-    """Learns one group's DeterministicPolicy."""
+    """Learns one group's DeterministicPolicy; for MADDPG and MATD3 as well, by their options."""
 
     config: IDDPGConfig
     policy: DeterministicPolicy
 
-    def __init__(self, config: IDDPGConfig, policy: DeterministicPolicy, env: EnvSpec) -> None:
-        super().__init__(config, policy, env, followed={"actor": policy.actor}, trained={"actor": policy.actor})
+    def __init__(self, config: IDDPGConfig, context: LearnerContext) -> None:
+        networks = (context.group, context.env, context.actor, context.critic)
+        policy = DeterministicPolicy(*networks, centralised=config.centralised, twins=config.twins).to(context.device)
+        super().__init__(config, policy, context.env, followed={"actor": policy.actor}, trained={"actor": policy.actor})
 
     def explore(self) -> None:
         config, policy = self.config, self.policy

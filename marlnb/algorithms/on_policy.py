@@ -1,7 +1,7 @@
 """What on-policy algorithms share: their options, and the loop from a rollout to gradient steps.
 
 Read `OnPolicyLearner` from top to bottom: it values the rollout, estimates advantages, cuts the rollout into samples
-and takes gradient steps on minibatches. `marlnb.algorithms.policy_gradient` and `torchrl_loss` state the loss.
+and takes gradient steps on minibatches. `marlnb.algorithms.ppo` and `torchrl_loss` state the loss.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.compiled import CompiledGradient, GradientCompiler
-from marlnb.algorithms.configs.on_policy import OnPolicyConfig as OnPolicyConfig
+from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
 from marlnb.algorithms.rollout import Rollout
@@ -38,13 +38,17 @@ class OnPolicyLearner(Learner):
         sequence_length: steps of a sample: 1 for feed-forward networks, else the stretch of backpropagation.
         turn_based: whether agents wait for one another, so that an agent's experience consists of its own turns.
         needs_old_values: whether the loss reads the critic's values from before the update.
+        loss_is_mean: whether the loss and its metrics are means over the agents that acted, so that with several
+            threads each computes the gradient of a part of a minibatch.
     """
 
     policy: ActorCritic
     needs_old_values = False
+    loss_is_mean = False
 
-    def __init__(self, config: OnPolicyConfig, policy: ActorCritic, context: LearnerContext) -> None:
-        self.config, self.policy, self.group = config, policy, policy.group
+    def __init__(self, config: OnPolicyConfig, context: LearnerContext) -> None:
+        self.config, self.group = config, context.group
+        self.policy = policy = build_policy(config, context)
         self.turn_based = not context.env.simultaneous
         self.recurrent = policy.recurrent_shape is not None or policy.critic_recurrent_shape is not None
         self.sequence_length = config.sequence_length if self.recurrent else 1
@@ -93,7 +97,7 @@ class OnPolicyLearner(Learner):
         with self._sharded_loss(samples, compiled) as sharded:
             for _ in range(config.epochs):
                 epochs.append(self._epoch(sharded, samples, learning_rates))
-                if config.stops_after(epochs[-1]):
+                if self.stops_after(epochs[-1]):
                     break
         means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
         names = (*epochs[0], *report)
@@ -208,7 +212,7 @@ class OnPolicyLearner(Learner):
             self.loss,
             parameters,
             n_rows=samples["log_prob"].numel() // n_minibatches,
-            divide=self.config.loss_is_mean and parameters[0].device.type == "cpu",
+            divide=self.loss_is_mean and parameters[0].device.type == "cpu",
             compiled=compiled,
         )
 
@@ -245,6 +249,10 @@ class OnPolicyLearner(Learner):
                 action_mask, joint (a centralised critic's inputs).
         """
 
+    def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
+        """Whether the update ends after an epoch with these mean metrics, before `epochs` are done."""
+        return False
+
     def _critic_acted(self, acted: Tensor | None) -> Tensor | None:
         """At which steps the critic's state changes. A critic that runs once for all agents changes at every step."""
         return None if self.policy.critic.shared_forward else acted
@@ -268,3 +276,18 @@ class OnPolicyLearner(Learner):
         self._critic_state = None if critic_state is None else critic_state.to(device)
         self.frames = int(state["frames"])
         self._compiled = state.get("compiled")  # it continues as it was; checkpoints of earlier versions do not say
+
+
+def build_policy(config: OnPolicyConfig, context: LearnerContext) -> ActorCritic:
+    """The actor and the critic, with new weights, on the context's device."""
+    policy = ActorCritic(
+        context.group,
+        context.env,
+        context.actor,
+        context.critic,
+        centralised=config.centralised,
+        squash=config.squash,
+        std_of=config.std_of,
+        initial_log_std=config.initial_log_std,
+    )
+    return policy.to(context.device)

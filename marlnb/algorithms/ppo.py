@@ -6,17 +6,89 @@ Source: Schulman et al. 2017 (arXiv:1707.06347); de Witt et al. 2020 (arXiv:2011
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from marlnb.algorithms.configs.choices import RegressionLoss
-from marlnb.algorithms.configs.ppo import IPPOConfig as IPPOConfig
-from marlnb.algorithms.configs.ppo import MAPPOConfig as MAPPOConfig
+from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.losses import masked_mean, regression_loss
-from marlnb.algorithms.on_policy import Minibatch
-from marlnb.algorithms.policy_gradient import Evaluation
+from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
+from marlnb.config import LEARNERS, LearnerContext
+from marlnb.models.networks.network import Network
 
 HUBER_DELTA = 10.0
+
+
+class Evaluation(NamedTuple):
+    """What the policy in training says about a minibatch.
+
+    Attributes:
+        log_prob: of the actions that were taken, `[..., agent]`, in nats.
+        entropy: of the action distribution, `[..., agent]`, in nats.
+        value: the critic's normalised value, `[..., agent]`.
+    """
+
+    log_prob: Tensor
+    entropy: Tensor
+    value: Tensor
+
+
+class PolicyGradientLearner(OnPolicyLearner):
+    """Evaluates the actor and the critic on minibatches. A subclass states its loss, in `policy_gradient_loss`.
+
+    `tests/examples/ippo_kl.py` is an example.
+    """
+
+    def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.policy_gradient_loss(self.evaluate(minibatch), minibatch)
+
+    @abstractmethod
+    def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a minibatch, and metrics without gradient.
+
+        Args:
+            evaluation: of the policy in training.
+            minibatch: as in `OnPolicyLearner.loss`.
+        """
+
+    def evaluate(self, minibatch: Minibatch) -> Evaluation:
+        """Runs the actor and the critic on a minibatch."""
+        actor, critic = self.policy.actor, self.policy.critic
+        acted = minibatch.get("acting")
+        output = self._run(actor.network, minibatch["observation"], "actor_state", minibatch, acted)
+        parameters = actor.distribution.mask(actor.with_std(output), minibatch.get("action_mask"))
+        log_prob, entropy = actor.distribution.evaluate(parameters, minibatch["stored"])
+        inputs = critic.expand_inputs(minibatch["joint"] if critic.centralised else minibatch["observation"])
+        output = self._run(critic.network, inputs, "critic_state", minibatch, self._critic_acted(acted))
+        return Evaluation(log_prob, entropy, critic.agent_values(output))
+
+    def _run(self, network: Network, x: Tensor, state: str, minibatch: Minibatch, acted: Tensor | None) -> Tensor:
+        if not self.recurrent:
+            return network(x)[0]
+        return network.sequence(x, minibatch.get(state), minibatch["is_init"], acted)[0]
+
+
+@LEARNERS.register(IPPOConfig)
+class PPOLearner(PolicyGradientLearner):
+    """Learns one group's ActorCritic by clipped policy gradients; for MAPPO as well, by its options."""
+
+    config: IPPOConfig
+    loss_is_mean = True
+
+    def __init__(self, config: IPPOConfig, context: LearnerContext) -> None:
+        super().__init__(config, context)
+        self.needs_old_values = config.value_clip is not None
+
+    def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        return ppo_loss(self.config, evaluation, minibatch)
+
+    def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
+        """Once the mean KL exceeds `target_kl`."""
+        return self.config.target_kl is not None and float(metrics["kl"]) > self.config.target_kl
 
 
 def ppo_loss(config: IPPOConfig, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.configs.off_policy import QActorCriticConfig as QActorCriticConfig
+from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.off_policy import OffPolicyLearner

@@ -14,26 +14,30 @@ from math import log
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.configs.sac import ISACConfig as ISACConfig
-from marlnb.algorithms.configs.sac import MASACConfig as MASACConfig
+from marlnb.algorithms.configs.sac import ISACConfig
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
+from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.policies.soft_policy import SoftPolicy
-from marlnb.specs import ActionSpec, EnvSpec
+from marlnb.specs import ActionSpec
 
 DISCRETE_ENTROPY_SHARE = 0.3
 
 
+@LEARNERS.register(ISACConfig)
 class SACLearner(QActorCriticLearner):
-    """Learns one group's SoftPolicy."""
+    """Learns one group's SoftPolicy; for MASAC as well, by its options."""
 
     config: ISACConfig
     policy: SoftPolicy
 
-    def __init__(self, config: ISACConfig, policy: SoftPolicy, env: EnvSpec) -> None:
+    def __init__(self, config: ISACConfig, context: LearnerContext) -> None:
+        networks = (context.group, context.env, context.actor, context.critic)
+        policy = SoftPolicy(*networks, centralised=config.centralised, temperature=config.temperature)
+        policy = policy.to(context.device)
         parts = {"actor": policy.actor, "temperature": policy.temperature}
-        super().__init__(config, policy, env, followed={}, trained=parts)
+        super().__init__(config, policy, context.env, followed={}, trained=parts)
         self.target_entropy = target_entropy(policy.group.action, config.target_entropy)
 
     def explore(self) -> None:

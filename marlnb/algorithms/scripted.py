@@ -6,12 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from marlnb.algorithms.configs.scripted import FrozenConfig as FrozenConfig
+from marlnb.algorithms.configs.scripted import NoOpConfig, RandomConfig, ScriptedConfig
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.rollout import Rollout
+from marlnb.config import LEARNERS, AlgorithmConfig, LearnerContext
 from marlnb.errors import ConfigError
 from marlnb.imports import is_import_path, load_object
 from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
 
 FUNCTION_ARGUMENTS = ("observation", "action_mask", "group", "generator")
 
@@ -35,6 +37,25 @@ class FixedPolicyLearner(Learner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         load_weights(self.policy, state["policy"], f"the policy of {self.group.name!r}")
+
+
+@LEARNERS.register(RandomConfig)
+def random_learner(config: RandomConfig, context: LearnerContext) -> FixedPolicyLearner:
+    AlgorithmConfig.check_fit(config, context)  # a uniform distribution does need finite bounds
+    return FixedPolicyLearner(RandomPolicy(context.group).to(context.device))
+
+
+@LEARNERS.register(NoOpConfig)
+def no_op_learner(config: NoOpConfig, context: LearnerContext) -> FixedPolicyLearner:
+    return FixedPolicyLearner(NoOpPolicy(context.group).to(context.device))
+
+
+@LEARNERS.register(ScriptedConfig)
+def scripted_learner(config: ScriptedConfig, context: LearnerContext) -> FixedPolicyLearner:
+    """Raises ConfigError: the function cannot be imported, or does not take FUNCTION_ARGUMENTS."""
+    group = context.group
+    function = import_function(config.function, f"scripted for group {group.name!r} of {context.env.name}")
+    return FixedPolicyLearner(FunctionPolicy(group, function, config.function).to(context.device))
 
 
 def import_function(path: str, who: str) -> Callable[..., Any]:

@@ -21,12 +21,14 @@ from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential, TensorDictModule
 from torch import Tensor, nn
 
+from marlnb.algorithms.configs.off_policy import OffPolicyConfig
+from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.learner import weights_of
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
-from marlnb.algorithms.on_policy import Minibatch, OnPolicyConfig, OnPolicyLearner
+from marlnb.algorithms.off_policy import OffPolicyLearner
+from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.algorithms.replay import Sample
-from marlnb.config import LearnerContext, option
+from marlnb.config import LEARNERS, LearnerContext, option
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.models.networks.inputs import features
 from marlnb.models.policies.actor import ActorPolicy
@@ -51,19 +53,16 @@ class OnPolicyLossConfig(OnPolicyConfig):
     def build_loss(self, policy: ActorCritic) -> LossModule:
         """The LossModule, with `reduction="none"`; `actor_module` and `value_module` give its networks."""
 
-    def build(self, context: LearnerContext) -> OnPolicyLossLearner:
-        self.check_fit(context)
-        return OnPolicyLossLearner(self, self.build_policy(context), context)
 
-
+@LEARNERS.register(OnPolicyLossConfig)
 class OnPolicyLossLearner(OnPolicyLearner):
     """Gradient steps on the sum of a LossModule's terms."""
 
     config: OnPolicyLossConfig
 
-    def __init__(self, config: OnPolicyLossConfig, policy: ActorCritic, context: LearnerContext) -> None:
-        super().__init__(config, policy, context)
-        self.loss_module = config.build_loss(policy)
+    def __init__(self, config: OnPolicyLossConfig, context: LearnerContext) -> None:
+        super().__init__(config, context)
+        self.loss_module = config.build_loss(self.policy)
 
     def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         batch = {
@@ -105,20 +104,18 @@ class OffPolicyLossConfig(OffPolicyConfig):
     def build_loss(self, policy: Any) -> LossModule:
         """The LossModule, with `reduction="none"`; `actor_module` and `q_module` give its networks."""
 
-    def build(self, context: LearnerContext) -> OffPolicyLossLearner:
-        self.check_fit(context)
-        return OffPolicyLossLearner(self, self.build_policy(context).to(context.device), context)
 
-
+@LEARNERS.register(OffPolicyLossConfig)
 class OffPolicyLossLearner(OffPolicyLearner):
     """Gradient steps on the sum of a LossModule's terms, then an update of its target networks."""
 
     config: OffPolicyLossConfig
     policy: ActorPolicy
 
-    def __init__(self, config: OffPolicyLossConfig, policy: ActorPolicy, context: LearnerContext) -> None:
+    def __init__(self, config: OffPolicyLossConfig, context: LearnerContext) -> None:
         from torchrl.objectives import HardUpdate, SoftUpdate
 
+        policy = config.build_policy(context).to(context.device)
         self.loss_module = config.build_loss(policy)
         self.loss_module.make_value_estimator(gamma=config.gamma)
         self._updater = None

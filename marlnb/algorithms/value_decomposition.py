@@ -12,21 +12,21 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.configs.value_decomposition import IQLConfig as IQLConfig
-from marlnb.algorithms.configs.value_decomposition import QMIXConfig as QMIXConfig
-from marlnb.algorithms.configs.value_decomposition import VDNConfig as VDNConfig
+from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig, VDNConfig
 from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import masked_mean, regression_loss
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
+from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.networks.inputs import features
+from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.q_policy import QPolicy
-from marlnb.specs import EnvSpec
 
 MIN_REWARD_STD = 1e-6  # below, rewards count as constant
 
 
+@LEARNERS.register(IQLConfig)
 class QLearner(OffPolicyLearner):
     """Learns one group's QPolicy by one-step Q-learning.
 
@@ -49,14 +49,26 @@ class QLearner(OffPolicyLearner):
     config: IQLConfig
     policy: QPolicy
 
-    def __init__(self, config: IQLConfig, policy: QPolicy, env: EnvSpec, *, sequence_length: int) -> None:
-        mixer = policy.mixer
+    def __init__(self, config: IQLConfig, context: LearnerContext) -> None:
+        mixer = self.build_mixer(config, context)
+        policy = QPolicy(context.group, context.actor, mixer).to(context.device)
+        sequence_length = config.sequence_length if context.actor.recurrent else 1
         followed: dict[str, nn.Module] = {"actor": policy.actor, **({} if mixer is None else {"mixer": mixer})}
         parts = {name: part for name, part in followed.items() if list(part.parameters())}  # VDN's sum has none
         reads, trained = () if mixer is None else mixer.reads, {"q": parts}
         super().__init__(
-            config, policy, env, trained=trained, followed=followed, reads=reads, sequence_length=sequence_length
+            config,
+            policy,
+            context.env,
+            trained=trained,
+            followed=followed,
+            reads=reads,
+            sequence_length=sequence_length,
         )
+
+    def build_mixer(self, config: IQLConfig, context: LearnerContext) -> Mixer | None:
+        """What joins the agents' Q values; None: each agent learns on its own."""
+        return None
 
     def explore(self) -> None:
         config = self.config
@@ -174,6 +186,23 @@ class QLearner(OffPolicyLearner):
         with torch.no_grad():
             next_total = self.targets["mixer"](next_value, after)
         return mixer(chosen, now), next_total
+
+
+@LEARNERS.register(VDNConfig)
+class VDNLearner(QLearner):
+    """The team's Q is the sum of the agents'."""
+
+    def build_mixer(self, config: IQLConfig, context: LearnerContext) -> Mixer:
+        return SumMixer()
+
+
+@LEARNERS.register(QMIXConfig)
+class QMIXLearner(QLearner):
+    """The team's Q is a mixture of the agents', monotonic in each."""
+
+    def build_mixer(self, config: IQLConfig, context: LearnerContext) -> Mixer:
+        assert isinstance(config, QMIXConfig)
+        return MonotonicMixer(context.group, context.env, config.mixer_units, config.hyper_units)
 
 
 def _team_reward(reward: Tensor, acting: Tensor) -> Tensor:

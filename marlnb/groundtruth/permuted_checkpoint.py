@@ -16,9 +16,9 @@ import torch
 from marlnb.groundtruth.answer_key import AnswerKey
 from marlnb.groundtruth.wiring import UNITS
 from marlnb.models.networks.agent_id import AgentId
-from marlnb.models.networks.gru import GRU
 from marlnb.models.networks.layers import HiddenLayer
 from marlnb.models.networks.mlp import MLP
+from marlnb.models.networks.recurrent import GRU
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.policy import Policy
 

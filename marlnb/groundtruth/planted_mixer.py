@@ -15,8 +15,8 @@ from typing import cast
 import numpy as np
 import torch
 
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.mixers import MonotonicMixer
-from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.training.policies.agents import Agents

@@ -16,9 +16,11 @@ import torch
 
 from marlnb.groundtruth.answer_key import NetworkName
 from marlnb.models.networks.agent_id import AgentId
-from marlnb.models.networks.gru import GRU, GRUConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.layers import HiddenLayer
-from marlnb.models.networks.mlp import MLP, MLPConfig
+from marlnb.models.networks.mlp import MLP
+from marlnb.models.networks.recurrent import GRU
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import EnvSpec
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from marlnb.algorithms.configs.scripted import FrozenConfig
 from marlnb.algorithms.learner import Learner
-from marlnb.algorithms.scripted import FixedPolicyLearner, FrozenConfig
+from marlnb.algorithms.scripted import FixedPolicyLearner
 from marlnb.config import LearnerContext
 from marlnb.errors import CheckpointError, ConfigError, RunError, unknown
 from marlnb.experiment import Experiment

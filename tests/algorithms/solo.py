@@ -10,11 +10,12 @@ from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 from torchrl.objectives import LossModule, SoftUpdate, ValueEstimators
 
+from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.q_actor_critic import QActorCriticConfig, QActorCriticLearner
+from marlnb.algorithms.q_actor_critic import QActorCriticLearner
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LearnerContext
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 

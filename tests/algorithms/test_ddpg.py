@@ -13,16 +13,17 @@ from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 from torchrl.objectives import DDPGLoss, TD3Loss
 
-from marlnb.algorithms.ddpg import DDPGLearner, IDDPGConfig, MADDPGConfig, MATD3Config
+from marlnb.algorithms.configs.ddpg import IDDPGConfig, MADDPGConfig, MATD3Config
+from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.ddpg import DDPGLearner
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.ppo import IPPOConfig
 from marlnb.algorithms.q_actor_critic import td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LearnerContext
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.specs import ActionSpec, EnvSpec
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer

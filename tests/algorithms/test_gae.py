@@ -9,8 +9,8 @@ from torchrl.objectives.value.functional import generalized_advantage_estimate
 
 from marlnb.algorithms.gae import gae, rollout_values
 from marlnb.config import ModelConfig
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec
 

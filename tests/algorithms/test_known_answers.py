@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.off_policy import OffPolicyConfig
+from marlnb.algorithms.configs.off_policy import OffPolicyConfig
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, AlgorithmConfig
 from marlnb.envs.games.config import Answer, GameConfig
 from marlnb.experiment import Experiment

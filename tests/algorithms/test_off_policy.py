@@ -9,14 +9,16 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from marlnb.algorithms.off_policy import OffPolicyConfig, OffPolicyLearner
+from marlnb.algorithms.configs.off_policy import OffPolicyConfig
+from marlnb.algorithms.configs.value_decomposition import IQLConfig
+from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.replay import Sample
-from marlnb.algorithms.value_decomposition import IQLConfig, QLearner
+from marlnb.algorithms.value_decomposition import QLearner
 from marlnb.config import LearnerContext
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.experiment import Experiment
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer

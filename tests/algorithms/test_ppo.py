@@ -11,12 +11,12 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from marlnb.algorithms.policy_gradient import PolicyGradientLearner
-from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
+from marlnb.algorithms.configs.ppo import IPPOConfig, MAPPOConfig
+from marlnb.algorithms.ppo import PolicyGradientLearner
 from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, ModelConfig
 from marlnb.errors import CheckpointError, ConfigError
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 DISCRETE = ActionSpec("discrete", n=(5,))

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torchrl.modules import IndependentNormal, ProbabilisticActor
 from torchrl.objectives import ClipPPOLoss, MAPPOLoss
 
+from marlnb.algorithms.configs.ppo import IPPOConfig, MAPPOConfig
 from marlnb.algorithms.gae import rollout_values
-from marlnb.algorithms.policy_gradient import Evaluation, PolicyGradientLearner
-from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
+from marlnb.algorithms.ppo import Evaluation, PPOLearner, ppo_loss
 from marlnb.config import LearnerContext
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec
 
 CONFIG = IPPOConfig(clip=0.2, entropy_coef=0.01)
@@ -45,13 +45,13 @@ class Value(nn.Module):
         return value
 
 
-def minibatch(learner: PolicyGradientLearner, rollout: TensorDict) -> dict[str, Tensor]:
+def minibatch(learner: PPOLearner, rollout: TensorDict) -> dict[str, Tensor]:
     samples, _ = learner._samples(rollout, rollout_values(learner.policy, rollout), None)
     samples["log_prob"] = samples["log_prob"] + 0.3 * torch.randn_like(samples["log_prob"])  # so that ratios clip
     return samples
 
 
-def torchrl_loss(learner: PolicyGradientLearner, sample: dict[str, Tensor]) -> Tensor:
+def torchrl_loss(learner: PPOLearner, sample: dict[str, Tensor]) -> Tensor:
     """torchrl's total; its l2 lacks our half, hence the critic's coefficient. Agents stay an axis."""
     policy, config = learner.policy, learner.config
     if learner.group.action.kind == "discrete":
@@ -123,7 +123,7 @@ def test_the_clipped_surrogate_by_hand() -> None:
     }
     ratio = torch.tensor([1.5, 0.5, 1.5, 0.5])
     entropy = torch.full((4,), 2.0)
-    loss, metrics = CONFIG.loss(Evaluation(ratio.log(), entropy, torch.zeros(4)), sample)
+    loss, metrics = ppo_loss(CONFIG, Evaluation(ratio.log(), entropy, torch.zeros(4)), sample)
     policy_loss = -(1.2 + 0.5 - 1.5 - 0.8) / 4
     value_loss = 0.5 * 1 / 4
     kl = ((ratio - 1) - ratio.log()).mean()
@@ -137,9 +137,9 @@ def test_rows_without_weight_are_as_if_absent() -> None:
     log_prob, entropy, value = torch.randn(3, 10, 2)
     sample = {key: torch.randn(10, 2) for key in ("log_prob", "advantage", "target")}
     acted = torch.rand(10, 2) < 0.5
-    got = CONFIG.loss(Evaluation(log_prob, entropy, value), sample | {"weight": acted.float()})
+    got = ppo_loss(CONFIG, Evaluation(log_prob, entropy, value), sample | {"weight": acted.float()})
     only = {key: x[acted] for key, x in sample.items()}
-    expected = CONFIG.loss(Evaluation(log_prob[acted], entropy[acted], value[acted]), only)
+    expected = ppo_loss(CONFIG, Evaluation(log_prob[acted], entropy[acted], value[acted]), only)
     for ours, theirs in zip(got, expected):
         torch.testing.assert_close(ours, theirs)
 
@@ -149,7 +149,7 @@ def test_value_clipping_takes_the_worse_of_two_and_huber_grows_linearly() -> Non
     sample["value"] = torch.tensor([0.0, 0.0])
     value, zeros = torch.tensor([1.0, 0.0]), torch.zeros(2)
     evaluation = Evaluation(zeros, zeros, value)
-    clipped = replace(CONFIG, value_clip=0.2).loss(evaluation, sample)[1]
+    clipped = ppo_loss(replace(CONFIG, value_clip=0.2), evaluation, sample)[1]
     assert clipped["value_loss"] == pytest.approx((0.5 * 0.8**2 + 0.5 * 900) / 2)
-    huber = replace(CONFIG, value_loss="huber").loss(evaluation, sample)[1]
+    huber = ppo_loss(replace(CONFIG, value_loss="huber"), evaluation, sample)[1]
     assert huber["value_loss"] == pytest.approx((0 + 10 * (30 - 5)) / 2)

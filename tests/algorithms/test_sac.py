@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torchrl.modules import ProbabilisticActor, TanhNormal
 from torchrl.objectives import DiscreteSACLoss, SACLoss
 
+from marlnb.algorithms.configs.sac import ISACConfig, MASACConfig
 from marlnb.algorithms.replay import Sample
-from marlnb.algorithms.sac import ISACConfig, MASACConfig, SACLearner, target_entropy
+from marlnb.algorithms.sac import SACLearner, target_entropy
 from marlnb.config import LearnerContext
 from marlnb.errors import ConfigError
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import ActionSpec
 from tests.algorithms.solo import (

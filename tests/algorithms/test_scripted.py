@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import marlnb
-from marlnb.algorithms.scripted import FrozenConfig, import_function
+from marlnb.algorithms.configs.scripted import FrozenConfig
+from marlnb.algorithms.scripted import import_function
 from marlnb.config import LearnerContext
 from marlnb.errors import ConfigError, RunError, ShapeError
 from marlnb.experiment import Experiment

@@ -7,14 +7,14 @@ import torch
 from tensordict import TensorDict
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
+from marlnb.algorithms.configs.ppo import IPPOConfig, MAPPOConfig
 from marlnb.algorithms.gae import gae, rollout_values
-from marlnb.algorithms.policy_gradient import PolicyGradientLearner
-from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
+from marlnb.algorithms.ppo import PolicyGradientLearner
 from marlnb.algorithms.turns import own_turns, turn_ends
 from marlnb.config import LearnerContext, ModelConfig
 from marlnb.envs.contract import check_vector_env
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 from marlnb.training.collect.rollout import Collector
 from tests.algorithms.echo import Echo

@@ -16,15 +16,16 @@ from torchrl.modules.models.multiagent import QMixer, VDNMixer
 from torchrl.objectives import DQNLoss
 from torchrl.objectives.multiagent import QMixerLoss
 
+from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig, VDNConfig
 from marlnb.algorithms.replay import Sample
-from marlnb.algorithms.value_decomposition import IQLConfig, QLearner, QMIXConfig, VDNConfig
+from marlnb.algorithms.value_decomposition import QLearner
 from marlnb.config import LearnerContext, ModelConfig
 from marlnb.envs.games.config import GameConfig
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.mixers import MonotonicMixer
-from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.loop import Loop
 from marlnb.training.runs.run import Run

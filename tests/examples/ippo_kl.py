@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.on_policy import Minibatch
-from marlnb.algorithms.policy_gradient import Evaluation
-from marlnb.algorithms.ppo import IPPOConfig, approximate_kl
-from marlnb.config import ALGORITHMS, option
+from marlnb.algorithms.ppo import Evaluation, PPOLearner, approximate_kl
+from marlnb.config import ALGORITHMS, LEARNERS, option
 
 
 @ALGORITHMS.register("examples/ippo_kl")
@@ -23,8 +23,15 @@ class IPPOKLConfig(IPPOConfig):
 
     kl_coef: float = option(1.0, help="weight of the KL penalty", ge=0)
 
-    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, metrics = super().loss(evaluation, minibatch)
+
+@LEARNERS.register(IPPOKLConfig)
+class IPPOKLLearner(PPOLearner):
+    """Learns with these options."""
+
+    config: IPPOKLConfig
+
+    def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = super().policy_gradient_loss(evaluation, minibatch)
         log_ratio = evaluation.log_prob - minibatch["log_prob"]
         kl = masked_mean(approximate_kl(log_ratio), minibatch.get("weight"))
-        return loss + self.kl_coef * kl, metrics
+        return loss + self.config.kl_coef * kl, metrics

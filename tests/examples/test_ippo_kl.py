@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from marlnb.algorithms.policy_gradient import Evaluation
-from marlnb.algorithms.ppo import IPPOConfig
-from marlnb.config import ALGORITHMS, ENVIRONMENTS
+from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.ppo import Evaluation, ppo_loss
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, LearnerContext
+from marlnb.models.networks.configs.mlp import MLPConfig
+from tests.algorithms.conftest import two_groups
 from tests.algorithms.test_known_answers import started, wrong
+from tests.models.conftest import DISCRETE
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +31,10 @@ def test_the_penalty_by_hand(kind: type[Any]) -> None:
     """Ratios 2 and 1/2: r - 1 - log r is 1 - log 2 and -1/2 + log 2, on average 1/4."""
     minibatch = {"log_prob": torch.zeros(2), "advantage": torch.ones(2), "target": torch.zeros(2)}
     evaluation = Evaluation(torch.tensor([2.0, 0.5]).log(), torch.zeros(2), torch.zeros(2))
-    with_penalty, _ = kind(kl_coef=3.0).loss(evaluation, minibatch)
-    without, metrics = IPPOConfig().loss(evaluation, minibatch)
+    env, model = two_groups(DISCRETE), MLPConfig(hidden=(4,))
+    context = LearnerContext(env.groups[0], env, model, model)
+    with_penalty, _ = kind(kl_coef=3.0).build(context).policy_gradient_loss(evaluation, minibatch)
+    without, metrics = ppo_loss(IPPOConfig(), evaluation, minibatch)
     assert float(metrics["kl"]) == pytest.approx(0.25)
     assert float(with_penalty - without) == pytest.approx(3 * 0.25)
 

@@ -14,7 +14,7 @@ from marlnb.algorithms.torchrl_loss import OnPolicyLossConfig, actor_module, tot
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, AlgorithmConfig, LearnerContext
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.experiment import Experiment
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer

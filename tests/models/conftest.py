@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from marlnb.config import ModelConfig
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 

@@ -17,8 +17,8 @@ from marlnb.errors import ConfigError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec, ObservationSpec

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.ppo import IPPOConfig, MAPPOConfig
+from marlnb.algorithms.configs.ppo import IPPOConfig, MAPPOConfig
 from marlnb.config import ENVIRONMENTS, AlgorithmConfig, EnvConfig, ModelConfig, option
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, episode_seeds
 from marlnb.experiment import Experiment
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
 from marlnb.training.learners import build_learners
 from marlnb.training.runs.checkpoint import save_checkpoint

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
-from marlnb.config import ALGORITHMS, LearnerContext, option
-
-if TYPE_CHECKING:
-    from marlnb.algorithms.ddpg import DDPGLearner
+from marlnb.config import ALGORITHMS, option
 
 
 @ALGORITHMS.register("iddpg")
@@ -30,15 +27,6 @@ class IDDPGConfig(QActorCriticConfig):
     output_penalty: float = option(
         1e-3, help="weight of the actor's squared outputs (logits, or actions before the tanh)", ge=0
     )
-
-    def build(self, context: LearnerContext) -> DDPGLearner:
-        from marlnb.algorithms.ddpg import DDPGLearner
-        from marlnb.models.policies.deterministic_policy import DeterministicPolicy
-
-        self.check_fit(context)
-        networks = (context.group, context.env, context.actor, context.critic)
-        policy = DeterministicPolicy(*networks, centralised=self.centralised, twins=self.twins)
-        return DDPGLearner(self, policy.to(context.device), context.env)
 
 
 @ALGORITHMS.register("maddpg")

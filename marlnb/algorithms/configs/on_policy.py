@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, option
+from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.choices import Squash, StdOf
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from marlnb.algorithms.on_policy import Minibatch
-    from marlnb.algorithms.policy_gradient import Evaluation, PolicyGradientLearner
-    from marlnb.models.policies.actor_critic import ActorCritic
 
 
 @dataclass(frozen=True)
 class OnPolicyConfig(AlgorithmConfig):
-    """Options of the algorithms that learn an actor and a critic from whole rollouts.
-
-    Attributes:
-        loss_is_mean: the loss and its metrics are means over the agents that acted, so that with several threads each
-            computes the gradient of a part of a minibatch.
-    """
+    """Options of the algorithms that learn an actor and a critic from whole rollouts."""
 
     centralised: ClassVar[bool] = False
-    loss_is_mean: ClassVar[bool] = False
     recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
 
     lr: float = option(3e-4, help="Adam's learning rate", gt=0, le=10)
@@ -58,17 +43,6 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     initial_log_std: float = option(0.0, help="of continuous actions, bounds scaled to -1..1", unit="nats")
 
-    def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
-        """Whether the update ends after an epoch with these mean metrics, before `epochs` are done."""
-        return False
-
-    def build_policy(self, context: LearnerContext) -> ActorCritic:
-        from marlnb.models.policies.actor_critic import ActorCritic
-
-        networks = (context.group, context.env, context.actor, context.critic)
-        options = {"squash": self.squash, "std_of": self.std_of, "initial_log_std": self.initial_log_std}
-        return ActorCritic(*networks, centralised=self.centralised, **options).to(context.device)  # type: ignore[arg-type]
-
     def check_networks(
         self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
     ) -> None:
@@ -84,28 +58,3 @@ class OnPolicyConfig(AlgorithmConfig):
             raise ConfigError(f"{where}: {self.n_minibatches} minibatches of {n_samples} samples; at most {n_samples}")
         if self.anneal_frames and self.lr_final is None:
             raise ConfigError(f"{where}: anneal_frames={self.anneal_frames} needs lr_final; got none")
-
-
-@dataclass(frozen=True)
-class PolicyGradientConfig(OnPolicyConfig):
-    """An algorithm whose loss is a function of log-probabilities, entropies and values, as PPO's."""
-
-    @property
-    def needs_old_values(self) -> bool:
-        """Whether the loss reads the values from before the update."""
-        return False
-
-    @abstractmethod
-    def loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a minibatch, and metrics without gradient.
-
-        Args:
-            evaluation: of the policy in training.
-            minibatch: as in `OnPolicyLearner.loss`.
-        """
-
-    def build(self, context: LearnerContext) -> PolicyGradientLearner:
-        from marlnb.algorithms.policy_gradient import PolicyGradientLearner
-
-        self.check_fit(context)
-        return PolicyGradientLearner(self, self.build_policy(context), context)

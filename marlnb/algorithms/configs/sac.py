@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
-from marlnb.config import ALGORITHMS, LearnerContext, option
+from marlnb.config import ALGORITHMS, option
 from marlnb.specs import ActionKind
-
-if TYPE_CHECKING:
-    from marlnb.algorithms.sac import SACLearner
 
 
 @ALGORITHMS.register("isac")
@@ -26,15 +23,6 @@ class ISACConfig(QActorCriticConfig):
     target_entropy: float | None = option(
         None, help="continuous: bounds scaled to -1..1; none: -1 a component, or 0.3 of a uniform choice", unit="nats"
     )
-
-    def build(self, context: LearnerContext) -> SACLearner:
-        from marlnb.algorithms.sac import SACLearner
-        from marlnb.models.policies.soft_policy import SoftPolicy
-
-        self.check_fit(context)
-        networks = (context.group, context.env, context.actor, context.critic)
-        policy = SoftPolicy(*networks, centralised=self.centralised, temperature=self.temperature)
-        return SACLearner(self, policy.to(context.device), context.env)
 
 
 @ALGORITHMS.register("masac")

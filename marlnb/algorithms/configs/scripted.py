@@ -9,7 +9,7 @@ from marlnb.config import ALGORITHMS, AlgorithmConfig, LearnerContext, option
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
-    from marlnb.algorithms.scripted import FixedPolicyLearner
+    from marlnb.algorithms.learner import Learner
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,11 @@ class FixedPolicyConfig(AlgorithmConfig):
 class RandomConfig(FixedPolicyConfig):
     """Uniform over the allowed choices, or over the box of a continuous action."""
 
-    def build(self, context: LearnerContext) -> FixedPolicyLearner:
-        from marlnb.algorithms.scripted import FixedPolicyLearner
-        from marlnb.models.policies.scripted import RandomPolicy
-
-        AlgorithmConfig.check_fit(self, context)  # a uniform distribution does need finite bounds
-        return FixedPolicyLearner(RandomPolicy(context.group).to(context.device))
-
 
 @ALGORITHMS.register("no_op")
 @dataclass(frozen=True)
 class NoOpConfig(FixedPolicyConfig):
     """The first allowed choice, which in many environments means doing nothing; of a box, the number nearest 0."""
-
-    def build(self, context: LearnerContext) -> FixedPolicyLearner:
-        from marlnb.algorithms.scripted import FixedPolicyLearner
-        from marlnb.models.policies.scripted import NoOpPolicy
-
-        return FixedPolicyLearner(NoOpPolicy(context.group).to(context.device))
 
 
 @ALGORITHMS.register("scripted")
@@ -58,14 +45,6 @@ class ScriptedConfig(FixedPolicyConfig):
         effect="imports and calls",
     )
 
-    def build(self, context: LearnerContext) -> FixedPolicyLearner:
-        from marlnb.algorithms.scripted import FixedPolicyLearner, import_function
-        from marlnb.models.policies.scripted import FunctionPolicy
-
-        group = context.group
-        function = import_function(self.function, f"scripted for group {group.name!r} of {context.env.name}")
-        return FixedPolicyLearner(FunctionPolicy(group, function, self.function).to(context.device))
-
 
 @ALGORITHMS.register("frozen")
 @dataclass(frozen=True)
@@ -76,7 +55,7 @@ class FrozenConfig(FixedPolicyConfig):
     group: str | None = option(None, help="its group; none: the one of the same name")
     checkpoint: int | str = option("last", help="last, best (or best:<group>) or an iteration")
 
-    def build(self, context: LearnerContext) -> FixedPolicyLearner:
+    def build(self, context: LearnerContext) -> Learner:
         """Raises ConfigError: `marlnb.training.learners` reads the other run's folder; it is above this layer."""
         raise ConfigError(
             f"frozen for group {context.group.name!r} of {context.env.name}: build it with "

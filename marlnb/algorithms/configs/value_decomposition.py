@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from marlnb.algorithms.configs.choices import RegressionLoss
 from marlnb.algorithms.configs.off_policy import OffPolicyConfig
-from marlnb.config import ALGORITHMS, LearnerContext, ModelConfig, option
+from marlnb.config import ALGORITHMS, ModelConfig, option
 from marlnb.errors import ConfigError
-from marlnb.specs import ActionKind, EnvSpec, GroupSpec
-
-if TYPE_CHECKING:
-    from marlnb.algorithms.value_decomposition import QLearner
-    from marlnb.models.networks.mixers import Mixer
+from marlnb.specs import ActionKind
 
 
 @ALGORITHMS.register("iql")
 @dataclass(frozen=True)
 class IQLConfig(OffPolicyConfig):
-    """Independent Q-learning: each agent learns the values of its own actions, from its own rewards."""
+    """Independent Q-learning: each agent learns the values of its own actions, from its own rewards.
+
+    The Q network is of the actor's kind; the critic's options are not used.
+    """
 
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length", "burn_in")
@@ -35,21 +34,6 @@ class IQLConfig(OffPolicyConfig):
     )
     loss: RegressionLoss = option("l2", help="shape of the loss", choices=("l2", "huber"))
     burn_in: int = option(0, help="first steps of a sequence that only warm up the recurrent state", unit="steps", ge=0)
-
-    def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:
-        """What joins the agents' Q values; None: each agent learns on its own."""
-        return None
-
-    def build(self, context: LearnerContext) -> QLearner:
-        """The Q network is of the actor's kind; the critic's is not used."""
-        from marlnb.algorithms.value_decomposition import QLearner
-        from marlnb.models.policies.q_policy import QPolicy
-
-        context = replace(context, critic=context.actor)
-        self.check_fit(context)
-        policy = QPolicy(context.group, context.actor, self.mixer(context.group, context.env))
-        length = self.sequence_length if context.recurrent else 1
-        return QLearner(self, policy.to(context.device), context.env, sequence_length=length)
 
     def check_networks(
         self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
@@ -70,11 +54,6 @@ class VDNConfig(IQLConfig):
     simultaneous_only: ClassVar[bool] = True
     team_reward: ClassVar[bool] = True
 
-    def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:
-        from marlnb.models.networks.mixers import SumMixer
-
-        return SumMixer()
-
 
 @ALGORITHMS.register("qmix")
 @dataclass(frozen=True)
@@ -89,8 +68,3 @@ class QMIXConfig(VDNConfig):
         ge=0,
         le=65_536,
     )
-
-    def mixer(self, group: GroupSpec, env: EnvSpec) -> Mixer | None:
-        from marlnb.models.networks.mixers import MonotonicMixer
-
-        return MonotonicMixer(group, env, self.mixer_units, self.hyper_units)

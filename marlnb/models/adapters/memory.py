@@ -16,8 +16,8 @@ from marlnb.errors import ConfigError
 from marlnb.models.adapters.stacked import linear
 from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.layers import AgentGRUCell
-from marlnb.models.networks.lstm import AgentLSTMCell
 from marlnb.models.networks.network import Network
+from marlnb.models.networks.recurrent import AgentLSTMCell
 
 Kind = Literal["gru", "lstm"]
 NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from marlnb.models.hooks.sites import Site, SiteModule
-from marlnb.models.networks.configs.network import NetworkConfig as NetworkConfig
 from marlnb.models.networks.network import Network
 
 

@@ -10,8 +10,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from marlnb.config import NETWORKS
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.configs.attention import AttentionConfig as AttentionConfig
+from marlnb.models.networks.configs.attention import AttentionConfig
 from marlnb.models.networks.entities import EntityLayer, Pool, each_entity, find_entities, set_names
 from marlnb.models.networks.inputs import join
 from marlnb.models.networks.layers import AgentLinear
@@ -58,11 +59,12 @@ class SelfAttention(nn.Module):
         return self.attended(entities, weights @ value)  # type: ignore[no-any-return]
 
 
+@NETWORKS.register(AttentionConfig)
 class AttentionNetwork(HiddenNetwork):
     """Embeds the entities of every set, applies self-attention and a pool, then hidden layers and a linear head."""
 
     def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: AttentionConfig) -> None:
-        super().__init__(n_agents, inputs.features, out_features, config)
+        super().__init__(n_agents, inputs, out_features, config)
         sets, self.rest = find_entities(config.name, inputs)
         self.columns = [each.columns for each in sets]
         self.embeddings = nn.ModuleList(EntityLayer(n_agents, each.n, each.size, config.units, config) for each in sets)

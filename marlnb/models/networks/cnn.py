@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from marlnb.config import NETWORKS
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.configs.cnn import CNNConfig as CNNConfig
-from marlnb.models.networks.configs.cnn import Layout
+from marlnb.models.networks.configs.cnn import CNNConfig, Layout
 from marlnb.models.networks.inputs import Columns, join
 from marlnb.models.networks.layers import HIDDEN_GAIN, activation
 from marlnb.models.networks.mlp import HiddenNetwork
@@ -117,11 +117,12 @@ class Trunk(nn.Module):
         return images.permute(*leading, *(images.ndim + axis for axis in (height, width, stack, channel))).flatten(-5)
 
 
+@NETWORKS.register(CNNConfig)
 class CNN(HiddenNetwork):
     """Convolutions over the images, hidden layers over their features and all other inputs, and a linear head."""
 
     def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: CNNConfig) -> None:
-        super().__init__(n_agents, inputs.features, out_features, config)
+        super().__init__(n_agents, inputs, out_features, config)
         by_shape: dict[tuple[int, ...], list[int]] = {}
         for index, part in enumerate(inputs.parts):
             if len(part) in (3, 4):

@@ -13,8 +13,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from marlnb.config import NETWORKS
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.configs.deep_sets import DeepSetsConfig as DeepSetsConfig
+from marlnb.models.networks.configs.deep_sets import DeepSetsConfig
 from marlnb.models.networks.entities import EntityLayer, EntitySet, Pool, find_entities, set_names
 from marlnb.models.networks.inputs import join
 from marlnb.models.networks.mlp import HiddenNetwork
@@ -42,11 +43,12 @@ class PooledSet(nn.Module):
         return [*entities, (f"{prefix}pooled", self.pool, self.units, "hidden")]
 
 
+@NETWORKS.register(DeepSetsConfig)
 class DeepSets(HiddenNetwork):
     """Pooled sets of entities and all other inputs, hidden layers and a linear head."""
 
     def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: DeepSetsConfig) -> None:
-        super().__init__(n_agents, inputs.features, out_features, config)
+        super().__init__(n_agents, inputs, out_features, config)
         entities, self.rest = find_entities(config.name, inputs)
         self.sets = nn.ModuleList(PooledSet(n_agents, each, config) for each in entities)
         width = self.rest.n_features + sum(cast(PooledSet, each).units for each in self.sets)

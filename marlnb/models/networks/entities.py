@@ -15,6 +15,7 @@ from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.configs.choices import Pooling
 from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.inputs import Columns
+from marlnb.models.networks.layers import hidden_layer
 from marlnb.specs import InputSpec
 
 
@@ -66,7 +67,7 @@ class EntityLayer(nn.Module):
     def __init__(self, n_agents: int, n_entities: int, in_features: int, units: int, config: HiddenConfig) -> None:
         super().__init__()
         self.n_entities, self.units = n_entities, units
-        self.layer = config.layer(n_agents, in_features, units)
+        self.layer = hidden_layer(n_agents, in_features, units, config)
 
     def site(self, name: str) -> SiteModule:
         return name, self, self.n_entities * self.units, "hidden"

@@ -19,11 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from marlnb.config import NETWORKS
 from marlnb.models.hooks.sites import SiteModule
 from marlnb.models.networks.configs.choices import ActivationName
-from marlnb.models.networks.configs.gnn import GNNConfig as GNNConfig
+from marlnb.models.networks.configs.gnn import GNNConfig
 from marlnb.models.networks.layers import AgentLinear, activation
 from marlnb.models.networks.mlp import HiddenNetwork
+from marlnb.specs import InputSpec
 
 LEAK = 0.2  # slope of the leaky rectifier, as in the paper
 
@@ -106,18 +108,19 @@ class GraphConv(Messaging):
         return self.activation(self.own(x) + graph.to(x.dtype) @ self.heard(x))  # type: ignore[no-any-return]
 
 
+@NETWORKS.register(GNNConfig)
 class GNN(HiddenNetwork):
     """Hidden layers for each agent, rounds of messages, a linear head."""
 
     graph: Tensor
 
-    def __init__(self, n_agents: int, in_features: int, out_features: int, config: GNNConfig) -> None:
-        super().__init__(n_agents, in_features, out_features, config)
+    def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: GNNConfig) -> None:
+        super().__init__(n_agents, inputs, out_features, config)
         self.cross_agent = n_agents > 1
         self.positions, self.n_neighbors = list(config.positions), config.n_neighbors
         self.register_buffer("graph", ~torch.eye(n_agents, dtype=torch.bool), persistent=False)
-        widths = [self.add_hidden(in_features), *config.rounds]
-        self.rounds = nn.ModuleList(config.messaging(n_agents, *pair) for pair in itertools.pairwise(widths))
+        widths = [self.add_hidden(inputs.features), *config.rounds]
+        self.rounds = nn.ModuleList(build_round(n_agents, *pair, config) for pair in itertools.pairwise(widths))
         self.add_head(widths[-1])
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -132,6 +135,14 @@ class GNN(HiddenNetwork):
     def inner_sites(self) -> list[SiteModule]:
         rounds = enumerate(cast(Iterable[Messaging], self.rounds), start=1)
         return [site for number, messaging in rounds for site in messaging.sites(number)]
+
+
+def build_round(n_agents: int, in_features: int, units: int, config: GNNConfig) -> Messaging:
+    """One round of messages of the kind that `config.messages` names."""
+    act, shared = config.activation, config.share_parameters
+    if config.messages == "graph":
+        return GraphConv(n_agents, in_features, units, act, shared=shared)
+    return GATv2(n_agents, in_features, units, act, heads=config.heads, shared=shared)
 
 
 def nearest_others(position: Tensor, n: int) -> Tensor:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.networks.configs.choices import ActivationName
+from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.fast_tanh import fast_tanh
 
 HIDDEN_GAIN = 2**0.5
@@ -104,6 +105,12 @@ class HiddenLayer(nn.Module):
         if self.fast and type(self.activation) is nn.Tanh:
             return fast_tanh(x)
         return self.activation(x)  # type: ignore[no-any-return]
+
+
+def hidden_layer(n_agents: int, in_features: int, units: int, config: HiddenConfig) -> HiddenLayer:
+    """A hidden layer with a network's options."""
+    act, shared = config.activation, config.share_parameters
+    return HiddenLayer(n_agents, in_features, units, act=act, shared=shared, layer_norm=config.layer_norm)
 
 
 class AgentGRUCell(nn.Module):

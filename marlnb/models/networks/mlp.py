@@ -7,13 +7,13 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from marlnb.config import NETWORKS
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.configs.mlp import FlatConfig as FlatConfig
-from marlnb.models.networks.configs.mlp import HiddenConfig as HiddenConfig
-from marlnb.models.networks.configs.mlp import MLPConfig as MLPConfig
-from marlnb.models.networks.layers import AgentLinear, HiddenLayer
+from marlnb.models.networks.configs.mlp import HiddenConfig, MLPConfig
+from marlnb.models.networks.layers import AgentLinear, HiddenLayer, hidden_layer
 from marlnb.models.networks.network import Network
+from marlnb.specs import InputSpec
 
 
 class HiddenNetwork(Network):
@@ -28,8 +28,9 @@ class HiddenNetwork(Network):
     hidden: nn.Sequential
     head: AgentLinear
 
-    def __init__(self, n_agents: int, in_features: int, out_features: int, config: HiddenConfig) -> None:
+    def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: HiddenConfig) -> None:
         super().__init__()
+        in_features = inputs.features
         for what, values in (("hidden", config.hidden), ("inputs", (in_features,)), ("out_features", (out_features,))):
             if min(values, default=1) < 1:
                 raise ConfigError(f"model {config.name!r}: {what} must be at least 1 each; got {values}")
@@ -38,7 +39,8 @@ class HiddenNetwork(Network):
     def add_hidden(self, in_features: int) -> int:
         """Creates the hidden layers; returns the number of their outputs."""
         widths = [in_features, *self.config.hidden]
-        self.hidden = nn.Sequential(*(self.config.layer(self.n_agents, *pair) for pair in itertools.pairwise(widths)))
+        pairs = itertools.pairwise(widths)
+        self.hidden = nn.Sequential(*(hidden_layer(self.n_agents, *pair, self.config) for pair in pairs))
         return widths[-1]
 
     def add_head(self, in_features: int) -> None:
@@ -65,9 +67,10 @@ class HiddenNetwork(Network):
         return [*self.first_sites(), *hidden, *self.inner_sites(), ("head", self.head, self.out_features, "head")]
 
 
+@NETWORKS.register(MLPConfig)
 class MLP(HiddenNetwork):
     """Hidden layers and a linear head, nothing else."""
 
-    def __init__(self, n_agents: int, in_features: int, out_features: int, config: HiddenConfig) -> None:
-        super().__init__(n_agents, in_features, out_features, config)
-        self.add_head(self.add_hidden(in_features))
+    def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: HiddenConfig) -> None:
+        super().__init__(n_agents, inputs, out_features, config)
+        self.add_head(self.add_hidden(inputs.features))

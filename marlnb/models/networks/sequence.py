@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from marlnb.config import NETWORKS
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.configs.sequence import SequenceConfig as SequenceConfig
+from marlnb.models.networks.configs.sequence import SequenceConfig
 from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, stacked_shape, unpad
+from marlnb.specs import InputSpec
 
 Run = Callable[[Network, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
 
@@ -57,6 +60,18 @@ class NetworkSequence(Network):
             leaving.append(pad(after, (shape[0], self.recurrent_shape[1])))
             first_layer += shape[0]
         return x, torch.cat(leaving, dim=-2) if leaving else None
+
+
+@NETWORKS.register(SequenceConfig)
+def build_sequence(n_agents: int, inputs: InputSpec, out_features: int, config: SequenceConfig) -> NetworkSequence:
+    """The models' networks, each with the outputs of the one before as its inputs."""
+    gaps = len(config.models) - 1
+    widths = [*(config.widths if len(config.widths) == gaps else config.widths * gaps), out_features]
+    networks = []
+    for model, width in zip(config.models, widths, strict=True):
+        networks.append(replace(model, share_parameters=config.share_parameters).build(n_agents, inputs, width))
+        inputs = InputSpec(((width,),))
+    return NetworkSequence(unique_names([model.name for model in config.models]), networks)
 
 
 def unique_names(names: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from captum.attr import IntegratedGradients
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.errors import AnalysisError, ConfigError, ShapeError
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.recording.file.reader import Recording
 from marlnb.specs import InputSpec
 from marlnb.training.runs.run import Run

@@ -14,8 +14,8 @@ from marlnb.analysis.attribution.outputs import Output, resolve_output
 from marlnb.analysis.attribution.target import AttributionTarget
 from marlnb.analysis.data.rows import RowBatch
 from marlnb.errors import AnalysisError
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 

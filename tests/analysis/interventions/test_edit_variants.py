@@ -10,8 +10,8 @@ from marlnb.analysis.data.trajectories import evaluate_on, roll_out
 from marlnb.analysis.interventions.edit_variants import logits_of_variants
 from marlnb.config import ModelConfig
 from marlnb.models.hooks.directions import Direction, Erase, Steer
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from tests.recording.runs import LivesConfig
 

@@ -21,8 +21,8 @@ from marlnb.models.hooks.directions import Direction
 from marlnb.models.hooks.edits import Ablate, Noise, Scale
 from marlnb.models.hooks.edits_channel import BlockChannel, PermuteChannel
 from marlnb.models.hooks.edits_patch import Patch
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.evaluation import evaluate

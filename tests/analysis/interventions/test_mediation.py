@@ -14,7 +14,7 @@ from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth import Planted, planted
 from marlnb.groundtruth.envs.sparse_signals import SparseSignalsConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording

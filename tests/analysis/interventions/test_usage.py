@@ -17,7 +17,7 @@ from marlnb.analysis.stats.random_directions import matched_directions, random_d
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.envs.sparse_signals import SparseSignalsConfig
 from marlnb.models.hooks.directions import Direction
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.agents import Agents

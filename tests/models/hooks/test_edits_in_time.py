@@ -18,8 +18,8 @@ from marlnb.models.hooks.edits import Ablate, Noise, Scale
 from marlnb.models.hooks.edits_channel import BlockChannel, PermuteChannel, derangement
 from marlnb.models.hooks.edits_patch import Patch
 from marlnb.models.networks.by_agent import by_agent
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from tests.models.conftest import DISCRETE, make_spec

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from marlnb.errors import ConfigError
-from marlnb.models.networks.attention import AttentionConfig, SelfAttention
+from marlnb.models.networks.attention import SelfAttention
+from marlnb.models.networks.configs.attention import AttentionConfig
 from marlnb.specs import InputSpec
 
 

@@ -18,10 +18,9 @@ from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.by_agent import ByAgent, by_agent
-from marlnb.models.networks.gnn import GNNConfig
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.lstm import LSTMConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.gnn import GNNConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig, LSTMConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.recording.capture.recorder import record
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec, ObservationSpec

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
-from marlnb.models.networks.cnn import CNN, AgentConv, CNNConfig
+from marlnb.models.networks.cnn import CNN, AgentConv
+from marlnb.models.networks.configs.cnn import CNNConfig
 from marlnb.specs import InputSpec
 
 SMALL = {"channels": (4, 5), "kernels": (3, 2), "strides": (2, 1), "hidden": (6,)}

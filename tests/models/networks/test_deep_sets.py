@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from marlnb.errors import ConfigError
-from marlnb.models.networks.deep_sets import DeepSets, DeepSetsConfig
+from marlnb.models.networks.configs.deep_sets import DeepSetsConfig
+from marlnb.models.networks.deep_sets import DeepSets
 from marlnb.specs import InputSpec
 
 

@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError
-from marlnb.models.networks.gnn import GNN, GATv2, GNNConfig, GraphConv, nearest_others
+from marlnb.models.networks.configs.gnn import GNNConfig
+from marlnb.models.networks.gnn import GNN, GATv2, GraphConv, nearest_others
 from marlnb.specs import InputSpec
 
 VECTOR = InputSpec(((6,),))

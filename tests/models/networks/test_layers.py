@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from marlnb.errors import ConfigError, ShapeError
-from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.layers import AgentGRUCell, AgentLinear, activation, fast_training
-from marlnb.models.networks.mlp import MLPConfig
 from marlnb.specs import InputSpec
 
 

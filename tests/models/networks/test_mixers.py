@@ -8,8 +8,8 @@ from torchrl.modules.models.multiagent import QMixer, VDNMixer
 
 from marlnb.errors import ShapeError
 from marlnb.models.hooks.capture import capture
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.mixers import MonotonicMixer, SumMixer
-from marlnb.models.networks.mlp import MLPConfig
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.specs import EnvSpec
 from tests.models.conftest import make_spec

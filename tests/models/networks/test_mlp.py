@@ -5,9 +5,8 @@ import torch
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ConfigError
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.lstm import LSTMConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig, LSTMConfig
 from marlnb.specs import InputSpec
 
 

@@ -10,12 +10,12 @@ from torch import nn
 
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.models.networks.cnn import CNNConfig
-from marlnb.models.networks.gnn import GNNConfig
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.lstm import LSTMConfig
-from marlnb.models.networks.mlp import MLPConfig
-from marlnb.models.networks.sequence import NetworkSequence, SequenceConfig
+from marlnb.models.networks.configs.cnn import CNNConfig
+from marlnb.models.networks.configs.gnn import GNNConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig, LSTMConfig
+from marlnb.models.networks.configs.sequence import SequenceConfig
+from marlnb.models.networks.sequence import NetworkSequence
 from marlnb.specs import InputSpec
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer

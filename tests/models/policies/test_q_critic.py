@@ -8,7 +8,7 @@ from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.capture import capture
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy, straight_through
 from marlnb.models.policies.q_critic import ActionEncoder, QCritic, joint_q_input_spec
 from marlnb.models.policies.soft_policy import SoftPolicy

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import marlnb as mnb
-from marlnb.algorithms.value_decomposition import IQLConfig, QMIXConfig
+from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig
 from marlnb.config import ENVIRONMENTS
 from marlnb.experiment import Experiment
 from marlnb.models.networks.mixers import SumMixer

@@ -13,7 +13,7 @@ import torch
 import marlnb
 from marlnb.errors import RecordingError
 from marlnb.models.hooks.edits import Ablate
-from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.training.learners import build_learners
 from marlnb.training.policies.evaluation import evaluate

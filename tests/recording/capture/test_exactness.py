@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, ModelConfig
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run

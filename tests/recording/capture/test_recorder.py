@@ -15,8 +15,8 @@ import torch
 from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError, RecordingError, SiteError
 from marlnb.models.hooks.edits import Scale
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.plan import plan_recording
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording

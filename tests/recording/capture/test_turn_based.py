@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
-from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from tests.recording.runs import make_run
 

@@ -16,8 +16,8 @@ from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import Ablate
 from marlnb.models.hooks.edits_patch import Patch
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.activation_source import RecordedActivations
 from marlnb.recording.file.reader import Recording

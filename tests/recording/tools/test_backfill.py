@@ -10,8 +10,8 @@ import pytest
 import marlnb as mnb
 from marlnb.config import ModelConfig
 from marlnb.errors import RecordingError
-from marlnb.models.networks.gru import GRUConfig
-from marlnb.models.networks.mlp import MLPConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from tests.recording.runs import LivesConfig, make_run

@@ -12,7 +12,7 @@ import marlnb as mnb
 from marlnb.config import ENVIRONMENTS, EnvConfig, ModelConfig
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.errors import RecordingError
-from marlnb.models.networks.gru import GRUConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.reproduce import Reproduction

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marlnb.algorithms.ppo import MAPPOConfig
+from marlnb.algorithms.configs.ppo import MAPPOConfig
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.experiment import Experiment

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.choices import Pooling
 from marlnb.models.networks.configs.mlp import HiddenConfig
-from marlnb.specs import InputSpec
-
-if TYPE_CHECKING:
-    from marlnb.models.networks.network import Network
 
 
 @MODELS.register("attention")
@@ -33,8 +29,3 @@ class AttentionConfig(HiddenConfig):
         super().__post_init__()
         if self.units % self.heads:
             raise ConfigError(f"model {self.name!r}: heads={self.heads} must divide units={self.units}")
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        from marlnb.models.networks.attention import AttentionNetwork
-
-        return AttentionNetwork(n_agents, inputs, out_features, self)

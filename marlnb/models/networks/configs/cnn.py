@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.choices import ActivationName
 from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.specs import InputSpec
-
-if TYPE_CHECKING:
-    from marlnb.models.networks.network import Network
 
 Layout = Literal["last", "first"]
 
@@ -46,12 +43,9 @@ class CNNConfig(HiddenConfig):
                 f"got {self.channels}, {self.kernels}, {self.strides}"
             )
 
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+    def check_inputs(self, inputs: InputSpec) -> None:
         if not any(len(part) in (3, 4) for part in inputs.parts):
             raise ConfigError(
                 f"model {self.name!r} reads images, (height, width, channel) or a stack of them; "
                 f"got inputs of shape {', '.join(map(str, dict.fromkeys(inputs.parts)))}"
             )
-        from marlnb.models.networks.cnn import CNN
-
-        return CNN(n_agents, inputs, out_features, self)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.choices import Pooling
 from marlnb.models.networks.configs.mlp import HiddenConfig
-from marlnb.specs import InputSpec
-
-if TYPE_CHECKING:
-    from marlnb.models.networks.network import Network
 
 
 @MODELS.register("deep_sets")
@@ -34,8 +30,3 @@ class DeepSetsConfig(HiddenConfig):
         super().__post_init__()
         if not self.entity_hidden:
             raise ConfigError(f"model {self.name!r}: entity_hidden needs at least one layer; got none")
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        from marlnb.models.networks.deep_sets import DeepSets
-
-        return DeepSets(n_agents, inputs, out_features, self)

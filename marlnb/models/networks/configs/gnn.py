@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.specs import InputSpec
-
-if TYPE_CHECKING:
-    from marlnb.models.networks.gnn import Messaging
-    from marlnb.models.networks.network import Network
 
 Messages = Literal["gatv2", "graph"]
 
@@ -44,15 +40,7 @@ class GNNConfig(HiddenConfig):
                 f"got n_neighbors={self.n_neighbors}, positions={self.positions}"
             )
 
-    def messaging(self, n_agents: int, in_features: int, units: int) -> Messaging:
-        from marlnb.models.networks.gnn import GATv2, GraphConv
-
-        shared = self.share_parameters
-        if self.messages == "graph":
-            return GraphConv(n_agents, in_features, units, self.activation, shared=shared)
-        return GATv2(n_agents, in_features, units, self.activation, heads=self.heads, shared=shared)
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+    def check_inputs(self, inputs: InputSpec) -> None:
         if len(inputs.parts) > 1:
             raise ConfigError(
                 f"model {self.name!r} passes messages between agents with one observation each; got "
@@ -62,6 +50,3 @@ class GNNConfig(HiddenConfig):
         beyond = [feature for feature in self.positions if feature >= inputs.sizes[0]]
         if beyond:
             raise ConfigError(f"model {self.name!r}: positions {beyond}; observations have 0 to {inputs.sizes[0] - 1}")
-        from marlnb.models.networks.gnn import GNN
-
-        return GNN(n_agents, inputs.features, out_features, self)

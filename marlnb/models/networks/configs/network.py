@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from marlnb.config import ModelConfig, option
+from marlnb.config import NETWORKS, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.specs import InputSpec
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NetworkConfig(ModelConfig):
-    """The options of every kind of network; a subclass builds it in `network`."""
+    """The options of every kind of network; `NETWORKS` has the network of each."""
 
     agent_id: bool = option(False, help="append the agent's index, one-hot, to its input; for shared weights")
 
@@ -36,6 +35,10 @@ class NetworkConfig(ModelConfig):
         wider = replace(inputs, context=inputs.context + n_agents)
         return AgentId(self.network(n_agents, wider, out_features))
 
-    @abstractmethod
     def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
         """As `build`; with `agent_id` the agent's index is already part of the inputs, as their context."""
+        self.check_inputs(inputs)
+        return NETWORKS.of(self)(n_agents, inputs, out_features, self)
+
+    def check_inputs(self, inputs: InputSpec) -> None:
+        """Raises ConfigError if this kind of network cannot read inputs of this shape."""

@@ -1,15 +1,11 @@
-"""Options of the networks that have a state."""
+"""Options of the networks that have a state; `marlnb.models.networks.recurrent` has the networks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from marlnb.config import MODELS, option
 from marlnb.models.networks.configs.mlp import FlatConfig
-
-if TYPE_CHECKING:
-    from marlnb.models.networks.network import Network
 
 
 @dataclass(frozen=True)
@@ -31,18 +27,8 @@ class RecurrentConfig(FlatConfig):
 class GRUConfig(RecurrentConfig):
     """A recurrent network: hidden layers, then a gated recurrent unit."""
 
-    def assemble(self, n_agents: int, in_features: int, out_features: int) -> Network:
-        from marlnb.models.networks.gru import GRU
-
-        return GRU(n_agents, in_features, out_features, self)
-
 
 @MODELS.register("lstm")
 @dataclass(frozen=True)
 class LSTMConfig(RecurrentConfig):
     """A recurrent network: hidden layers, then a long short-term memory."""
-
-    def assemble(self, n_agents: int, in_features: int, out_features: int) -> Network:
-        from marlnb.models.networks.lstm import LSTM
-
-        return LSTM(n_agents, in_features, out_features, self)

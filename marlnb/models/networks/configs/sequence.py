@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from marlnb.config import MODELS, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.network import NetworkConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
-from marlnb.specs import InputSpec
-
-if TYPE_CHECKING:
-    from marlnb.models.networks.network import Network
 
 
 @MODELS.register("sequence")
@@ -49,14 +44,3 @@ class SequenceConfig(NetworkConfig):
     @property
     def recurrent(self) -> bool:
         return any(model.recurrent for model in self.models)
-
-    def network(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
-        from marlnb.models.networks.sequence import NetworkSequence, unique_names
-
-        gaps = len(self.models) - 1
-        widths = [*(self.widths if len(self.widths) == gaps else self.widths * gaps), out_features]
-        networks = []
-        for model, width in zip(self.models, widths, strict=True):
-            networks.append(replace(model, share_parameters=self.share_parameters).build(n_agents, inputs, width))
-            inputs = InputSpec(((width,),))
-        return NetworkSequence(unique_names([model.name for model in self.models]), networks)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from marlnb.models.networks.lstm import LSTM, AgentLSTMCell, LSTMConfig
+from marlnb.models.networks.configs.recurrent import LSTMConfig
+from marlnb.models.networks.recurrent import LSTM, AgentLSTMCell
 from marlnb.specs import InputSpec
 
 
