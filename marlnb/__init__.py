@@ -84,6 +84,10 @@ if TYPE_CHECKING:
     from marlnb.recording.capture.while_training import RecordWhileTraining as RecordWhileTraining
     from marlnb.recording.collectors.collector import CollectorRecorder as CollectorRecorder
     from marlnb.recording.collectors.collector import record_collector as record_collector
+    from marlnb.recording.export.arrays import to_pandas as to_pandas
+    from marlnb.recording.export.arrays import to_xarray as to_xarray
+    from marlnb.recording.export.minari import to_minari as to_minari
+    from marlnb.recording.export.nwb import to_nwb as to_nwb
     from marlnb.recording.file.reader import Recording as Recording
     from marlnb.recording.tools.backfill import backfill as backfill
     from marlnb.recording.tools.extract import extract as extract

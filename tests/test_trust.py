@@ -115,7 +115,7 @@ def _looks(folder: Path) -> dict[str, Callable[[], Any]]:
     def read() -> None:
         with mnb.Recording.open(recording) as opened:
             assert opened.experiment is not None and opened.settings and repr(opened.experiment)
-            opened.to_pandas()
+            mnb.to_pandas(opened)
 
     def plot() -> None:
         table = Run.open(folder).metrics()

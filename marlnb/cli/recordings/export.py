@@ -42,18 +42,22 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:
+    from marlnb.recording.export.arrays import to_pandas, to_xarray
+    from marlnb.recording.export.minari import to_minari
+    from marlnb.recording.export.nwb import to_nwb
+
     selection, out = chosen_selection(arguments), arguments.out
     if arguments.to == "minari":
         if any(value is not None for value in selection.values()):
             raise RecordingError(
                 "Minari datasets hold all fields of whole episodes; select a part with `marlnb extract` first"
             )
-        return recording.to_minari(arguments.name or f"{recording.path.stem}-v0", folder=out)
+        return to_minari(recording, arguments.name or f"{recording.path.stem}-v0", folder=out)
     if arguments.to == "nwb":
-        return [str(recording.to_nwb(out, **selection))]
+        return [str(to_nwb(recording, out, **selection))]
     if arguments.to == "csv":
-        recording.to_pandas(**selection).to_csv(out, index=False)
+        to_pandas(recording, **selection).to_csv(out, index=False)
     else:
-        data = recording.to_xarray(**selection)
+        data = to_xarray(recording, **selection)
         data.rename({name: str(name).replace("/", ".") for name in (*data.variables, *data.dims)}).to_netcdf(out)
     return [str(out)]

@@ -7,19 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marlnb.recording.export.selection import ExportSelection, optional_import
+from marlnb.recording.export.selection import ExportSelection, optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.extract import EpisodeNumbers, Patterns
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from marlnb.recording.file.reader import Recording
 
+def to_xarray(
+    recording: Recording, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
+) -> xr.Dataset:
+    """A labelled dataset that is read when it is used, with dims row, agent, unit, ... and coordinates episode, t.
 
-def to_xarray(recording: Recording, selection: ExportSelection) -> xr.Dataset:
-    """`Recording.to_xarray`."""
+    An axis that means different things in different arrays is named after its group or array, as `listener_agent`.
+
+    Args:
+        recording: what is converted; it must stay open.
+        sites: globs; None: all.
+        fields: globs over everything else, as `marlnb.extract` takes them; None: all.
+        episodes: numbers, or a slice that excludes its end; None: all.
+    Raises:
+        RecordingError, SiteError: something requested is not recorded.
+        ConfigError: xarray is not installed.
+    """
     xarray = optional_import("xarray")
+    selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     names = _axis_names(selection)
     variables: dict[str, Any] = {}
     coordinates: dict[str, Any] = {"episode": ("row", selection.episode), "t": ("row", selection.t)}
@@ -34,10 +49,16 @@ def to_xarray(recording: Recording, selection: ExportSelection) -> xr.Dataset:
     return xarray.Dataset(variables, coordinates, attributes)
 
 
-def to_pandas(recording: Recording, selection: ExportSelection) -> pd.DataFrame:
-    """`Recording.to_pandas`."""
+def to_pandas(
+    recording: Recording, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
+) -> pd.DataFrame:
+    """A tidy table with one row per step and agent: row, episode, t, agent, group, then the chosen arrays.
+
+    The arguments are those of `to_xarray`.
+    """
     import pandas as pd
 
+    selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     tables = [_group_table(recording, selection, group) for group in recording.groups]
     return pd.concat(tables, ignore_index=True).sort_values("row", kind="stable", ignore_index=True)
 

@@ -12,16 +12,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from marlnb.errors import RecordingError, unknown
 from marlnb.recording.export.selection import optional_import
+from marlnb.recording.file.reader import Recording
 from marlnb.specs import GroupSpec
-
-if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
 
 FINAL_OBSERVATION_NOTE = (
     "the final observation of each episode was not recorded; the last recorded one is repeated there"
@@ -36,7 +34,21 @@ def to_minari(
     agents: Sequence[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> list[str]:
-    """`Recording.to_minari`."""
+    """Writes one Minari dataset per agent and returns their names, as `talk-listener_0-v0` of `talk-v0`.
+
+    They hold finished episodes and the steps at which the agent acts; rewards in between are added up. The
+    observation after the last step was not recorded, so the last one is repeated, and the description says so.
+
+    Args:
+        recording: what is converted.
+        dataset_id: `<name>-v<number>`.
+        group: the agents' group; None: every group.
+        agents: names; None: all.
+        folder: Minari's root of datasets (MINARI_DATASETS_PATH); None: Minari's default.
+    Raises:
+        RecordingError: not every step was recorded, or an agent is not recorded.
+        ConfigError: Minari is not installed.
+    """
     minari = optional_import("minari")
     if int(recording.file.attrs["every"]) > 1:
         raise RecordingError(f"{recording.path.name} holds every k-th step only; Minari needs every step")

@@ -10,23 +10,41 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.export.selection import ExportSelection, optional_import
+from marlnb.recording.export.selection import optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
-
-if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.extract import EpisodeNumbers, Patterns
 
 BATCH_ROWS = 4096
 
 
-def to_nwb(recording: Recording, selection: ExportSelection, path: str | os.PathLike[str], *, step_s: float) -> Path:
-    """`Recording.to_nwb`."""
+def to_nwb(
+    recording: Recording,
+    path: str | os.PathLike[str],
+    *,
+    sites: Patterns = None,
+    fields: Patterns = None,
+    episodes: EpisodeNumbers = None,
+    step_s: float = 1.0,
+) -> Path:
+    """Writes Neurodata Without Borders: a time series per site and agent, trials and behaviour.
+
+    Args:
+        recording: what is converted.
+        path: the new file, `<name>.nwb`.
+        sites, fields, episodes: as in `to_xarray`.
+        step_s: seconds that one step takes on the file's clock.
+    Raises:
+        RecordingError, SiteError: the file exists, or something requested is not recorded.
+        ConfigError: pynwb is not installed.
+    """
     pynwb = optional_import("pynwb")
+    selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     target = Path(path).expanduser()
     if target.suffix != ".nwb":
         raise RecordingError(f"an NWB file must be called <name>.nwb; got {target.name!r}")

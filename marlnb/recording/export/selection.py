@@ -6,18 +6,15 @@ import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from marlnb.errors import ConfigError
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.layout import field_of
+from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import STEP_COLUMNS
-from marlnb.recording.tools.extract import select
-
-if TYPE_CHECKING:
-    from marlnb.recording.file.reader import EpisodeNumbers, Patterns, Recording
+from marlnb.recording.tools.extract import EpisodeNumbers, Patterns, select
 
 
 @dataclass(frozen=True)

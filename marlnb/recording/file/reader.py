@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,10 +25,6 @@ from marlnb.training.runs.spec_file import spec_from_json
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
-
-Patterns = str | Sequence[str] | None
-EpisodeNumbers = Sequence[int] | slice | None
 
 
 class Recording:
@@ -313,78 +308,6 @@ class Recording:
             if not len(indices):
                 raise RecordingError(f"{self.path.name}: no frame was recorded at t={t} of episode {episode}")
             return np.asarray(self.file["frames/image"][int(indices[0])])
-
-    def to_xarray(
-        self, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
-    ) -> xr.Dataset:
-        """A labelled dataset that is read when it is used, with dims row, agent, unit, ... and coordinates episode, t.
-
-        An axis that means different things in different arrays is named after its group or array, as `listener_agent`.
-
-        Args:
-            sites: globs; None: all.
-            fields: globs over everything else, as `marlnb.extract` takes them; None: all.
-            episodes: numbers, or a slice that excludes its end; None: all.
-        """
-        from marlnb.recording.export.arrays import to_xarray
-        from marlnb.recording.export.selection import select_arrays
-
-        return to_xarray(self, select_arrays(self, sites=sites, fields=fields, episodes=episodes))
-
-    def to_pandas(
-        self, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
-    ) -> pd.DataFrame:
-        """A tidy table with one row per step and agent: row, episode, t, agent, group, then the chosen arrays.
-
-        The arguments are those of `to_xarray`.
-        """
-        from marlnb.recording.export.arrays import to_pandas
-        from marlnb.recording.export.selection import select_arrays
-
-        return to_pandas(self, select_arrays(self, sites=sites, fields=fields, episodes=episodes))
-
-    def to_minari(
-        self,
-        dataset_id: str,
-        *,
-        group: str | None = None,
-        agents: Sequence[str] | None = None,
-        folder: str | os.PathLike[str] | None = None,
-    ) -> list[str]:
-        """Writes one Minari dataset per agent and returns their names, as `talk-listener_0-v0` of `talk-v0`.
-
-        They hold finished episodes and the steps at which the agent acts; rewards in between are added up. The
-        observation after the last step was not recorded, so the last one is repeated, and the description says so.
-
-        Args:
-            group: the agents' group; None: every group.
-            agents: names; None: all.
-            folder: Minari's root of datasets (MINARI_DATASETS_PATH); None: Minari's default.
-        Raises:
-            RecordingError: not every step was recorded, or an agent is not recorded.
-        """
-        from marlnb.recording.export.minari import to_minari
-
-        return to_minari(self, dataset_id, group=group, agents=agents, folder=folder)
-
-    def to_nwb(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        sites: Patterns = None,
-        fields: Patterns = None,
-        episodes: EpisodeNumbers = None,
-        step_s: float = 1.0,
-    ) -> Path:
-        """Writes Neurodata Without Borders: a time series per site and agent, trials and behaviour.
-
-        Args:
-            step_s: seconds that one step takes on the file's clock. The others are those of `to_xarray`.
-        """
-        from marlnb.recording.export.nwb import to_nwb
-        from marlnb.recording.export.selection import select_arrays
-
-        return to_nwb(self, select_arrays(self, sites=sites, fields=fields, episodes=episodes), path, step_s=step_s)
 
     def _array(self, path: str) -> LabelledArray:
         dataset = self.file[path]

@@ -19,7 +19,6 @@ from marlnb.errors import RecordingError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.policy import Policy
-from marlnb.recording.capture.policy_source import origin_at, policies_of, source_of
 from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
 from marlnb.recording.capture.sources import Pick, take_agents
@@ -40,6 +39,7 @@ from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import join, segment_paths
 from marlnb.recording.file.writer import SPARE_BYTES
+from marlnb.recording.tools.policy_source import origin_at, policies_of, source_of
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.runs.run import Origin
 

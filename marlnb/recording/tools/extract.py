@@ -10,8 +10,11 @@ from pathlib import Path
 
 from marlnb.errors import MarlnbError, RecordingError, SiteError, unknown
 from marlnb.recording.file.layout import row_paths
-from marlnb.recording.file.reader import EpisodeNumbers, Patterns, Recording
+from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import STEP_COLUMNS, Portion, copy_episodes, new_recording
+
+Patterns = str | Sequence[str] | None
+EpisodeNumbers = Sequence[int] | slice | None
 
 
 def extract(

@@ -23,12 +23,12 @@ from marlnb.errors import RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
-from marlnb.recording.capture.policy_source import check_origin, origin_at, source_of
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
+from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import play
 from marlnb.training.policies.policy_source import PolicySourceLike

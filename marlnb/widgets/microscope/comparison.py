@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from marlnb.config import EnvConfig
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
-from marlnb.recording.capture.policy_source import source_of
 from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.policy_source import source_of
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.env_replay import Rollouts

@@ -10,8 +10,8 @@ from scipy.special import log_softmax
 
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.errors import RecordingError
-from marlnb.recording.capture.policy_source import origin_at
 from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.policy_source import origin_at
 from marlnb.specs import ActionSpec, GroupSpec
 
 ChoiceKind = Literal["probability", "score", "value", "none"]

@@ -10,6 +10,9 @@ import pytest
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.recorder import record
+from marlnb.recording.export.arrays import to_pandas, to_xarray
+from marlnb.recording.export.minari import to_minari
+from marlnb.recording.export.nwb import to_nwb
 from marlnb.recording.file.reader import Recording
 from tests.recording.runs import LivesConfig, make_run
 
@@ -28,7 +31,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 def test_xarray_is_labelled_and_reads_what_is_asked_for(lives: Recording) -> None:
-    data = lives.to_xarray(sites="a/*", fields=["observation", "reward", "odd", "height"])
+    data = to_xarray(lives, sites="a/*", fields=["observation", "reward", "odd", "height"])
     assert data["a/actor/hidden_1"].dims == ("row", "a_agent", "a/actor/hidden_1_unit") or "unit" in data.dims
     assert data["a/reward"].coords["a_agent"].values.tolist() == ["a_0", "a_1", "a_2"]
     for name in ("a/actor/hidden_1", "a/actor/head"):
@@ -44,7 +47,7 @@ def test_xarray_is_labelled_and_reads_what_is_asked_for(lives: Recording) -> Non
 
 
 def test_xarray_reads_nothing_before_it_is_used(lives: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = lives.to_xarray(sites="a/actor/hidden_1", fields=[], episodes=[3])
+    data = to_xarray(lives, sites="a/actor/hidden_1", fields=[], episodes=[3])
     read: list[int] = []
     original = type(lives["a/actor/hidden_1"])._read
     monkeypatch.setattr(
@@ -59,7 +62,7 @@ def test_xarray_reads_nothing_before_it_is_used(lives: Recording, monkeypatch: p
 
 
 def test_the_table_has_a_row_a_step_and_agent(lives: Recording) -> None:
-    table = lives.to_pandas(sites="a/actor/hidden_1", fields=["observation", "reward", "odd"], episodes=slice(2, 4))
+    table = to_pandas(lives, sites="a/actor/hidden_1", fields=["observation", "reward", "odd"], episodes=slice(2, 4))
     chosen = lives.episodes.loc[[2, 3]]
     assert len(table) == 4 * chosen["length"].sum()
     one = table[(table["agent"] == "a_1") & (table["episode"] == 3)]
@@ -79,10 +82,10 @@ def test_the_table_has_a_row_a_step_and_agent(lives: Recording) -> None:
 def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     minari = pytest.importorskip("minari")
     monkeypatch.chdir(tmp_path.parent)
-    made = lives.to_minari("lives-v0", folder=tmp_path.name)
+    made = to_minari(lives, "lives-v0", folder=tmp_path.name)
     assert made == ["lives-a_0-v0", "lives-a_1-v0", "lives-a_2-v0", "lives-b_0-v0"]
     with pytest.raises(RecordingError, match="dataset 'lives-a_0-v0' already exists; give another name or version"):
-        lives.to_minari("lives-v0", folder=tmp_path)
+        to_minari(lives, "lives-v0", folder=tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     for group, agent in (("a", "a_0"), ("a", "a_1"), ("b", "b_0")):
         data = minari.load_dataset(f"lives-{agent}-v0")
@@ -101,14 +104,14 @@ def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypa
             assert bool(episode.truncations[-1]) == bool(steps["truncated"].any())
     assert "last recorded one is repeated" in minari.load_dataset("lives-b_0-v0").storage.metadata["description"]
     with pytest.raises(RecordingError, match="no recorded agent 'a_9'; did you mean"):
-        lives.to_minari("x-v0", agents=["a_9"], folder=tmp_path)
+        to_minari(lives, "x-v0", agents=["a_9"], folder=tmp_path)
     with pytest.raises(RecordingError, match="must be <name>-v<number>"):
-        lives.to_minari("x", folder=tmp_path)
+        to_minari(lives, "x", folder=tmp_path)
 
 
 def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -> None:
     pynwb = pytest.importorskip("pynwb")
-    path = talk.to_nwb(tmp_path / "talk.nwb", sites="listener/*", fields=["action", "reward", "goal", "acting"])
+    path = to_nwb(talk, tmp_path / "talk.nwb", sites="listener/*", fields=["action", "reward", "goal", "acting"])
     assert pynwb.validate(path=str(path)) == []
     with pynwb.NWBHDF5IO(str(path), "r") as io:
         file = io.read()
@@ -123,4 +126,4 @@ def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -
         values = trials.set_index("episode")["return_listener_0"]
         np.testing.assert_allclose(values.loc[range(4)], talk.episodes["listener_0"])
     with pytest.raises(RecordingError, match="already exists"):
-        talk.to_nwb(path)
+        to_nwb(talk, path)
