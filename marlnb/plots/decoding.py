@@ -23,7 +23,8 @@ from marlnb.plots.canvas import (
 )
 
 if TYPE_CHECKING:
-    from marlnb.analysis.decoding.result import Decoding, DecodingScore
+    from marlnb.analysis.decoding.result import Decoding
+    from marlnb.analysis.decoding.score import DecodingScore
 
 MapAxis = Literal["site", "agent", "offset", "t", "label", "checkpoint"]
 AXIS_LABELS = {"offset": "offset of the label (steps)", "t": "time (steps)", "checkpoint": "checkpoint (iteration)"}

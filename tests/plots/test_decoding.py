@@ -12,7 +12,8 @@ from matplotlib.colors import to_hex
 
 from marlnb import plots
 from marlnb.analysis.concepts.result import ConceptScore, Tcav
-from marlnb.analysis.decoding.result import Control, Decoding, DecodingScore, Gain
+from marlnb.analysis.decoding.result import Decoding
+from marlnb.analysis.decoding.score import Control, DecodingScore, Gain
 from marlnb.errors import AnalysisError
 from marlnb.plots.canvas import OKABE_ITO
 

@@ -15,9 +15,11 @@ from marlnb.analysis.attribution.convergence import TOLERANCE, describe_converge
 from marlnb.analysis.attribution.faithfulness import Faithfulness
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, attribution_path, read
-from marlnb.analysis.attribution.summary import largest_shares, summarised
 from marlnb.analysis.results import Result, grid_table, strict_json
 from marlnb.errors import AnalysisError
+
+BLOCK_ROWS = 65536
+N_NAMED = 3  # features in a verdict
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,3 +263,36 @@ class Attribution(Result):
         return summary[
             [name for name in ("agent", "source", "feature", "mean", "mean_abs", "share") if name in summary]
         ]
+
+
+def summarised(values: np.ndarray) -> dict[str, np.ndarray]:
+    """Mean, standard deviation, mean absolute value and its share, each `[agent, feature]`.
+
+    NaN for an agent that never acted. Values on disk are read block by block.
+
+    Args:
+        values: `[row, agent, feature]`; rows with a value that is not finite are left out.
+    """
+    n_agents, n_features = values.shape[1:]
+    count, sums = np.zeros((n_agents, 1)), np.zeros((3, n_agents, n_features))
+    for start in range(0, len(values), BLOCK_ROWS):
+        block = np.asarray(values[start : start + BLOCK_ROWS], np.float64)
+        finite = np.isfinite(block).all(-1, keepdims=True)
+        block = np.where(finite, block, 0)
+        count += finite.sum(0)
+        sums += [block.sum(0), np.abs(block).sum(0), np.square(block).sum(0)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean, size, square = sums / count
+        share = size / size.sum(-1, keepdims=True)
+        deviation = np.sqrt(np.maximum(square - mean**2, 0))
+    return {"mean": mean, "std": deviation, "mean_abs": size, "share": share}
+
+
+def largest_shares(summary: pd.DataFrame) -> str:
+    """The features with the largest mean absolute values and their shares, in words; empty where no agent acted."""
+    known = summary.dropna()
+    if known.empty:
+        return ""
+    by_feature = known.groupby("feature", sort=False)["mean_abs"].mean().sort_values(ascending=False)
+    total = by_feature.sum()
+    return ", ".join(f"{name} {value / total if total else 0:.0%}" for name, value in by_feature.head(N_NAMED).items())

@@ -12,7 +12,7 @@ import numpy as np
 from marlnb.analysis.data.labels import Classes
 from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder, LinearFit, fit_linear
-from marlnb.analysis.decoding.result import Control, DecodingScore, Gain
+from marlnb.analysis.decoding.score import Control, DecodingScore, Gain
 from marlnb.analysis.stats.linear_models import (
     MAX_CONSTANT_VARIANCE,
     FoldScores,

@@ -24,7 +24,7 @@ from marlnb.analysis.decoding.problem import (
     assemble_outcome,
     check_label,
 )
-from marlnb.analysis.decoding.result import Gain
+from marlnb.analysis.decoding.score import Gain
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.linear_models import FoldScores
 from marlnb.analysis.stats.streaming_logistic import STEP_ROWS, STEPS, StreamingLogistic, balanced_accuracy_from_counts

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from torchrl.modules import MLP, ConvNet
 
 from marlnb.errors import CheckpointError, ConfigError
+from marlnb.models.adapters.benchmarl_blocks import POOLS, CNNChain, PooledSets
 from marlnb.models.adapters.benchmarl_graphs import graph_layer
-from marlnb.models.adapters.cnn_chain import CNNChain
 from marlnb.models.adapters.memory import Kind, StackedMemory
-from marlnb.models.adapters.pooled_sets import POOLS, PooledSets
 from marlnb.models.adapters.safe_unpickle import Record
 from marlnb.models.adapters.sequential import SequentialNetwork
 from marlnb.models.adapters.stacked import StackedNetwork, assemble, below, layer_of

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import softmax
 
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder
-from marlnb.analysis.decoding.result import Decoding, DecodingScore
+from marlnb.analysis.decoding.result import Decoding
+from marlnb.analysis.decoding.score import DecodingScore
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 
