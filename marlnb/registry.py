@@ -11,6 +11,7 @@ import importlib
 import re
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from inspect import isabstract
 from pathlib import Path
@@ -21,6 +22,9 @@ from marlnb.imports import hidden_by, hidden_message, is_import_path, load_objec
 
 T = TypeVar("T")
 S = TypeVar("S")
+
+ask_before_import: ContextVar[Callable[[str], object] | None] = ContextVar("ask_before_import", default=None)
+"""Called with the import path of a class before it is imported; raises where that is not allowed (`marlnb.trust`)."""
 
 
 class Registry(Generic[T]):
@@ -93,6 +97,7 @@ class Registry(Generic[T]):
         Raises:
             UnknownNameError: not registered; the message gives similar names, and plug-ins that could not be loaded.
             ConfigError: the import path does not lead to a class of this kind.
+            TrustError: that code may not be imported here.
         """
         if name not in self._members and name in (modules := self._modules()):
             importlib.import_module(modules[name])
@@ -118,6 +123,8 @@ class Registry(Generic[T]):
 
         A registered class is known by the path from then on.
         """
+        if (ask := ask_before_import.get()) is not None:
+            ask(path)
         member = load_object(path)
         if not isinstance(member, type) or getattr(member, "registry", None) is not self or isabstract(member):
             hint = ""
@@ -125,8 +132,8 @@ class Registry(Generic[T]):
                 call = f"env=pettingzoo/custom env.entry_point={path}"
                 hint = f"; a function that returns a PettingZoo environment: {call}"
             raise ConfigError(
-                f"{path} is no {self.kind}: expected a dataclass derived from marlnb.EnvConfig, AlgorithmConfig or "
-                f"ModelConfig, as the part requires; got {member!r}{hint}"
+                f"{path} is no {self.kind}: expected a dataclass derived from marlnb.EnvConfig, AlgorithmConfig, "
+                f"ModelConfig or LeagueConfig, as the part requires; got {member!r}{hint}"
             )
         if not is_dataclass(member) or "__dataclass_fields__" not in vars(member):
             raise ConfigError(f"{path} needs the decorator @dataclass(frozen=True), so that its options are known")

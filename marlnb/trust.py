@@ -12,14 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from marlnb.codec import from_json, to_json
 from marlnb.errors import TrustError
 from marlnb.imports import file_of, is_import_path, load_object
-from marlnb.unloaded import Unloaded
+from marlnb.registry import ask_before_import
+from marlnb.unloaded import NamedCode, Unloaded
 
 How = Literal["trained", "granted"]
 """trained: in a training of this user, whose code is also searched in the current folder; granted: by `trust=True`."""
@@ -90,6 +92,40 @@ def loaded(part: Part, where: str = "") -> Part:
     return config
 
 
+def class_part(path: str, origin: str) -> Unloaded:
+    """A class without options: what composing overrides imports, since the class says which options there are."""
+    return Unloaded(name=path, options={}, origin=origin, code=(NamedCode("name", path, "imports"),))
+
+
+@contextmanager
+def asking_for_classes(origin: str, where: str, *, grant: bool = False) -> Iterator[None]:
+    """Within, composing overrides that a file holds imports only classes that the user trusts.
+
+    Args:
+        origin: the file's folder.
+        where: what is composed, for messages.
+        grant: the user allows every class that the overrides name.
+    Raises:
+        TrustError: they name another class.
+    """
+
+    def ask(path: str) -> None:
+        part = class_part(path, origin)
+        if grant and trusted(part) is None:
+            trust([part], "granted")
+        how = trusted(part)
+        if how is None:
+            raise TrustError(describe({where: part}, origin))
+        if how == "granted":
+            load_object(path, search_here=False)
+
+    token = ask_before_import.set(ask)
+    try:
+        yield
+    finally:
+        ask_before_import.reset(token)
+
+
 def describe(parts: Mapping[str, Unloaded], origin: str) -> str:
     """What would run, from which files, and how to allow it."""
     return (
@@ -117,7 +153,8 @@ def _source(value: str) -> str:
 
 
 def _digest(part: Unloaded) -> str:
-    kind = next(vars(kind)["registry"].kind for kind in type(part).__mro__ if "registry" in vars(kind))
+    kinds = (vars(kind)["registry"].kind for kind in type(part).__mro__ if "registry" in vars(kind))
+    kind = next(kinds, "class")
     return hashlib.sha256(json.dumps([kind, to_json(part)], sort_keys=True).encode()).hexdigest()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import marlnb as mnb
 from marlnb import trust
+from marlnb.batch.benchmark.benchmark import Benchmark
 from marlnb.batch.report.comparison import _curves, _runs_in
 from marlnb.cli import main
 from marlnb.errors import ConfigError, MarlnbError, TrustError
@@ -36,6 +37,15 @@ TINY = ("frames=64", "n_envs=2", "rollout_steps=8", "algorithm=ippo", "model.hid
 EVIL = """
 from pathlib import Path
 Path({mark!r}).write_text("imported")
+"""
+
+FINE = """
+from dataclasses import dataclass
+from marlnb.algorithms.configs.ppo import IPPOConfig
+
+@dataclass(frozen=True)
+class Fine(IPPOConfig):
+    '''Fine.'''
 """
 
 
@@ -221,10 +231,7 @@ def test_even_trusted_nothing_but_an_environment_is_called(trained: Path, tmp_pa
 
 
 def test_trust_lasts_and_does_not_search_the_current_folder(trained: Path, tmp_path: Path, mark: Path) -> None:
-    (mark.parent / "here" / "fine.py").write_text(
-        "from marlnb.algorithms.configs.ppo import IPPOConfig\n"
-        "from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Fine(IPPOConfig):\n    '''Fine.'''\n"
-    )
+    (mark.parent / "here" / "fine.py").write_text(FINE)
     options = json.loads((trained / "experiment.json").read_text())["algorithm"]
     folder = _hostile(trained, tmp_path / "theirs", {"algorithm": {**options, "name": "fine:Fine"}})
     sys.path[:] = [entry for entry in sys.path if entry]
@@ -255,6 +262,25 @@ def test_a_button_trusts(trained: Path, tmp_path: Path, mark: Path) -> None:
     assert panel.experiment.algorithms["agent"].name == "scripted"
     assert panel.run_panel is not None and panel.run_panel.trust_question.widget.layout.display == "none"
     panel.run_panel.close()
+
+
+def test_the_microscope_asks_with_a_button(trained: Path, tmp_path: Path, mark: Path) -> None:
+    (mark.parent / "here" / "fine.py").write_text(FINE)
+    sys.path.append(str(mark.parent / "here"))
+    options = {**json.loads((trained / "experiment.json").read_text())["algorithm"], "gamma": 0.7}  # no other test's
+    folder = _hostile(trained, tmp_path / "theirs", {"algorithm": {**options, "name": "fine:Fine"}})
+    scope = mnb.microscope(folder / "recordings" / "recording.h5")
+    scope.wait()
+    question = scope.controls.trust_question
+    assert "fine:Fine, from" in question._text.value and question.widget in scope.widget.children
+    assert "fine" not in sys.modules and "fine:Fine" in scope.scope.attributions[0]["reasons"]["agent"]
+    question.button.click()
+    scope.wait()
+    assert question.widget.layout.display == "none" and not scope.scope.attributions[0]["reasons"]
+    assert set(scope.scope.attributions[0]["agents"]) == set(scope.view.agents)
+    again = mnb.microscope(folder / "recordings" / "recording.h5")
+    again.wait()
+    assert again.controls.trust_question.widget not in again.widget.children
 
 
 def test_the_run_of_a_frozen_policy_is_asked_about_too(trained: Path, tmp_path: Path, mark: Path) -> None:
@@ -322,3 +348,80 @@ def test_a_record_that_cannot_be_written(tmp_path: Path, mark: Path, monkeypatch
         evaluate("run", episodes=1)
     assert train(experiment, "run", resume=True, progress=False).status()["state"] == "complete"  # a job's next attempt
     assert evaluate("run", episodes=1).return_mean == {"a": 3.0}
+
+
+HOSTILE_OVERRIDES = {
+    "an algorithm": ["algorithm=evil:Algorithm"],
+    "a group's algorithm": ["algorithms.agent=evil:Algorithm"],
+    "a network in a mapping": ["models={agent:{name:evil:Model}}"],
+    "an environment": ["env=evil:Env"],
+    "a constructor": ["env=pettingzoo/custom", "env.entry_point=evil:make"],
+    "a YAML file": ["algorithm=careful"],
+}
+
+
+def _benchmark_folder(trained: Path, folder: Path, overrides: list[str]) -> Path:
+    """Another person's benchmark of two runs, one of which has started."""
+    shutil.copytree(trained, folder / "runs" / "mpe" / "simple_spread" / "theirs" / "seed_0")
+    (folder / "conf" / "algorithm").mkdir(parents=True)
+    (folder / "conf" / "algorithm" / "careful.yaml").write_text("name: evil:Algorithm\n")
+    spec = {"algorithms": {"theirs": ["algorithm=ippo", *overrides]}, "environments": {"mpe/simple_spread": []}}
+    more = {"seeds": [0, 1], "config_dir": str(folder / "conf")}
+    (folder / "benchmark.json").write_text(json.dumps({**spec, **more}))
+    return folder
+
+
+@pytest.mark.parametrize("what", HOSTILE_OVERRIDES)
+def test_another_persons_benchmark_is_read_without_its_code(
+    what: str,
+    trained: Path,
+    tmp_path: Path,
+    mark: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MARLNB_DATA_DIR", str(tmp_path / "data"))  # what other tests trusted is not trusted here
+    monkeypatch.setattr(trust, "_session", {})
+    folder = _benchmark_folder(trained, tmp_path / "theirs", HOSTILE_OVERRIDES[what])
+    opened = Benchmark.open(folder)
+    table = opened.table()
+    assert list(table["state"]) == ["to evaluate", "missing"] and list(table["frames"]) == [64, 0]
+    assert table["of"][0] == 64 and (what == "a constructor") == bool(table["of"][1] > 0)
+    assert opened.runs() == [] and opened.references()["mpe/simple_spread"]["random"] < 0
+    assert main(["benchmark", str(folder), "--dry-run"]) == (2 if what == "a constructor" else 0)  # another experiment
+    assert not mark.exists()
+    capsys.readouterr()
+    assert main(["benchmark", str(folder)]) == 2
+    asked = capsys.readouterr().err
+    assert "names code that is not part of a training of yours" in asked and " evil:" in asked
+    with pytest.raises(TrustError, match="--trust"):
+        mnb.benchmark(opened.spec, tmp_path / "mine", progress=False)
+    assert not mark.exists() and not (tmp_path / "mine").exists()
+    sys.path.append(str(mark.parent / "here"))
+    with pytest.raises(MarlnbError):  # it is found now, and is no algorithm
+        Benchmark.open(folder, trust=True).spec.runs()[0].experiment.loaded().env.build(1)
+    assert mark.exists()
+
+
+def test_ones_own_benchmark_needs_no_permission_in_a_fresh_process(tmp_path: Path, mark: Path) -> None:
+    (mark.parent / "here" / "own_env.py").write_text(OWN_ENV)
+    (mark.parent / "here" / "fine.py").write_text(FINE)
+    done = mnb.benchmark(
+        out="bench",
+        algorithms={"fine": ["algorithm=fine:Fine"]},
+        environments={"own": list(OWN_RUN)},
+        overrides=[*TINY[:3], "model.hidden=[4]", "evaluation_episodes=1"],
+        seeds=1,
+        evaluations=1,
+        report=False,
+        progress=False,
+    )
+    assert not done.failed and list(done.table()["state"]) == ["complete"]
+    spec = json.loads((done.path / "benchmark.json").read_text())
+    (done.path / "benchmark.json").write_text(json.dumps({**spec, "seeds": [0, 1]}))
+    code = (
+        "import marlnb as mnb; opened = mnb.Benchmark.open('bench'); print(list(opened.table()['of']), end=' '); "
+        "opened.references(); print(mnb.benchmark(opened.spec, 'bench', report=False, progress=False).failed)"
+    )
+    more = subprocess.run([sys.executable, "-c", code], cwd=mark.parent / "here", capture_output=True, text=True)
+    assert more.stdout.strip() == "[64, 64] {}", more.stderr

@@ -188,7 +188,7 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
             "compare: .*gone.json does not exist",
         ),
         ("- a", "expected a mapping with"),
-        ("{", "is not a readable YAML file"),
+        ("{", "cannot be read as YAML"),
     ],
 )
 def test_an_invalid_spec_is_refused(text: str, message: str, tmp_path: Path) -> None:

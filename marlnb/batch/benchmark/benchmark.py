@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from marlnb.analysis.benchmarking.comparison import Comparison, Scale, compare_r
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun, ScoreKind
 from marlnb.batch.benchmark.references import find_references, levels_of
 from marlnb.batch.benchmark.results import is_complete, measured
-from marlnb.batch.benchmark.spec import BenchmarkSpec, PlannedRun
+from marlnb.batch.benchmark.spec import BenchmarkRun, BenchmarkSpec, PlannedRun
 from marlnb.batch.trainings.progress_display import frames_done, planned_frames
-from marlnb.errors import AnalysisError, RunError
+from marlnb.errors import AnalysisError, ConfigError, RunError, TrustError
 from marlnb.training.runs.files import is_run, read_json, write_atomically
 from marlnb.training.runs.run import Run
 
@@ -46,16 +46,21 @@ class Benchmark:
     stopped: bool = False
 
     @staticmethod
-    def open(path: str | os.PathLike[str]) -> Benchmark:
-        """An existing benchmark.
+    def open(path: str | os.PathLike[str], *, trust: bool = False) -> Benchmark:
+        """An existing benchmark. Nothing that its folder names is imported; what needs its code asks for trust.
 
+        Args:
+            trust: allow the code that the folder names, and remember it. Your own benchmarks need none.
         Raises:
             RunError: the folder is not a benchmark.
         """
         folder = Path(path).expanduser()
         if not (folder / SPEC).is_file():
             raise RunError(f"{folder} is not a benchmark: it has no {SPEC}; `marlnb benchmark` creates one")
-        return Benchmark(folder, BenchmarkSpec.from_json(read_json(folder / SPEC)), {})
+        spec = BenchmarkSpec.from_json(read_json(folder / SPEC), origin=str(folder))
+        if trust:
+            spec.trust(str(folder), "granted")
+        return Benchmark(folder, spec, {})
 
     @staticmethod
     def create(path: str | os.PathLike[str], spec: BenchmarkSpec) -> Benchmark:
@@ -99,10 +104,14 @@ class Benchmark:
         return [RETURN] if RETURN in common or not runs else common
 
     def table(self) -> pd.DataFrame:
-        """One row per run: task, algorithm, seed, state, frames done and planned, folder."""
+        """One row per run: task, algorithm, seed, state, frames done and planned, folder.
+
+        Planned frames are missing for runs that have not started, if the folder names code that the user does not
+        trust.
+        """
         import pandas as pd
 
-        return pd.DataFrame(describe_runs(self.path, self.spec.runs()))
+        return pd.DataFrame(describe_runs(self.path, self.spec))
 
     def runs(self) -> list[EvaluatedRun]:
         """The evaluations of all complete runs, and of the external runs of `compare`.
@@ -118,15 +127,22 @@ class Benchmark:
 
     def complete_runs(self) -> list[EvaluatedRun]:
         """The evaluations of the spec's complete runs."""
-        folders = [(run, self.path / run.folder) for run in self.spec.runs()]
+        folders = [(run, self.path / run.folder) for run in self.spec.labels()]
         return [measured(run, folder) for run, folder in folders if is_run(folder) and is_complete(folder)]
 
     def references(self, metric: str = RETURN) -> dict[str, dict[str, float]]:
         """Reference returns by task and name: `random`, and those of scripted policies where they are known.
 
         The random policy of a new task is measured now.
+
+        Raises:
+            TrustError: that needs code that the folder names and the user does not trust.
         """
-        return levels_of(find_references(self.path, self.spec.runs()), metric)
+        started = {run.task: run for run in reversed(self.spec.labels()) if is_run(self.path / run.folder)}
+        experiments = {task: Run.open(self.path / run.folder).experiment for task, run in started.items()}
+        if set(experiments) < set(self.spec.environments):
+            experiments = {run.task: run.experiment for run in reversed(self.spec.runs())} | experiments
+        return levels_of(find_references(self.path, experiments), metric)
 
     def compare(self, *, metric: str = RETURN, which: ScoreKind = "final", scale: Scale = "references") -> Comparison:
         """Normalised scores of all complete runs; see `compare_runs`.
@@ -145,20 +161,35 @@ class Benchmark:
         return target
 
 
-def describe_runs(folder: Path, runs: Sequence[PlannedRun]) -> list[dict[str, Any]]:
-    """One row per run: its state is "missing", "complete", "to evaluate" or the state of its training."""
+def describe_runs(folder: Path, spec: BenchmarkSpec) -> list[dict[str, Any]]:
+    """One row per run: its state is "missing", "complete", "to evaluate" or the state of its training.
+
+    `of`, its planned frames, is None where only code could say them that the user does not trust, or does not have.
+    """
+    runs = {run: _planned(run, folder) for run in spec.labels()}
+    if None in runs.values():
+        with suppress(TrustError, ConfigError):
+            composed = {run.folder: run for run in spec.runs()}
+            runs = {run: planned or composed[run.folder] for run, planned in runs.items()}
     return [
         {
             "task": run.task,
             "algorithm": run.algorithm,
             "seed": run.seed,
             "state": state_of(folder / run.folder),
-            "frames": frames_done(folder / run.folder, run),
-            "of": planned_frames(run),
+            "frames": 0 if planned is None else frames_done(folder / run.folder, planned),
+            "of": None if planned is None else planned_frames(planned),
             "folder": run.folder,
         }
-        for run in runs
+        for run, planned in runs.items()
     ]
+
+
+def _planned(run: BenchmarkRun, folder: Path) -> PlannedRun | None:
+    """A run with the experiment in its folder; None if it has not started."""
+    if not is_run(folder / run.folder):
+        return None
+    return PlannedRun(run.task, run.algorithm, run.seed, Run.open(folder / run.folder).experiment)
 
 
 def state_of(folder: Path) -> str:

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from marlnb.analysis.benchmarking.comparison import RANDOM
 from marlnb.analysis.benchmarking.marl_eval import RETURN
 from marlnb.batch.benchmark.results import means_of
-from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, PlannedRun
+from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR
 from marlnb.codec import to_json
 from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import MAX_ENVS, score_policies
 from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.trust import loaded
 
 FILE = "references.json"
 
 
-def find_references(folder: Path, runs: Iterable[PlannedRun]) -> dict[str, dict[str, dict[str, float]]]:
+def find_references(folder: Path, experiments: Mapping[str, Experiment]) -> dict[str, dict[str, dict[str, float]]]:
     """Levels `[task][metric][name]`, in units of reward; `references.json` caches them.
 
-    The environment of a task is that of its first run; algorithms that change its options need a task of their own.
+    Args:
+        experiments: one run of each task; algorithms that change its environment's options need a task of their own.
+    Raises:
+        TrustError: an environment has to be measured that names code which the user does not trust.
     """
     cached = read_json(folder / FILE) if (folder / FILE).exists() else {}
-    first = {run.task: run for run in reversed(list(runs))}
-    for task, run in first.items():
-        env = to_json(run.experiment.env)
+    for task, experiment in experiments.items():
+        env = to_json(experiment.env)
         if cached.get(task, {}).get("env") != env:
-            cached[task] = {"env": env, "levels": _measure(run.experiment)}
+            cached[task] = {"env": env, "levels": _measure(experiment)}
             write_atomically(folder / FILE, json.dumps(cached, indent=1) + "\n")
-    return {task: cached[task]["levels"] for task in first}
+    return {task: cached[task]["levels"] for task in experiments}
 
 
 def levels_of(references: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str) -> dict[str, dict[str, float]]:
@@ -50,7 +53,7 @@ def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
     """
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
     n_envs = min(experiment.n_envs, MAX_ENVS, episodes)
-    with experiment.env.build(n_envs, "cpu") as env:
+    with loaded(experiment.env, "env").build(n_envs, "cpu") as env:
         policies = {group.name: RandomPolicy(group) for group in env.spec.groups}
         seed = derive_seed(0, "references")
         means = means_of(score_policies(env, policies, episodes=episodes, seed=seed, explore=True).to_json())

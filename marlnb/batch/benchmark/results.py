@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun
-from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, PlannedRun
+from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, BenchmarkRun
 from marlnb.batch.trainings.launch import End, finish_training
 from marlnb.errors import RunError
 from marlnb.training.collect.seeds import derive_seed
@@ -54,7 +54,7 @@ def evaluate_final(run: Run) -> None:
     write_atomically(run.path / ABSOLUTE, json.dumps(content) + "\n")
 
 
-def measured(planned: PlannedRun, folder: Path) -> EvaluatedRun:
+def measured(planned: BenchmarkRun, folder: Path) -> EvaluatedRun:
     """The evaluations of a complete run.
 
     Raises:

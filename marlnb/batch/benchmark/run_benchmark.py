@@ -56,6 +56,7 @@ def benchmark(
         progress: show progress.
     Raises:
         ConfigError: the spec cannot be read or composed; nothing was started.
+        TrustError: the spec is of another person's folder, and names code that the user does not trust.
         RunError: the folder holds something else, or a run of another experiment.
         PapermillExecutionError: a cell of the report failed; the runs are complete.
     """
@@ -73,10 +74,11 @@ def benchmark(
         name = "benchmark" if isinstance(spec, BenchmarkSpec) else Path(spec).stem
         full_spec = spec if isinstance(spec, BenchmarkSpec) else read_spec(spec, config_dir=config_dir)
         full_spec = replace(full_spec, overrides=(*full_spec.overrides, *overrides))
-    runs = full_spec.runs()
+    runs = [replace(run, experiment=run.experiment.loaded()) for run in full_spec.runs()]
     folder = Path(out).expanduser() if out is not None else Path("runs", name)
     check_runs(folder, runs)
     result = Benchmark.create(folder, full_spec)
+    full_spec.trust(str(folder), "trained")
     frames = {run.folder: frames_done(folder / run.folder, run) for run in runs}
     display = TrainingsProgress(runs, frames, None if progress else io.StringIO())
     pending = []

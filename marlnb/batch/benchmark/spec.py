@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from marlnb.codec import to_json
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
+from marlnb.text_files import read_yaml
+from marlnb.trust import How, asking_for_classes, class_part, trust, trusted
 
 ABSOLUTE_FACTOR = 10  # the final evaluation plays this many times the usual episodes, as marl-eval recommends
 _KEYS = ("algorithms", "environments", "seeds", "overrides", "evaluations", "compare")
@@ -38,20 +39,18 @@ class ExternalRuns:
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """One run of a benchmark.
+class BenchmarkRun:
+    """Which run of a benchmark.
 
     Attributes:
         task: label of the environment.
         algorithm: label of the algorithm.
         seed: the seed.
-        experiment: what is trained.
     """
 
     task: str
     algorithm: str
     seed: int
-    experiment: Experiment
 
     @property
     def folder(self) -> str:
@@ -60,6 +59,13 @@ class PlannedRun:
 
     def __str__(self) -> str:
         return f"{self.task}, {self.algorithm}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class PlannedRun(BenchmarkRun):
+    """A run of a benchmark, with what is trained."""
+
+    experiment: Experiment
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class BenchmarkSpec:
         evaluations: number of evaluations of a run, evenly spread, unless `evaluate_every` is given.
         compare: external runs.
         config_dir: folder of YAML variants, as for `Experiment.compose`.
+        origin: the folder from which it was read, which may be another person's; None: the user states it.
     """
 
     algorithms: Mapping[str, tuple[str, ...]]
@@ -84,6 +91,7 @@ class BenchmarkSpec:
     evaluations: int = 10
     compare: tuple[ExternalRuns, ...] = ()
     config_dir: str | None = None
+    origin: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for what, labels in (("algorithms", self.algorithms), ("environments", self.environments)):
@@ -136,21 +144,46 @@ class BenchmarkSpec:
             config_dir=None if config_dir is None else os.fspath(config_dir),
         )
 
-    def runs(self) -> list[PlannedRun]:
-        """All runs, by environment, then by seed, then by algorithm.
-
-        Raises:
-            ConfigError: an override cannot be composed; the message names the run.
-        """
-        composed = {(task, name): self._compose(task, name) for task in self.environments for name in self.algorithms}
+    def labels(self) -> list[BenchmarkRun]:
+        """All runs, by environment, then by seed, then by algorithm; nothing is composed."""
         return [
-            PlannedRun(task, name, seed, replace(composed[task, name], seed=seed))
+            BenchmarkRun(task, name, seed)
             for task in self.environments
             for seed in self.seeds
             for name in self.algorithms
         ]
 
-    def _compose(self, task: str, name: str) -> Experiment:
+    def runs(self) -> list[PlannedRun]:
+        """All runs with their experiments. Code that an origin's experiments name is imported where it is needed.
+
+        Raises:
+            ConfigError: an override cannot be composed; the message names the run.
+            TrustError: composing would import a class that the origin names and the user does not trust.
+        """
+        composed = self._compose_all()
+        return [
+            PlannedRun(run.task, run.algorithm, run.seed, replace(composed[run.task, run.algorithm], seed=run.seed))
+            for run in self.labels()
+        ]
+
+    def trust(self, origin: str, how: How) -> None:
+        """Allows the code that the experiments name, in this and later processes.
+
+        Args:
+            origin: the benchmark's folder.
+            how: "trained", because the user trains them; "granted", because the user was asked.
+        """
+        for experiment in self._compose_all(grant=True).values():
+            parts = Experiment.from_json(experiment.to_json(), origin=origin).unloaded.values()
+            classes = [class_part(code.value, origin) for part in parts for code in part.code if code.option == "name"]
+            for part in (*classes, *parts):
+                trust([part], trusted(part) or how)
+
+    def _compose_all(self, *, grant: bool = False) -> dict[tuple[str, str], Experiment]:
+        pairs = [(task, name) for task in self.environments for name in self.algorithms]
+        return {(task, name): self._compose(task, name, grant=grant) for task, name in pairs}
+
+    def _compose(self, task: str, name: str, *, grant: bool) -> Experiment:
         specific = (*self.environments[task], *self.algorithms[name])
         words = [*self.overrides, *specific]
         if not any(word.startswith("env=") for word in specific):
@@ -159,10 +192,14 @@ class BenchmarkSpec:
             words.append(f"algorithm={name}")
         if any(word.startswith("seed=") for word in words):
             raise ConfigError("a benchmark does not accept the override seed=; give seeds instead")
+        where = f"{task}, {name}"
         try:
-            experiment = Experiment.compose(*words, config_dir=self.config_dir)
+            with asking_for_classes(self.origin, where, grant=grant) if self.origin else nullcontext():
+                experiment = Experiment.compose(*words, config_dir=self.config_dir)
         except ConfigError as error:
-            raise ConfigError(f"{task}, {name}: {error}") from error
+            raise ConfigError(f"{where}: {error}") from error
+        if self.origin:
+            experiment = Experiment.from_json(experiment.to_json(), origin=self.origin)
         if not experiment.evaluate_every:
             experiment = replace(experiment, evaluate_every=max(1, experiment.iterations // self.evaluations))
         if not any(word.startswith("checkpoint_every=") for word in words):
@@ -172,11 +209,20 @@ class BenchmarkSpec:
 
     def to_json(self) -> dict[str, Any]:
         """JSON from which `from_json` makes an equal spec."""
-        return dict(to_json(self))
+        return {key: value for key, value in to_json(self).items() if key != "origin"}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> BenchmarkSpec:
-        return _spec_from(data, "benchmark.json", None, config_dir=data.get("config_dir"))
+    def from_json(data: Mapping[str, Any], *, origin: str | None = None) -> BenchmarkSpec:
+        """The spec that `to_json` wrote.
+
+        Args:
+            data: plain JSON.
+            origin: the folder of `data`, if it may come from anybody: nothing that it names is imported unless the
+                user trusts it.
+        Raises:
+            ConfigError: an unknown key, a missing one or an invalid value.
+        """
+        return replace(_spec_from(data, "benchmark.json", None, config_dir=data.get("config_dir")), origin=origin)
 
 
 def read_spec(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str] | None = None) -> BenchmarkSpec:
@@ -186,10 +232,7 @@ def read_spec(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str
         ConfigError: it cannot be read, or has an unknown or a missing key.
     """
     file = Path(path).expanduser()
-    try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file} is not a readable YAML file: {error}") from error
+    data = read_yaml(file)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{file}: expected a mapping with {', '.join(_KEYS)}; got a {type(data).__name__}")
     return _spec_from(data, str(file), file.parent, config_dir=config_dir)

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, quiet_stdout, say
+from marlnb.cli.trust_option import add_trust_argument
 from marlnb.display.formatting import count
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, TrustError
 
 if TYPE_CHECKING:
     from marlnb.batch.benchmark.benchmark import Benchmark
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-report", action="store_true", help="do not execute the report notebook")
     add("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
     add("--dry-run", action="store_true", help="print the runs and their states, train nothing")
+    add_trust_argument(parser)
     add("--quiet", action="store_true", help="no progress")
     add("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -90,22 +92,30 @@ def _spec(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
             folder = Path(arguments.out or f"runs/{file.stem}")
     external = BenchmarkSpec.make("x", "x", 1, compare=arguments.compare).compare
     compare = (*spec.compare, *(runs for runs in external if runs not in spec.compare))
-    return replace(spec, overrides=(*spec.overrides, *overrides), compare=compare), folder
+    spec = replace(spec, overrides=(*spec.overrides, *overrides), compare=compare)
+    if arguments.trust:
+        spec.trust(str(folder), "granted")
+    return spec, folder
 
 
 def _show(spec: BenchmarkSpec, folder: Path, as_json: bool) -> None:
     from marlnb.batch.benchmark.benchmark import describe_runs
     from marlnb.batch.trainings.launch import check_runs
 
-    runs = spec.runs()
-    check_runs(folder, runs)
-    rows = describe_runs(folder, runs)
+    try:
+        check_runs(folder, spec.runs())
+    except TrustError as error:
+        say(str(error))
+    rows = describe_runs(folder, spec)
     if as_json:
         return print_json({"folder": str(folder), "spec": spec.to_json(), "runs": rows})
     print_table(list(rows[0]), [list(row.values()) for row in rows])
-    n_frames = sum(row["of"] - row["frames"] for row in rows if row["state"] != "complete")
     complete = sum(row["state"] == "complete" for row in rows)
-    print(f"\n{count(len(rows), 'run')} in {folder}, {complete} complete; {n_frames:,} frames to train")
+    ending = ""
+    if all(row["of"] is not None for row in rows):
+        n_frames = sum(row["of"] - row["frames"] for row in rows if row["state"] != "complete")
+        ending = f"; {n_frames:,} frames to train"
+    print(f"\n{count(len(rows), 'run')} in {folder}, {complete} complete{ending}")
 
 
 def _end(result: Benchmark, as_json: bool) -> int:

@@ -10,9 +10,11 @@ from marlnb.analysis.attribution.methods import METHODS as ATTRIBUTION_METHODS
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
+from marlnb.training.runs.run_folder import RunFolder
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
 from marlnb.widgets.core.style import HTML, code_html, row, styled
+from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.comparison import return_changes
 from marlnb.widgets.microscope.edits_panel import EditsPanel
@@ -60,7 +62,9 @@ class Controls:
         panels = [panel.widget for panel in (self.unit, self.edits, self.compare, self.concepts, self.bookmarks)]
         self.tabs = Tab([*panels, self.code], titles=TABS, selected_index=0)
         top = row(self.episode, self.to, self.method, self.anyway)
-        self.widget = styled(top, microscope.scope, self.tabs, name="marlnb-microscope")
+        self.trust_question = TrustQuestion(self._trust)
+        asks = [self.trust_question.widget] if self._asks_for_trust() else []
+        self.widget = styled(*asks, top, microscope.scope, self.tabs, name="marlnb-microscope")
         self.widget.layout.max_width = "110em"
         self._observe()
         self.update()
@@ -96,6 +100,17 @@ class Controls:
                     except MarlnbError:  # a class whose pattern is zero has no direction
                         continue
                     self.edits.offer({f"{direction.concept} ({decoder.agent})": direction})
+
+    def _asks_for_trust(self) -> bool:
+        source = self.microscope.comparison.source
+        return isinstance(source, RunFolder) and self.trust_question.show(source.experiment)
+
+    def _trust(self) -> None:
+        """Allows the code of the recorded run, and loads the pictures and attributions that need it."""
+        source = self.microscope.comparison.source
+        assert isinstance(source, RunFolder)
+        source.trust()
+        self.microscope.show(self.microscope.sides, self.microscope.t)
 
     def _attribute_anyway(self) -> None:
         self.microscope.attribute(self.to.value, self.method.value, max_numbers=sys.maxsize)

@@ -1,0 +1,100 @@
+"""Reads files that may be anybody's: ordinary files of a bounded size, and YAML that does not expand without end."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from marlnb.errors import ConfigError
+
+MAX_TEXT_BYTES = 256 * 1024 * 1024
+MAX_YAML_BYTES = 1024 * 1024
+MAX_YAML_NODES = 100_000  # with each alias counted as what it stands for
+
+
+def read_bytes(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, offset: int = 0) -> bytes:
+    """The content of a file from `offset` on. It never waits, as a pipe would make it.
+
+    Raises:
+        OSError: it is a pipe, a device or a folder, has more than `max_bytes`, or cannot be read.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe or a device; expected an ordinary file", str(path))
+        if status.st_size - offset > max_bytes:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes; at most {max_bytes:,} are read", str(path))
+        file.seek(offset)
+        return file.read(max(0, status.st_size - offset))
+
+
+def read_text(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict") -> str:
+    """A file of UTF-8. Raises OSError as `read_bytes`, and UnicodeDecodeError unless `errors` says otherwise."""
+    return io.TextIOWrapper(io.BytesIO(read_bytes(path, max_bytes=max_bytes)), "utf-8", errors).read()
+
+
+def read_yaml(path: Path, loader: Any = None) -> Any:
+    """The content of a YAML file.
+
+    Args:
+        loader: of PyYAML; None: the one that makes plain data and nothing else.
+    Raises:
+        ConfigError: it cannot be read, is no YAML, or refers to itself so often that it would fill the memory.
+    """
+    import yaml
+
+    try:
+        return yaml.load(yaml_text(path), loader or yaml.SafeLoader)
+    except ConfigError:
+        raise
+    except Exception as error:  # a YAML error, or whatever a date, a number or a nesting makes Python raise
+        raise ConfigError(f"{path} cannot be read as YAML: {_words(error)}") from error
+
+
+def yaml_text(path: Path) -> str:
+    """The text of a YAML file that is safe to parse. Raises ConfigError as `read_yaml`."""
+    try:
+        text = read_text(path, max_bytes=MAX_YAML_BYTES)
+        n_nodes = _n_nodes(text) if "&" in text else 0
+    except Exception as error:  # as above
+        raise ConfigError(f"{path} cannot be read as YAML: {_words(error)}") from error
+    if n_nodes > MAX_YAML_NODES:
+        raise ConfigError(f"{path} cannot be read: its aliases expand to more than {MAX_YAML_NODES:,} values")
+    return text
+
+
+def _n_nodes(text: str) -> int:
+    """How many values a YAML text has, if each alias is replaced by what it stands for."""
+    import yaml
+
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []
+    total = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            total += 1
+            open_nodes.append((event.anchor, total))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, first = open_nodes.pop()
+            if anchor is not None:
+                sizes[anchor] = total - first + 1
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_nodes):
+                raise ValueError(f"the alias *{event.anchor} is inside of what it stands for")
+            total += sizes.get(event.anchor, 0)
+    return total
+
+
+def _words(error: Exception) -> str:
+    """An error in words; YAML's own say where it is."""
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
+    return str(getattr(error, "strerror", None) or error)[:500]
