@@ -3,7 +3,8 @@
 Three steps, each cheaper than reading the file: it is a regular file with the HDF5 signature; its structure has the
 checksums with which it was written; and a process of its own has walked over the structure (`structure.py`), since HDF5
 itself may crash or hang on a file. That process takes about 0.2 s. It is left out for a file that this process wrote,
-or inspected before, as long as its size and time stay the same.
+or inspected before, as long as its size and time stay the same; and for one that an earlier kernel inspected
+(`inspected.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import Checksums
+from marlnb.recording.file.inspected import note_of, noted_sources, write_note
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 BASE_CPU_S, BASE_TIMEOUT_S = 2.0, 60.0  # of processor time, which a loop of HDF5 uses up, and in all
@@ -55,9 +57,12 @@ def inspect(path: Path) -> None:
 def walk_ahead(paths: Sequence[Path]) -> None:
     """Walks over several files in one process, so that `inspect` of each does not start one."""
     new = [path for path in paths if path.is_file() and _identity(path) not in _intact]
-    for path, result in zip(new, _run_walks(new, damaged=False) if len(new) > 1 else []):
+    new = [path for path in new if noted_sources(note_of(path, PROGRAM)) is None]
+    before = [(_identity(path), note_of(path, PROGRAM)) for path in new]
+    for (identity, note), result in zip(before, _run_walks(new, damaged=False) if len(new) > 1 else []):
         if not result["problem"]:
-            _intact[_identity(path)] = frozenset(result["sources"])
+            _intact[identity] = frozenset(result["sources"])
+            write_note(note, result["sources"])
 
 
 def inspect_damaged(path: Path, original: Path) -> None:
@@ -108,15 +113,19 @@ def sources_of(path: Path) -> frozenset[str]:
     Raises:
         RecordingError: it has something that no recording has, or HDF5 crashes or hangs on it.
     """
-    identity = _identity(path)
+    identity, note = _identity(path), note_of(path, PROGRAM)
     if identity not in _intact:
-        result = _run_walks([path], damaged=False)[0]
-        if result["problem"]:
-            raise RecordingError(
-                f"{path} was not opened, because it differs from every valid recording: {result['problem']}. If a "
-                f"crash damaged it, `marlnb repair {path}` restores what is intact"
-            )
-        _intact[identity] = frozenset(result["sources"])
+        sources = noted_sources(note)
+        if sources is None:
+            result = _run_walks([path], damaged=False)[0]
+            if result["problem"]:
+                raise RecordingError(
+                    f"{path} was not opened, because it differs from every valid recording: {result['problem']}. If a "
+                    f"crash damaged it, `marlnb repair {path}` restores what is intact"
+                )
+            sources = frozenset(result["sources"])
+            write_note(note, sources)
+        _intact[identity] = sources
     return _intact[identity]
 
 

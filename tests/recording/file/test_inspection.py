@@ -14,7 +14,7 @@ import pytest
 import marlnb as mnb
 from marlnb.errors import AnalysisError, RecordingError
 from marlnb.recording.capture.recorder import record
-from marlnb.recording.file import inspection
+from marlnb.recording.file import inspected, inspection
 from marlnb.recording.file.journal import ENTRY, HEADER, MAGIC, journal_of
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import segments_folder
@@ -240,3 +240,36 @@ def test_attributions_and_dictionaries_are_inspected(folder: Path) -> None:
     for read in (storage.read, Dictionary.load):
         with pytest.raises(AnalysisError, match="a link to another file"):
             read(path)
+
+
+def test_a_later_kernel_inspects_a_file_again_only_if_it_changed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: list[list[Path]] = []
+    real = inspection._run_walks
+
+    def counted(paths: list[Path], *, damaged: bool) -> list[dict[str, object]]:
+        walks.append(list(paths))
+        return real(paths, damaged=damaged)
+
+    monkeypatch.setattr(inspection, "_run_walks", counted)
+    monkeypatch.setenv("MARLNB_DATA_DIR", str(tmp_path / "cache"))
+    path, notes = folder / "one.h5", tmp_path / "cache" / "inspected"
+    for expected_walks, expected_notes, prepare in (
+        (1, 0, lambda: None),  # it changed a moment ago
+        (2, 1, lambda: monkeypatch.setattr(inspected, "MIN_AGE_S", -1.0)),
+        (2, 1, lambda: None),  # the note of an earlier kernel
+        (
+            3,
+            2,
+            lambda: os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns)),
+        ),  # same time, other change
+    ):
+        inspection._intact.clear()
+        prepare()
+        Recording.open(path).close()
+        assert (len(walks), len(list(notes.glob("*")) if notes.is_dir() else [])) == (expected_walks, expected_notes)
+    monkeypatch.setenv("MARLNB_DATA_DIR", "/dev/null")
+    inspection._intact.clear()
+    Recording.open(path).close()
+    assert len(walks) == 4
