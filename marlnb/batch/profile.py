@@ -9,11 +9,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from marlnb.codec import to_json
 from marlnb.config import option
-from marlnb.errors import BatchError, unknown
+from marlnb.errors import BatchError, ConfigError, unknown
+from marlnb.text_files import read_yaml
 from marlnb.values import validate
 
 BUILT_IN_FOLDER = Path(__file__).parent / "profiles"
@@ -102,9 +101,9 @@ def find_profile(name: str) -> Profile:
     if path is None:
         raise BatchError(unknown("profile", name, profiles()))
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise BatchError(f"profile {path} cannot be read: {error}") from error
+        data = read_yaml(path) or {}
+    except ConfigError as error:
+        raise BatchError(f"profile {error}") from error
     if not isinstance(data, dict):
         raise BatchError(f"profile {path}: expected keys and values, e.g. `cores: 2`; got a {type(data).__name__}")
     return Profile.from_json(data, where=str(path))

@@ -1,8 +1,9 @@
-"""A user's folder of YAML files: variants of environments, algorithms and models, and whole experiments.
+"""A user's folder of YAML files: variants of environments, algorithms, models and leagues, and whole experiments.
 
     <folder>/env/multiwalker/shared.yaml     env=multiwalker/shared
     <folder>/algorithm/careful.yaml          algorithm=careful, algorithms.adversary=careful
     <folder>/model/wide.yaml                 model=wide, critic=wide
+    <folder>/league/small.yaml               league=small
     <folder>/experiment/thesis/first.yaml    experiment=thesis/first
 
 A variant names its base in `defaults`, or a registered class in `name`, followed by its options.
@@ -10,14 +11,16 @@ A variant names its base in `defaults`, or a registered class in `name`, followe
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
 from marlnb.imports import is_import_path
+from marlnb.text_files import yaml_text
 
 FOLDER_VARIABLE = "MARLNB_CONFIG_DIR"
 DEFAULT_FOLDER = "conf"
@@ -48,7 +51,7 @@ class Variants:
         return Variants(path)
 
     def names(self, group: str) -> list[str]:
-        """Names of the variants of `env`, `algorithm` or `model`, or of the experiments."""
+        """Names of the variants of `env`, `algorithm`, `model` or `league`, or of the experiments."""
         return sorted(self._files(group))
 
     def read(self, group: str, name: str) -> dict[str, Any]:
@@ -89,6 +92,8 @@ def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], 
         ConfigError: an unknown name, more than one base, or neither `defaults` nor `name`.
     """
     entries = _defaults(content, where)
+    if not isinstance(content.get("name", ""), str):
+        raise ConfigError(f"{where}: name takes the name of a registered class; got {shown(content['name'])}")
     if not entries and "name" in content:
         return None
     if len(entries) != 1:
@@ -165,9 +170,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     from omegaconf import DictConfig, OmegaConf
 
     try:
-        loaded = OmegaConf.load(path)
-    except Exception as error:  # a YAML error or an OS error
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        loaded = OmegaConf.load(io.StringIO(yaml_text(path)))
+    except ConfigError:
+        raise
+    except Exception as error:  # a YAML error, or whatever a date or a nesting makes Python raise
+        raise ConfigError(f"cannot read {path}: {str(error)[:500]}") from error
     content = OmegaConf.to_container(loaded, resolve=False) if isinstance(loaded, DictConfig) else None
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold a mapping of options")

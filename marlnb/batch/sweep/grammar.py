@@ -26,7 +26,8 @@ import yaml
 from marlnb.batch.sweep.json_values import shorten
 from marlnb.batch.sweep.parameters import RUN, Parameter, find_parameter, read_parameters, split_assignments
 from marlnb.batch.sweep.sweep import Sweep
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, shown
+from marlnb.text_files import read_yaml
 
 MAX_JOBS = 100_000
 _RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.(-?\d{1,18}))?")
@@ -66,12 +67,9 @@ def values_of_file(path: Path) -> dict[str, Values]:
     Raises:
         ConfigError: it cannot be read, is not a mapping, or has a duplicate name.
     """
-    try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"the parameters file {path} cannot be read: {error}") from error
+    data = read_yaml(path, _UniqueKeyLoader)
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
-        raise ConfigError(f"{path}: expected names of parameters with values, e.g. `seed: [0, 1, 2]`; got {data!r}")
+        raise ConfigError(f"{path}: expected names of parameters with values, as `seed: [0, 1]`; got {shown(data)}")
     return values_of_python(data)
 
 

@@ -189,11 +189,13 @@ class Scenario(ABC):
     def others(self, agent: int) -> list[tuple[int, str]]:
         """(number, name) of the other agents. Names fit every agent of the group: `other_agent_0`, not `agent_2`."""
         names = [body.name for body in self.agents]
-        group = next(members for members in self.groups.values() if names[agent] in members)
+        group = next(group for group in self.groups.values() if names[agent] in group)
         stem = group[0].rpartition("_")[0]
-        same = [other for other, name in enumerate(names) if name in group and other != agent]
+        members = set(group)
+        same = [other for other, name in enumerate(names) if name in members and other != agent]
+        numbers = {other: number for number, other in enumerate(same)}
         return [
-            (other, f"other_{stem}_{same.index(other)}" if other in same else name)
+            (other, f"other_{stem}_{numbers[other]}" if other in numbers else name)
             for other, name in enumerate(names)
             if other != agent
         ]

@@ -26,7 +26,7 @@ class SimpleAdversaryConfig(PartialViewConfig):
 
     mpe2_module: ClassVar[str] = "mpe2.simple_adversary_v3"
 
-    N: int = option(2, help="number of good agents, and of landmarks", ge=1, le=1000)
+    N: int = option(2, help="number of good agents, and of landmarks", ge=1, le=256)
 
     def scenario(self) -> Scenario:
         return SimpleAdversary(self)

@@ -26,7 +26,7 @@ class SimpleSpreadConfig(PartialViewConfig):
 
     mpe2_module: ClassVar[str] = "mpe2.simple_spread_v3"
 
-    N: int = option(3, help="number of agents, and of landmarks", ge=1, le=1000)
+    N: int = option(3, help="number of agents, and of landmarks", ge=1, le=256)
     local_ratio: float = option(0.5, help="weight of an agent's own reward against the shared one", ge=0, le=1)
     terminate_on_success: bool = option(False, help="end the episode once every landmark is covered")
     curriculum: bool = option(False, help="no penalty for touching in stage 0 of the curriculum")

@@ -26,9 +26,9 @@ class SimpleTagConfig(PartialViewConfig):
 
     mpe2_module: ClassVar[str] = "mpe2.simple_tag_v3"
 
-    num_good: int = option(1, help="number of good agents, the prey", ge=1, le=1000)
-    num_adversaries: int = option(3, help="number of adversaries", ge=1, le=1000)
-    num_obstacles: int = option(2, help="number of obstacles", ge=0, le=1000)
+    num_good: int = option(1, help="number of good agents, the prey", ge=1, le=256)
+    num_adversaries: int = option(3, help="number of adversaries", ge=1, le=256)
+    num_obstacles: int = option(2, help="number of obstacles", ge=0, le=256)
     terminate_on_success: bool = option(False, help="end the episode when all good agents are touched at the same time")
     curriculum: bool = option(False, help="slower prey in the first stages of the curriculum")
     curriculum_stage: int = option(0, help="stage of the curriculum; 2 is the full task", ge=0, le=2)

@@ -127,7 +127,7 @@ class Edit(ABC):
         """The edit that `to_json` wrote.
 
         Raises:
-            ConfigError: unknown kind or field.
+            ConfigError: unknown kind or field, or a value of another type.
         """
         kind = EDITS.get(str(data.get("edit")))
         options = {key: value for key, value in data.items() if key != "edit"}
@@ -135,7 +135,10 @@ class Edit(ABC):
         for key in options:
             if key not in valid:
                 raise ConfigError(unknown(f"field of edit {kind.name!r}", key, valid))
-        edit: Edit = kind(**options)
+        try:
+            edit: Edit = kind(**options)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"edit {kind.name!r}: {error}") from error
         return edit
 
 

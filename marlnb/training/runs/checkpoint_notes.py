@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from marlnb.errors import RunError
+from marlnb.errors import RunError, shown
 from marlnb.training.policies.evaluation import Evaluation
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.files import read_json, write_atomically
@@ -71,13 +71,19 @@ class CheckpointNotes:
         return data
 
     def _of(self, which: Which | Checkpoint) -> dict[str, Any]:
-        return dict(self._read().get(self._checkpoint(which).sha256, {}))
+        return self._read().get(self._checkpoint(which).sha256, {})
 
     def _checkpoint(self, which: Which | Checkpoint) -> Checkpoint:
         return which if isinstance(which, Checkpoint) else self.run.checkpoint(which)
 
-    def _read(self) -> dict[str, Any]:
-        return read_json(self.path) if self.path.exists() else {}
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """The entries by hash."""
+        entries = read_json(self.path) if self.path.exists() else {}
+        for entry in entries.values():
+            evaluations = entry.get("evaluations", []) if isinstance(entry, dict) else None
+            if not isinstance(evaluations, list) or not all(isinstance(item, dict) for item in evaluations):
+                raise RunError(f"{self.path} is damaged: expected a note and evaluations; got {shown(entry)}")
+        return entries
 
     @contextmanager
     def _changing(self, which: Which | Checkpoint) -> Iterator[dict[str, Any]]:

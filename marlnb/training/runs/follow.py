@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from marlnb.errors import RunError
+from marlnb.text_files import read_bytes
 from marlnb.training.runs.files import EVALUATIONS, EVENTS, METRICS
 from marlnb.training.runs.rows import parse_rows
 from marlnb.training.runs.run import Run
@@ -44,7 +46,11 @@ class RunFollower:
     _tails: dict[str, _Tail] = field(default_factory=dict)
 
     def read(self) -> RunChanges:
-        """Everything new since the last call; at the first call, everything."""
+        """Everything new since the last call; at the first call, everything.
+
+        Raises:
+            RunError: a file cannot be read, or is damaged.
+        """
         names = (METRICS, EVALUATIONS, EVENTS)
         tails = {name: self._tails.setdefault(name, _Tail(self.run.path / name)) for name in names}
         restarted = any(tails[name].was_cut() for name in (METRICS, EVALUATIONS))
@@ -78,9 +84,10 @@ class _Tail:
         if stat is None:
             return []
         self._identity = (stat.st_dev, stat.st_ino)
-        with open(self.path, "rb") as file:
-            file.seek(self._offset)
-            data = file.read()
+        try:
+            data = read_bytes(self.path, offset=self._offset)
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be read: {error.strerror or error}") from error
         lines = data[: data.rfind(b"\n") + 1]  # an incomplete line is read the next time
         self._offset += len(lines)
         return lines.decode("utf-8", errors="replace").splitlines()
@@ -90,3 +97,5 @@ class _Tail:
             return self.path.stat()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be read: {error.strerror or error}") from error

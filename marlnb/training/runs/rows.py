@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,15 @@ def checked_status(status: Mapping[str, Any]) -> dict[str, Any]:
     known = {
         name: value
         for name, value in status.items()
-        if value is None or isinstance(value, _STATUS_TYPES.get(name, object))
+        if (value is None or isinstance(value, _STATUS_TYPES.get(name, object))) and all(map(_is_json, _leaves(value)))
     }
     state = known.get("state")
     return {**known, "frames": known.get("frames") or 0, "state": state if state in STATES else "interrupted"}
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value can be written as JSON again: infinities and NaN cannot."""
+    return not isinstance(value, float) or isfinite(value)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

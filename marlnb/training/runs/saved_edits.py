@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marlnb.errors import ConfigError, RunError, unknown
+from marlnb.errors import ConfigError, RunError, shown, unknown
 from marlnb.models.hooks.edit import Edit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import read_json, write_atomically
@@ -46,7 +46,7 @@ def load_edits(policy_source: PolicySourceLike, name: str) -> list[Edit]:
     """The edits saved under a name.
 
     Raises:
-        RunError: there are none; the message lists the existing names.
+        RunError: there are none; the message lists the existing names. Or their file is damaged.
     """
     policy_source = as_policy_source(policy_source)
     return [Edit.from_json(_absolute(edit, policy_source.path)) for edit in _read(policy_source, name)["edits"]]
@@ -86,7 +86,16 @@ def _read(policy_source: PolicySource, name: str) -> dict[str, Any]:
     path = _path(policy_source, name)
     if not path.exists():
         raise RunError(f"{policy_source.path}: {unknown('saved edits', name, _names(policy_source))}")
-    return read_json(path)
+    data = read_json(path)
+    edits = data.get("edits")
+    if not isinstance(edits, list) or not all(
+        isinstance(edit, dict)
+        and all(isinstance(edit.get(key), str) for key in ("edit", "site"))
+        and isinstance(edit.get("source"), str | None)
+        for edit in edits
+    ):
+        raise RunError(f"{path} is damaged: expected a list of edits, each with its kind and site; got {shown(edits)}")
+    return {**data, "note": str(data.get("note", "")), "made": str(data.get("made", ""))}
 
 
 def _relative(edit: dict[str, Any], folder: Path) -> dict[str, Any]:

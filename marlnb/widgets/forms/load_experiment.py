@@ -6,10 +6,9 @@ import json
 import shlex
 from pathlib import Path
 
-import yaml
-
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
+from marlnb.text_files import read_text, read_yaml
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 
@@ -51,9 +50,8 @@ def _overrides_in(text: str) -> list[str]:
 
 def _from_file(path: Path) -> Experiment:
     try:
-        text = path.read_text(encoding="utf-8")
-        data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        data = json.loads(read_text(path)) if path.suffix == ".json" else read_yaml(path)
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path} holds a {type(data).__name__}; an experiment is a mapping of options")
