@@ -12,7 +12,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup fuzz tune verify verify-defaults groundtruth wheel clean
+.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults groundtruth wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,8 +102,17 @@ bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and o
 tune: $(READY) ## search for the tuned settings, hours; stopped, it continues; ARGS="simple_spread mappo --minutes 30"
 	$(BIN)/python -m benchmarks.tune $(ARGS)
 
-fuzz: $(READY) ## damage recordings at random and open them, 5 min; ARGS="--n 2000 --seed 1 --keep found"
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.recordings $(ARGS)
+crash-test: $(READY) ## kill, and refuse a write, at every call that writes; 1 h; ARGS="--scenario record --kind kill --every 5"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults $(ARGS)
+
+fuzz: $(READY) ## random overrides, YAML, run folders, checkpoints, messages, recordings; ARGS="overrides --n 20000"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(ARGS)
+
+fuzz-envs: $(READY) ## environments drawn at random against a plain loop over one copy; 10 min; ARGS="-k turns"
+	OMP_NUM_THREADS=1 MARLNB_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/envs/test_random_envs.py $(ARGS)
+
+long-life: $(READY) ## 200 cycles of train, record, explain and plot, and 200 interrupts, in one kernel; ARGS="--cycles 20"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long_life $(ARGS)
 
 verify: $(READY) ## train until every algorithm has learnt what it should, hours; ARGS="spread" for some checks
 	$(BIN)/python -m benchmarks.verify $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from marlnb import errors
+from marlnb.envs.workers.interrupts import interrupts_after
 from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
 from marlnb.envs.workers.process import COMMAND_BYTES, DONE, FAILURE, LABELS, RENDER, RESET, STEP, WAKE, receive, send
 from marlnb.envs.workers.source import EnvSource
@@ -107,7 +109,8 @@ class Pool:
         try:
             for slot in range(n_workers):
                 indices = range(slot * n_envs // n_workers, (slot + 1) * n_envs // n_workers)
-                self.workers.append(_Worker(slot, indices, memory))
+                with interrupts_after():
+                    self.workers.append(_Worker(slot, indices, memory))
             self._begin(source, n_envs, memory)
         except BaseException:
             self.close()
@@ -203,7 +206,10 @@ class Pool:
 
 
 def _end(workers: list[_Worker], owner: int) -> None:
-    """Closes the pipes that workers wait for, so that they end by themselves; kills those that do not."""
+    """Closes the pipes that workers wait for, so that they end by themselves; kills those that do not.
+
+    A worker leads a group of processes. As long as one of them lives, the group's number is given to no other.
+    """
     for worker in workers:
         os.close(worker.command)
         os.close(worker.result)
@@ -215,3 +221,5 @@ def _end(workers: list[_Worker], owner: int) -> None:
         except subprocess.TimeoutExpired:
             worker.process.kill()
             worker.process.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(worker.process.pid, signal.SIGKILL)  # what its environments started and left behind
