@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.codec import to_json
-from marlnb.errors import ConfigError, unknown
+from marlnb.errors import ConfigError, shown, unknown
 from marlnb.experiment import Experiment
 from marlnb.text_files import read_yaml
 from marlnb.trust import How, asking_for_classes, class_part, trust, trusted
 
+MAX_SEEDS = 10_000
 ABSOLUTE_FACTOR = 10  # the final evaluation plays this many times the usual episodes, as marl-eval recommends
 _KEYS = ("algorithms", "environments", "seeds", "overrides", "evaluations", "compare")
 _LABEL = re.compile(r"[\w.+=() -]+")
@@ -248,6 +249,8 @@ def _spec_from(data: Mapping[str, Any], where: str, relative_to: Path | None, *,
     try:
         options = {key: data[key] for key in _KEYS if key in data}
         options |= {key: data.get(key) or () for key in ("overrides", "compare")}
+        if not isinstance(options["compare"], Sequence) or isinstance(options["compare"], str):
+            raise ConfigError(f"compare: expected a list of paths; got {shown(options['compare'])}")
         return BenchmarkSpec.make(**options, config_dir=config_dir, relative_to=relative_to)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
@@ -274,6 +277,8 @@ def _overrides(where: str, value: Any) -> tuple[str, ...]:
 
 def _seeds(value: Any) -> tuple[int, ...]:
     if isinstance(value, int) and not isinstance(value, bool):
+        if value > MAX_SEEDS:
+            raise ConfigError(f"seeds: expected at most {MAX_SEEDS:,}; got {shown(value, 40)}")
         return tuple(range(value))
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigError(f"seeds: expected their number, or a list of seeds; got {value!r}")
