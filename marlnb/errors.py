@@ -56,6 +56,17 @@ class CheckpointError(RunError):
     """A checkpoint is missing or damaged, or belongs to another experiment."""
 
 
+class DiskError(MarlnbError, OSError):
+    """A file cannot be written: its disk is full, read-only or broken, or a quota is used up.
+
+    Attributes:
+        errno: the system's number of the error.
+        problem: what is wrong with the disk, as "the disk /data is full: 0 B free, 3 MB needed".
+    """
+
+    problem = ""
+
+
 class RecordingError(MarlnbError):
     """A recording cannot be planned, written or read."""
 

@@ -19,8 +19,9 @@ from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.batch.offline import job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
+from marlnb.disk import append_line, problem_of, writing
 from marlnb.errors import BatchError, unknown
-from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.training.runs.files import final_name, read_json, remove_temporaries, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,7 @@ REPORT = "report"  # folder and job name of the notebook that runs when all jobs
 SUBMISSIONS = "submissions"
 EVENTS = "events.log"
 SUBMIT_LOCK = "submit.lock"
+WRITTEN = (SOURCE, THEN, BATCH)
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Batch:
         if folder.exists() and not folder.is_dir():
             raise BatchError(f"{folder} is a file; a batch needs a folder: give --out another name")
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
+        if _is_half_made(folder, names, Path(notebook)):
+            names = []
         if names and BATCH not in names:
             raise BatchError(
                 f"{folder} already exists and is not a batch: it holds {', '.join(names[:5])} but no {BATCH}; "
@@ -116,13 +120,14 @@ class Batch:
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_temporaries(self.path, WRITTEN)
             for source, name in ((notebook, SOURCE), (then, THEN)):
                 if source is not None and digest(self.path / name) != digest(Path(source)):
                     write_atomically(self.path / name, Path(source).read_text(encoding="utf-8"))
             for job in self.jobs():
                 job.write(sync=False)
         except OSError as error:
-            raise BatchError(f"the batch {self.path} cannot be written: {error.strerror or error}") from error
+            raise BatchError(f"the batch {self.path} cannot be written: {problem_of(error, self.path)}") from error
         data: dict[str, Any] = {
             "format": 1,
             "notebook": self.notebook,
@@ -207,8 +212,9 @@ class Batch:
     def create_submission(self, jobs: Sequence[Job], *, then: bool, reason: str = "") -> Path:
         """Creates the folder `submissions/<n>` with `jobs.json`, the names of the jobs in order of their index."""
         folder = self.next_submission()
-        folder.parent.mkdir(mode=0o700, exist_ok=True)
-        folder.mkdir(mode=0o700)
+        with writing(folder, kind=BatchError):
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700)
         data = {"jobs": [job.name for job in jobs], "then": then, "reason": reason, "when": time.time()}
         write_atomically(folder / "jobs.json", json.dumps(data, indent=2) + "\n")
         return folder
@@ -225,8 +231,7 @@ class Batch:
 
     def log_event(self, text: str) -> None:
         """Adds a line with the time to `events.log`."""
-        with open(self.path / EVENTS, "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
+        append_line(self.path / EVENTS, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}")
 
     def made_with(self) -> dict[str, str]:
         """Versions of Python, marlnb and torch with which the batch was created; empty if the file has none."""
@@ -237,6 +242,12 @@ class Batch:
 def digest(path: Path) -> str:
     """SHA-256 of a file; empty if it does not exist."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _is_half_made(folder: Path, names: Sequence[str], notebook: Path) -> bool:
+    """Whether a process that was creating a batch of this notebook was killed: it has all but `batch.json`."""
+    made = all(final_name(name) in (*WRITTEN, JOBS) for name in names) and BATCH not in names
+    return made and (SOURCE not in names or digest(folder / SOURCE) == digest(notebook))
 
 
 def _installed_versions() -> dict[str, str]:

@@ -260,7 +260,10 @@ class Monitor:
         return info.reason or status.reason or default
 
     def _log(self, text: str) -> None:
-        self.batch.log_event(text)
+        try:
+            self.batch.log_event(text)
+        except OSError as error:  # a full disk
+            self._warn(str(error))
         self.display.say(text)
 
     def _warn(self, text: str) -> None:

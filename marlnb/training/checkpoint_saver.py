@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from marlnb.training.runs.checkpoint import Checkpoint, drop_stop_checkpoints, rotate_checkpoints, save_checkpoint
-from marlnb.training.runs.files import JOB_VARIABLE
+from marlnb.disk import writing
+from marlnb.errors import DiskError
+from marlnb.training.runs.checkpoint import (
+    Checkpoint,
+    drop_stop_checkpoints,
+    list_checkpoints,
+    remove_leftovers,
+    rotate_checkpoints,
+    save_checkpoint,
+)
+from marlnb.training.runs.files import (
+    EVALUATIONS,
+    EXPERIMENT,
+    JOB_VARIABLE,
+    METRICS,
+    SPEC,
+    STATUS,
+    remove_temporaries,
+)
 
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
 
+WRITTEN = (EXPERIMENT, SPEC, METRICS, EVALUATIONS, STATUS)  # only by who holds the folder's lock
 MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
 
 
@@ -50,11 +70,35 @@ class CheckpointSaver:
             at_stop=self._in_job and trainer.state == "stopped" and not self._is_scheduled,
         )
         if self._is_scheduled or not self._in_job:  # in a batch job, checkpoints made at stops stay until the next one
-            if self._in_job:
-                drop_stop_checkpoints(folder, trainer.iteration)
-            rotate_checkpoints(folder, trainer.experiment.keep_checkpoints)
+            with writing(folder):
+                if self._in_job:
+                    drop_stop_checkpoints(folder, trainer.iteration)
+                rotate_checkpoints(folder, trainer.experiment.keep_checkpoints)
         self.iteration, self.seconds, self.save_s = trainer.iteration, trainer.seconds, time.perf_counter() - start
         return saved
+
+    @contextmanager
+    def saying_what_is_saved(self) -> Iterator[None]:
+        """Adds the last checkpoint, and what to do, to the error of a disk that refuses a write."""
+        try:
+            yield
+        except DiskError as error:
+            saved = f"checkpoint {self.iteration} is complete" if self.iteration else "no checkpoint is saved yet"
+            again = f"`marlnb resume {self._trainer.run.path}` continues"
+            named = DiskError(f"{error}; {saved}; when the disk can be written, {again}")
+            named.errno, named.problem = error.errno, error.problem
+            raise named from error
+
+    def tidy_up(self) -> None:
+        """Removes what a training that was killed left: temporary files, and checkpoints that it was to delete."""
+        folder = self._trainer.run.path / "checkpoints"
+        with writing(folder):
+            remove_temporaries(self._trainer.run.path, WRITTEN)
+            remove_leftovers(folder)
+            newest = list_checkpoints(folder)[-1:]
+            if newest and not newest[0].at_stop:
+                drop_stop_checkpoints(folder, newest[0].iteration)
+                rotate_checkpoints(folder, self._trainer.experiment.keep_checkpoints)
 
     def is_due(self, *, ending: bool) -> bool:
         """Whether a checkpoint is due: on schedule, and when a training ends.

@@ -20,6 +20,7 @@ from marlnb.batch.monitor import LOCK, watch
 from marlnb.batch.progress_display import summary_line
 from marlnb.batch.retries import count_restarts
 from marlnb.batch.submission_plan import make_plan
+from marlnb.training.runs.files import read_json
 from marlnb.training.runs.lock import RunLock
 from tests.batch.batches import Maker, finish, kill, submit, supervisor, wait_until
 
@@ -138,6 +139,19 @@ def test_only_one_watch_process_restarts_jobs_and_a_read_only_one_never_does(mak
     output_of_watch(batch, once=True)
     assert len(batch.submissions()) == 2
     assert finish(batch)["n=0"][0] == "complete"
+
+
+def test_jobs_of_a_supervisor_that_is_asked_to_end_start_again_when_all_of_them_have_saved(make: Maker) -> None:
+    saves = f"[ -e ../end ] && {{ {COMPLETE}; }}; echo run > attempts; trap 'sleep 3; exit 75' TERM; sleep 100 & wait"
+    batch = make("", n=(0, 1, 2, 3), at_once=2, python=make.script(saves))
+    submit(batch)
+    wait_until(lambda: len(list(batch.path.glob("jobs/*/attempts"))) == 2)
+    (batch.path / "jobs" / "end").touch()
+    os.kill(supervisor(batch), signal.SIGTERM)
+    output_of_watch(batch)
+    names = [read_json(folder / "jobs.json")["jobs"] for folder in batch.submissions()]
+    assert names == [["n=0", "n=1", "n=2", "n=3"]] * 2
+    assert {status.state for status in batch.statuses().values()} == {"complete"}
 
 
 @pytest.mark.parametrize("owns", [False, True])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from marlnb.analysis.attribution.faithfulness import Faithfulness
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, attribution_path, read
 from marlnb.analysis.results import Result, grid_table, strict_json
+from marlnb.disk import replacing, writing
 from marlnb.errors import AnalysisError
 
 BLOCK_ROWS = 65536
@@ -189,13 +189,9 @@ class Attribution(Result):
         target = Path(path) if path is not None else self._default_path()
         if target.exists() and not overwrite:
             raise AnalysisError(f"{target} exists; save(..., overwrite=True) would replace it")
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
+        with writing(target, kind=AnalysisError), replacing(target) as part:
             with AttributionFile(part, self.meta(), self.arrays(), self.values.shape, overwrite=True) as file:
                 file.append(self.values, self.score, self.baseline_score)
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
         return target
 
     @staticmethod

@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 
 from marlnb.analysis.results import Result, strict_json
+from marlnb.disk import replacing, writing
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
@@ -247,10 +248,9 @@ class Dictionary(Result):
         if target.exists() and not overwrite:
             raise AnalysisError(f"{target} exists already; save(..., overwrite=True) replaces it")
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
         meta = {"site": self.site, "agents": self.agents, "kind": self.autoencoder.kind, "k": self.autoencoder.k}
         meta |= {name: getattr(self, name) for name in _META}
-        try:
+        with writing(target, kind=AnalysisError), replacing(target) as part:
             with h5py.File(part, "w") as file:
                 file.attrs["format"], file.attrs["version"] = _FORMAT, 1
                 file.attrs["meta"] = json.dumps({**meta, "origin": dict(self.origin)})
@@ -258,9 +258,6 @@ class Dictionary(Result):
                     file[f"weights/{name}"] = tensor.numpy()
                 for name in (*_COLUMNS, *_OPTIONAL_COLUMNS):
                     file[name] = getattr(self, name)
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
         return target
 
     @staticmethod

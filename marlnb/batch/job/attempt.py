@@ -7,13 +7,15 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from marlnb.allocations import scheduler_id
 from marlnb.batch.job.failures import result_line
 from marlnb.batch.job.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobStatus, State
 from marlnb.batch.job.training_progress import describe_training
-from marlnb.errors import RunError
+from marlnb.disk import append_line
+from marlnb.errors import DiskError, RunError
 from marlnb.training.runs.files import may_precede, read_json
 
 STATUS_INTERVAL_S = 1.0
@@ -41,9 +43,9 @@ class Attempt:
         previous = _previous_status(job)
         self.number = previous.attempt + 1
         self._seconds_before = previous.seconds
-        self._started = time.time()
+        self._clock_start = time.monotonic()
         self.status = JobStatus(
-            "running", attempt=self.number, started=self._started, seconds=previous.seconds, scheduler_id=scheduler_id()
+            "running", attempt=self.number, started=time.time(), seconds=previous.seconds, scheduler_id=scheduler_id()
         )
         self.callbacks: list[Callable[[], None]] = []
         self._title = self._cell_progress = ""
@@ -72,7 +74,8 @@ class Attempt:
 
     def print(self, text: str) -> None:
         """Writes text to the job's log, in one system call, so that threads and signals cannot interrupt it."""
-        os.write(self._log, text.encode(errors="replace"))
+        with suppress(OSError):  # a full disk: the job's status matters more
+            os.write(self._log, text.encode(errors="replace"))
 
     def start_cell(self, number: int, n_cells: int, title: str, *, is_code: bool) -> None:
         """Notes the cell that starts now; code cells are written to the log."""
@@ -92,14 +95,20 @@ class Attempt:
         if self._ticker.is_alive() and threading.current_thread() is not self._ticker:
             self._ticker.join()
         now = time.time()
-        seconds = self._seconds_before + now - self._started
         self.status = replace(
-            self.status, state=state, reason=reason, error=error, progress="", ended=now, seconds=seconds
+            self.status, state=state, reason=reason, error=error, progress="", ended=now, seconds=self._seconds()
         )
         self.say(result_line(self.status))
-        _append(self.job, self.status)
-        self.job.write_status(self.status)
+        with suppress(DiskError):
+            _append(self.job, self.status)
+        try:
+            self.job.write_status(self.status)
+        except DiskError:  # what is short may fit into the space that the file has
+            self.job.write_status(replace(self.status, error=error and replace(error, traceback="")))
         return self.status
+
+    def _seconds(self) -> float:
+        return self._seconds_before + time.monotonic() - self._clock_start
 
     def _cell_text(self) -> str:
         title = f' "{self._title}"' if self._title else ""
@@ -111,8 +120,7 @@ class Attempt:
                 for callback in self.callbacks:
                     callback()
                 progress = describe_training(self.job.folder) or self._cell_progress
-                seconds = self._seconds_before + time.time() - self._started
-                now = replace(self.status, progress=progress, seconds=seconds)
+                now = replace(self.status, progress=progress, seconds=self._seconds())
                 self.job.write_status(now)
                 if time.monotonic() - self._logged_at >= LOG_INTERVAL_S and now.cell:
                     self._logged_at = time.monotonic()
@@ -135,5 +143,4 @@ def _previous_status(job: Job) -> JobStatus:
 def _append(job: Job, status: JobStatus) -> None:
     entry = {key: getattr(status, key) for key in ("attempt", "started", "ended", "state", "reason", "host")}
     entry["host"] = entry["host"] or os.uname().nodename
-    with open(job.folder / ATTEMPTS, "a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
+    append_line(job.folder / ATTEMPTS, json.dumps(entry))

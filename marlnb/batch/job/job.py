@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from marlnb.disk import problem_of, state_of
 from marlnb.errors import BatchError, RunError
 from marlnb.training.runs.files import read_json, read_lines, write_atomically
 from marlnb.training.runs.lock import is_locked
@@ -168,7 +169,8 @@ class Job:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise BatchError(f"the job's folder {self.folder} cannot be created: {error.strerror or error}") from error
+            problem = problem_of(error, self.folder)
+            raise BatchError(f"the job's folder {self.folder} cannot be created: {problem}") from error
         notebook, parameters = os.path.relpath(self.notebook, self.folder), dict(self.parameters)
         data: dict[str, Any] = {"format": 1, "notebook": notebook, "parameters": parameters, "cwd": str(self.cwd)}
         data["environment"] = dict(self.environment)
@@ -206,6 +208,8 @@ class Job:
             status = self._read_status()  # the process may have written its result and released the lock in between
             if status.state == "running":
                 reason = "it ended without a message: killed, or its node was lost"
+                if problem := state_of(self.folder):
+                    reason = f"it ended without a message, and {problem}"
                 return replace(status, state="interrupted", reason=reason)
         return status
 
@@ -214,9 +218,9 @@ class Job:
         return JobStatus.from_json(read_json(file)) if file.exists() else JobStatus()
 
     def write_status(self, status: JobStatus) -> None:
-        """Replaces `job_status.json`, with the current process, host and time."""
+        """Replaces `job_status.json`, with the current process, host and time; on a full disk, in the space it has."""
         now = replace(status, updated=time.time(), pid=os.getpid(), host=socket.gethostname())
-        write_atomically(self.folder / JOB_STATUS, json.dumps(now.to_json()) + "\n", sync=False)
+        write_atomically(self.folder / JOB_STATUS, json.dumps(now.to_json()) + "\n", sync=False, in_place=True)
 
     def attempts(self) -> list[dict[str, Any]]:
         """One entry for each attempt that has ended: attempt, started, ended, state, reason, host."""

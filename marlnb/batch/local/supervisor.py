@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from marlnb.batch.batch import REPORT, Batch
-from marlnb.batch.job.job import Job, State
+from marlnb.batch.job.job import Job, SchedulerState, State
 from marlnb.batch.local.capacity import n_parallel_jobs
 from marlnb.batch.local.machine import core_numbers, gpu_names
 from marlnb.batch.local.pool import Pool
@@ -71,10 +71,14 @@ class Supervisor:
             self.cancel_requested()
             if self.n_end_requests:
                 self.shut_down()
-            self.start_jobs()
+            else:
+                self.start_jobs()
             time.sleep(POLL_S)
             self.collect()
             self.add_report()
+        for entry in self.entries.values():
+            entry.state = "ended"
+        self.write_entries()
         self.say("ended")
 
     def cancel_requested(self) -> None:
@@ -87,7 +91,10 @@ class Supervisor:
                     process.cancel()
 
     def shut_down(self) -> None:
-        """Ends all jobs after a signal: running ones are asked to save; after a second signal they are killed."""
+        """Ends all jobs after a signal: running ones are asked to save; after a second signal they are killed.
+
+        In its file they count as queued until it ends, so that meanwhile no other supervisor is started for them.
+        """
         for job in self.queue:
             self.end(job, "its supervisor was asked to end")
         self.queue.clear()
@@ -98,6 +105,8 @@ class Supervisor:
         """Starts jobs while cores and GPUs are free. The first job always starts, so no batch waits for another."""
         share = self.profile.at_once > 0
         while self.queue and len(self.running) < self.n_parallel:
+            if share and not self.queue[0].is_executing and len(self.running) + self.n_elsewhere() >= self.n_parallel:
+                return self.mark_waiting("jobs of this batch that are still saving under an earlier supervisor")
             cores = self.cores.acquire(
                 min(self.profile.cores, len(self.cores.members)), share=share or not self.running
             )
@@ -106,7 +115,12 @@ class Supervisor:
                 self.start(self.queue.popleft(), cores, gpus)
                 continue
             self.release(cores, gpus)
-            return self.mark_waiting("cores" if cores is None else "GPUs")
+            return self.mark_waiting(f"{'cores' if cores is None else 'GPUs'} that other jobs on this machine use")
+
+    def n_elsewhere(self) -> int:
+        """Jobs of the batch that other processes execute."""
+        supervised = {process.job.name for process in self.running}
+        return sum(job.is_executing for job in self.batch.jobs() if job.name not in supervised)
 
     def start(self, job: Job, cores: list[str], gpus: list[str]) -> None:
         if job.is_executing:
@@ -184,16 +198,18 @@ class Supervisor:
     def end(self, job: Job, reason: str, state: State | None = None) -> None:
         """Marks a job as ended; `state` also sets its status, for a job that could not write it itself."""
         if state is not None:
-            job.write_status(replace(job.status(), state=state, reason=reason, ended=time.time()))
+            with suppress(OSError):  # a full disk, as the reason may say
+                job.write_status(replace(job.status(), state=state, reason=reason, ended=time.time()))
         self.say(f"{job.name}: {reason}")
-        self.change(job, JobEntry("ended", reason, 0, self.entries[job.name].restarts))
+        known: SchedulerState = "queued" if self.n_end_requests and state is None else "ended"
+        self.change(job, JobEntry(known, reason, 0, self.entries[job.name].restarts))
 
     def release(self, cores: list[str] | None, gpus: list[str] | None) -> None:
         self.cores.release(cores or [])
         self.gpus.release(gpus or [])
 
     def mark_waiting(self, resource: str) -> None:
-        reason = f"waits for {resource} that other jobs on this machine use"
+        reason = f"waits for {resource}"
         for job in self.queue:
             if not self.entries[job.name].reason:
                 self.entries[job.name].reason = reason

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from marlnb.client import SERVER_FILE
+from marlnb.disk import problem_of, replacing
 from marlnb.errors import EnvBuildError
 
 
@@ -20,16 +21,16 @@ class AddressFile:
         self._path = path
         self._content = json.dumps({"address": address, "token": token, "pid": os.getpid()})
         self._made_folder = not path.parent.exists()
-        part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part.unlink(missing_ok=True)
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(self._content)
-            os.replace(part, path)
+            with replacing(path) as part:
+                part.unlink(missing_ok=True)
+                descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(descriptor, "w", encoding="utf-8") as file:
+                    file.write(self._content)
         except OSError as error:
-            raise EnvBuildError(f"cannot write the server's address to {path}: {error}") from error
+            problem = problem_of(error, path)
+            raise EnvBuildError(f"cannot write the server's address to {path}: {problem}") from error
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from marlnb.disk import writing
 from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import has_checksums
 from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
+from marlnb.recording.file.layout import count_rows
 from marlnb.recording.file.opening import Locking, open_file
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import move_recording, segments_folder
@@ -67,18 +69,32 @@ def _is_unreadable(path: Path) -> bool:
 
 
 def _set_aside(path: Path) -> None:
-    """Renames an incomplete recording; deletes it in a batch job."""
-    if os.environ.get(JOB_VARIABLE):
-        path.unlink(missing_ok=True)
-        shutil.rmtree(segments_folder(path), ignore_errors=True)
-    elif path.exists() and not _is_unreadable(path):
-        move_recording(path, _free_path(path))
-    else:
-        target = _free_path(path)
-        for old, new in ((path, target), (segments_folder(path), segments_folder(target))):
-            if old.exists():
-                old.rename(new)
-    journal_of(path).unlink(missing_ok=True)
+    """Renames an incomplete recording; deletes one without rows, and any in a batch job."""
+    with writing(path, kind=RecordingError):
+        if os.environ.get(JOB_VARIABLE) or not _may_have_rows(path):
+            path.unlink(missing_ok=True)
+            shutil.rmtree(segments_folder(path), ignore_errors=True)
+        elif not path.exists() or not _is_unreadable(path):
+            move_recording(path, _free_path(path))
+        else:
+            target = _free_path(path)
+            for old, new in ((path, target), (segments_folder(path), segments_folder(target))):
+                if old.exists():
+                    old.rename(new)
+        journal_of(path).unlink(missing_ok=True)
+
+
+def _may_have_rows(path: Path) -> bool:
+    """False if the files of a recording can be read and hold no row, or there is none."""
+    for file in sorted(segments_folder(path).glob("*.h5")) or [path]:
+        try:
+            with open_file(file, False) as opened:
+                if count_rows(opened):
+                    return True
+        except (RecordingError, KeyError):
+            if file.exists():
+                return True
+    return False
 
 
 def _free_path(path: Path) -> Path:

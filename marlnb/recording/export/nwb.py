@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError
 from marlnb.recording.export.selection import optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
@@ -67,13 +68,9 @@ def to_nwb(
         for agent in agents:
             module.add(_series(pynwb, name, array, agent, clock))
     _add_trials(file, recording, selection.episode, selection.t, step_s)
-    unfinished = target.with_name(f".part-{os.getpid()}-{target.name}")
-    try:
+    with writing(target, kind=RecordingError), replacing(target) as unfinished:
         with pynwb.NWBHDF5IO(str(unfinished), "w") as io:
             io.write(file)
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
     return target
 
 

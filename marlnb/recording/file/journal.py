@@ -14,9 +14,12 @@ import os
 import struct
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from marlnb.disk import publish, writing
 from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import Ranges, append_checksums
 
@@ -35,14 +38,24 @@ class JournaledFile:
         existing: whether to open an existing file instead of creating a new one.
     Raises:
         FileExistsError, OSError: the file exists, cannot be created, or cannot be locked (with `locking` True or None).
+    Attributes:
+        path: the file.
+        error: of the first call that the disk refused.
+        is_closed: whether it was closed; what HDF5 writes then goes nowhere.
     """
 
     def __init__(self, path: Path, locking: bool | str | None, *, existing: bool = False) -> None:
-        self.path, self.journal_path = path, journal_of(path)
+        self.path = path
         self._handle = os.open(path, os.O_RDWR | (0 if existing else os.O_CREAT | os.O_EXCL), 0o644)
-        if locking is not False:
-            _lock(self._handle, optional=locking == "best-effort")
-        self._journal = os.open(self.journal_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        try:
+            if locking is not False:
+                _lock(self._handle, optional=locking == "best-effort")
+        except OSError:
+            os.close(self._handle)
+            raise
+        self.error: OSError | None = None
+        self.is_closed = self._is_discarded = self._is_applying = False
+        self._journal: int | None = None  # a new file has none until it changes what is committed
         self._position = 0
         self._size = self._committed_size = os.fstat(self._handle).st_size
         self._pending: list[tuple[int, bytes]] = []
@@ -52,17 +65,34 @@ class JournaledFile:
         """Reserves disk space for so many bytes, so that no write in it can fail; OSError where the disk is full."""
         os.posix_fallocate(self._handle, 0, size_bytes)
 
+    def publish(self, path: Path) -> None:
+        """Gives a new, committed file its name. Raises FileExistsError if there is a file of that name."""
+        if not path.exists():
+            journal_of(path).unlink(missing_ok=True)  # of an earlier file of that name
+        publish(self.path, path)
+        self.path = path
+
     def commit(self) -> None:
-        """Applies everything written since the last commit, completely or not at all."""
-        body = b"".join(part for offset, data in self._pending for part in (ENTRY.pack(offset, len(data)), data))
-        os.pwrite(self._journal, HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body, 0)
-        if os.fstat(self._handle).st_size < self._size:
-            os.ftruncate(self._handle, self._size)
-        for offset, data in self._pending:
-            _write_all(self._handle, data, offset)
-        os.ftruncate(self._journal, 0)
-        self._pending.clear()
-        self._committed_size = self._size
+        """Applies everything written since the last commit, completely or not at all.
+
+        Raises:
+            OSError: the disk refuses this, or refused a write before.
+        """
+        if self.error is not None:
+            raise self.error
+        with self._noting_error():
+            if self._pending:
+                self._write_journal()
+                self._is_applying = True
+            if os.fstat(self._handle).st_size < self._size:
+                os.ftruncate(self._handle, self._size)
+            for offset, data in self._pending:
+                _write_all(self._handle, data, offset)
+            self._is_applying = False
+            if self._journal is not None:
+                os.ftruncate(self._journal, 0)
+            self._pending.clear()
+            self._committed_size = self._size
 
     def commit_and_close(self, chunks: Ranges | None = None) -> None:
         """Commits, frees reserved space that is not used, and closes. On an error the last committed state remains.
@@ -72,19 +102,47 @@ class JournaledFile:
         """
         try:
             self.commit()
-            os.ftruncate(self._handle, self._size if chunks is None else self._append_checksums(chunks))
-            self.journal_path.unlink()
+            with self._noting_error():
+                os.ftruncate(self._handle, self._size if chunks is None else self._append_checksums(chunks))
+                journal_of(self.path).unlink(missing_ok=True)
         finally:
-            os.close(self._journal)
-            os.close(self._handle)
+            self._close()
+
+    def discard(self) -> None:
+        """From here on writes go nowhere, so that HDF5 can close a file that the disk refuses to take."""
+        self._is_discarded = True
 
     def discard_and_close(self) -> None:
-        """Closes without the writes since the last commit."""
-        self._pending.clear()
-        os.ftruncate(self._handle, self._committed_size)
-        self.journal_path.unlink(missing_ok=True)
-        os.close(self._journal)
-        os.close(self._handle)
+        """Closes without the writes since the last commit. A commit that had begun is completed on opening."""
+        self.discard()
+        with suppress(OSError):
+            if not (self._is_applying or self.is_closed):
+                os.ftruncate(self._handle, self._committed_size)
+                journal_of(self.path).unlink(missing_ok=True)
+        self._close()
+
+    def _close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            os.close(self._handle)
+            if self._journal is not None:
+                os.close(self._journal)
+
+    def _write_journal(self) -> None:
+        body = b"".join(part for offset, data in self._pending for part in (ENTRY.pack(offset, len(data)), data))
+        if self._journal is None:
+            how = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            self._journal = os.open(journal_of(self.path), how, 0o644)
+        _write_all(self._journal, HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body, 0)
+
+    @contextmanager
+    def _noting_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.error = self.error or error
+            self.discard()
+            raise
 
     def _append_checksums(self, chunks: Ranges) -> int:
         """Returns the file's new size. On a full disk the recording stays whole, without checksums."""
@@ -101,12 +159,19 @@ class JournaledFile:
         return self._position
 
     def write(self, data: Any) -> int:
-        """Writes new space at once; holds back changes of committed bytes until `commit`."""
+        """Writes new space at once; holds back changes of committed bytes until `commit`.
+
+        Where the disk refuses, this and all later writes go nowhere, and `commit` raises: HDF5 crashes where a write
+        raises in the middle of its work.
+        """
         offset, length = self._position, len(data)
+        if self.is_closed or self._is_discarded:
+            return length
         if length >= MIN_CHECKED_BYTES:
             self._crcs[offset] = (length, zlib.crc32(data))
         if offset >= self._committed_size:
-            _write_all(self._handle, data, offset)
+            with suppress(OSError), self._noting_error():
+                _write_all(self._handle, data, offset)
         else:
             self._pending.append((offset, bytes(data)))
         self._position += length
@@ -121,7 +186,9 @@ class JournaledFile:
     def readinto(self, buffer: Any) -> int:
         start, view = self._position, memoryview(buffer)
         stop = start + len(view)
-        content = os.pread(self._handle, len(view), start)
+        content = b""
+        with suppress(OSError), self._noting_error():
+            content = os.pread(self._handle, len(view), start)
         view[: len(content)] = content
         view[len(content) :] = bytes(len(view) - len(content))
         for offset, data in self._pending:
@@ -148,7 +215,7 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
     """Completes a commit that a kill interrupted. A file that is still being written is left unchanged.
 
     Raises:
-        RecordingError: a commit is incomplete, and the file cannot be written.
+        RecordingError: a commit is incomplete, and the file cannot be written. It is completed by the next opening.
     """
     journal = journal_of(path)
     if not path.is_file() or not journal.is_file():
@@ -172,9 +239,10 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
         entries, max_stop = _entries(body), os.fstat(handle).st_size + len(body)
         if any(offset + len(data) > max_stop for offset, data in entries):
             raise RecordingError(f"{journal} does not belong to {path}: it writes beyond its end; move it away")
-        for offset, data in entries:
-            _write_all(handle, data, offset)
-        journal.unlink(missing_ok=True)
+        with writing(path, kind=RecordingError, saved="opening it again completes its last write"):
+            for offset, data in entries:
+                _write_all(handle, data, offset)
+            journal.unlink(missing_ok=True)
     except BlockingIOError:
         return
     finally:

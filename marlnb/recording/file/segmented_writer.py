@@ -32,9 +32,8 @@ class SegmentedWriter(RecordingOutput):
     segment_bytes: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        for existing in (self.path, segments_folder(self.path)):
-            if existing.exists():
-                raise RecordingError(f"{existing} already exists; give the recording another name")
+        if self.path.exists() or any(segments_folder(self.path).glob("*.h5")):
+            raise RecordingError(f"{self.path} already exists, or its segments do; give another name")
         self._row_bytes = sum(item.row_bytes for item in self.fields)
         self._described: list[Mapping[str, Mapping[str, Any]]] = []
         self._checkpoint: tuple[int, str] | None = None

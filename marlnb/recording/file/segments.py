@@ -16,6 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import append_checksums
 from marlnb.recording.file.episode_index import COLUMNS, EpisodeIndex
@@ -84,26 +85,26 @@ def write_joined(
 ) -> None:
     """`join`, for files that are open already."""
     fields = _checked_fields(files, segments)
-    part = path.with_name(f".{path.name}.joining-{os.getpid()}")
-    try:
-        with h5py.File(part, "w") as target:
-            _write(target, files, [_relative(segment, path) for segment in segments], fields, renumber, path)
-            target.attrs.update(attributes)
-        with open(part, "r+b") as raw:
-            append_checksums(raw.fileno(), part.stat().st_size)
-        os.replace(part, path)
-        remember(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with writing(path, kind=RecordingError, saved=f"the segments in {segments[0].parent} are whole"):
+        with replacing(path) as part:
+            with h5py.File(part, "w") as target:
+                _write(target, files, [_relative(segment, path) for segment in segments], fields, renumber, path)
+                target.attrs.update(attributes)
+            with open(part, "r+b") as raw:
+                append_checksums(raw.fileno(), part.stat().st_size)
+    remember(path)
 
 
 def open_joined(path: Path, locking: Locking) -> h5py.File:
-    """Opens an existing recording for reading. Segments that a kill left out of the joined file are joined first.
+    """Opens an existing recording for reading. Segments that a kill left unjoined are joined first.
 
     Raises:
         RecordingError: as `open_recording_file`; or a segment is missing or too short.
     """
-    walk_ahead([path, *_readable_segments(path)])
+    segments = _readable_segments(path)
+    walk_ahead([path, *segments])
+    if segments and not path.exists() and os.access(path.parent, os.W_OK) and not is_being_written(segments[-1]):
+        rejoin(path, locking)
     file = open_recording_file(path, locking)
     try:
         with reading(path, "its list of segments"):
@@ -124,10 +125,15 @@ def rejoin(path: Path, locking: Locking = None, *, complete: bool = False) -> No
     """Joins all files in the folder of segments, in the order of their names."""
     try:
         with open_file(path, locking) as file, reading(path, "its attributes"):
-            attributes = {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
+            attributes = _own_attributes(file)
     except RecordingError:  # it is damaged; the segments have all but what it adds to theirs
         attributes = {}
     join(_readable_segments(path), path, complete=complete, attributes=attributes, locking=locking)
+
+
+def _own_attributes(file: h5py.File) -> dict[str, Any]:
+    """What a joined file adds to the attributes of its segments."""
+    return {name: file.attrs[name] for name in ("settings", "seed") if name in file.attrs}
 
 
 def segment_paths(file: h5py.File, path: Path) -> list[Path]:
@@ -148,13 +154,16 @@ def move_recording(path: Path, target: Path) -> None:
     if not folder.is_dir():
         path.rename(target)
         return
-    with open_file(path, False) as file:
-        names = [segment.name for segment in segment_paths(file, path)]
-        complete = bool(file.attrs["complete"])
-    target_folder = segments_folder(target)
-    folder.rename(target_folder)
-    join([target_folder / name for name in names], target, complete=complete)
-    path.unlink()
+    if path.exists():
+        with open_file(path, False) as file:
+            complete = bool(file.attrs["complete"])
+            attributes = _own_attributes(file)
+    else:
+        complete, attributes = False, {}
+    path.unlink(missing_ok=True)  # the segments alone are enough to join them again, wherever a kill ends this
+    folder.rename(segments_folder(target))
+    if segments := _readable_segments(target):
+        join(segments, target, complete=complete, attributes=attributes)
 
 
 def _is_outdated(file: h5py.File, path: Path) -> bool:

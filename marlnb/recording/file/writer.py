@@ -3,13 +3,17 @@
 Blocks are in memory in the order of the file's chunks, and HDF5 writes them unchanged. After each block the file is
 committed: it goes from one valid state to the next (`marlnb.recording.file.journal`). The file has HDF5's default
 format, because newer formats and SWMR files do not open after a kill. Disk space is reserved before HDF5 writes a
-block, so that a full disk never leaves half a block. A file that is closed gets checksums (`checksums.py`).
+block, so that a full disk never leaves half a block. A file that is closed gets checksums (`checksums.py`). A new file
+gets its name with its first commit, so that under this name there is always a recording.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from math import prod
 from pathlib import Path
@@ -18,18 +22,19 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
-from marlnb.display.formatting import format_bytes
+from marlnb.disk import PROBLEMS, errno_of, left_behind, problem_of, temporary_of
 from marlnb.errors import RecordingError
 from marlnb.recording.file.block import Block
-from marlnb.recording.file.checksums import Ranges, chunk_ranges
+from marlnb.recording.file.checksums import chunk_ranges
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.inspection import remember
-from marlnb.recording.file.journal import JournaledFile
+from marlnb.recording.file.journal import JournaledFile, journal_of
 from marlnb.recording.file.layout import Field, block_rows, write_rows
 from marlnb.recording.file.opening import Locking, opening_failed
 
 FLUSH_EVERY_S = 5.0
 SPARE_BYTES = 1024 * 1024
+NEW = "new"  # purpose of a file without its name
 EPISODE_COLUMNS = {"episode": "int64", "start": "int64", "length": "int64", "n_steps": "int64", "seed": "int64"}
 
 
@@ -82,31 +87,39 @@ class RecordingWriter(RecordingOutput):
         frames: rendered frames that are written with the rows.
         locking: HDF5's file locking: True, False (file systems without locks) or "best-effort".
         first_row: the recording's row at which this file starts, where it is one of several segments.
+        hidden: keep the file under a temporary name until `publish`.
+        replace: the file replaces the one that has this name.
     Raises:
-        RecordingError: the file exists or cannot be created.
+        RecordingError: the file exists or cannot be created; or, in every method, the disk refuses a write. Then the
+            file keeps the state after the last flush.
     Attributes:
         rows: appended so far, written or not.
     """
 
     first_row: int = field(default=0, kw_only=True)
+    hidden: bool = field(default=False, kw_only=True)
+    replace: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.rows = self.written_bytes = 0
         self.block_rows = block_rows(self.fields, self.expected_rows)
         self._filled = self._written = 0  # rows in the block, and how many of them are in the file
-        self._claimed = 0
+        self._claimed = self._block_bytes = 0
+        self._failed = False
         self._episodes: list[dict[str, np.ndarray]] = []
         self._flushed_at = time.monotonic()
+        if self.path.exists() and not self.replace:
+            raise RecordingError(_exists(self.path))
         self._storage, self.file = _create(self.path, self.locking)
-        self.file.attrs.update({**self.attributes, "complete": False})
-        for name, values in self.agents.items():
-            self.file[f"agents/{name}"] = np.array(values, dtype=object) if isinstance(values[0], str) else values
-        self._blocks = [Block(self.file, item, self.block_rows) for item in self.fields]
-        self._block_bytes = sum(block.storage.nbytes for block in self._blocks)
-        self._create_tables(len(self.agents["id"]))
-        if self.frames is not None:
-            self.frames.attach(self.file, self.first_row)
-        self._commit()
+        try:
+            with self._writing():
+                self._create_content()
+                self._commit()
+            if not self.hidden:
+                self.publish()
+        except BaseException:
+            self.discard()
+            raise
 
     def append(self, sources: Sequence[np.ndarray]) -> None:
         """Appends the rows of episodes of one length: per field `[episode, t, ...]`, as the bytes that are stored."""
@@ -136,18 +149,20 @@ class RecordingWriter(RecordingOutput):
 
     def describe(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
         """Sets attributes of datasets, by path."""
-        for path, values in attributes.items():
-            if path in self.file:
-                self.file[path].attrs.update(values)
+        with self._writing():
+            for path, values in attributes.items():
+                if path in self.file:
+                    self.file[path].attrs.update(values)
 
     def add_checkpoint(self, iteration: int, sha256: str) -> None:
         """Assigns the rows from here on to this checkpoint."""
-        table = self.file["checkpoints"]
-        n = len(table["iteration"])
-        values = {"iteration": iteration, "sha256": sha256, "row_start": self.rows, "row_stop": self.rows}
-        for name, value in values.items():
-            table[name].resize(n + 1, axis=0)
-            table[name][n] = value
+        with self._writing():
+            table = self.file["checkpoints"]
+            n = len(table["iteration"])
+            values = {"iteration": iteration, "sha256": sha256, "row_start": self.rows, "row_stop": self.rows}
+            for name, value in values.items():
+                table[name].resize(n + 1, axis=0)
+                table[name][n] = value
 
     def enter_checkpoint(self, iteration: int, sha256: str) -> None:
         """`add_checkpoint`, unless the preceding rows belong to the same checkpoint."""
@@ -176,19 +191,20 @@ class RecordingWriter(RecordingOutput):
             RecordingError: the disk is full or a file size limit is reached; the file is unchanged.
         """
         self._claim_space()
-        start = self.rows - self._filled
-        for block in self._blocks:
-            block.write(start, self._written, self._filled)
-        if self.frames is not None:
-            self.frames.write()
-        if self._episodes:
-            for name, dataset in self._table.items():
-                _extend(dataset, np.concatenate([entries[name] for entries in self._episodes]))
-            self._episodes.clear()
-        stops = self.file["checkpoints/row_stop"]
-        if len(stops):
-            stops[-1] = self.rows
-        self._commit()
+        with self._writing():
+            start = self.rows - self._filled
+            for block in self._blocks:
+                block.write(start, self._written, self._filled)
+            if self.frames is not None:
+                self.frames.write()
+            if self._episodes:
+                for name, dataset in self._table.items():
+                    _extend(dataset, np.concatenate([entries[name] for entries in self._episodes]))
+                self._episodes.clear()
+            stops = self.file["checkpoints/row_stop"]
+            if len(stops):
+                stops[-1] = self.rows
+            self._commit()
         self._flushed_at = time.monotonic()
         self._written = self._filled
         if self._filled == self.block_rows:
@@ -199,26 +215,77 @@ class RecordingWriter(RecordingOutput):
         """Writes the rest and closes the file; safe to call twice.
 
         Raises:
-            RecordingError: the disk is full. The file is closed without the rest.
+            RecordingError: the disk refuses. The file is closed without the rest.
         """
-        if not self.file:
+        if self._storage.is_closed:
             return
-        chunks: Ranges | None = None
         try:
-            self.flush()
-            self.file.attrs.modify("complete", np.bool_(complete))
-            chunks = chunk_ranges(self.file)
+            if not self._failed:
+                with self._writing():
+                    self.flush()
+                    self.file.attrs.modify("complete", np.bool_(complete))
+                    chunks = chunk_ranges(self.file)
+                    self.file.close()
+                    self._storage.commit_and_close(chunks)
         finally:
-            self.file.close()
-            self._storage.commit_and_close(chunks)
-        remember(self.path)
+            self._abandon()
+        if not self._failed:
+            remember(self._storage.path)
+
+    def publish(self) -> None:
+        """Gives a file its name.
+
+        Raises:
+            RecordingError: there is a file of this name, which is not to be replaced.
+        """
+        with self._writing():
+            if self.replace:
+                shutil.copymode(self.path, self._storage.path)
+                os.replace(self._storage.path, self.path)
+                return
+            try:
+                self._storage.publish(self.path)
+            except FileExistsError as error:
+                raise RecordingError(_exists(self.path)) from error
+
+    def discard(self) -> None:
+        """Closes a hidden file and deletes it, unless it was published."""
+        self._abandon()
+        if self._storage.path != self.path:
+            _remove_part(self._storage.path)
 
     def _commit(self) -> None:
         self.file.flush()
+        self._storage.commit()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Names the disk where it refuses a write, whatever HDF5 makes of that. Nothing is written after it."""
         try:
-            self._storage.commit()
-        except OSError as error:
-            raise RecordingError(f"{self.path}: cannot write its journal: {error.strerror}") from error
+            yield
+            if self._storage.error is not None:
+                raise self._storage.error
+        except RecordingError:
+            raise
+        except Exception as error:
+            self._failed = True
+            cause = self._storage.error or error
+            if errno_of(cause) not in PROBLEMS:
+                raise
+            raise RecordingError(self._refusal(cause)) from error
+
+    def _refusal(self, error: BaseException) -> str:
+        problem, n_rows = problem_of(error, self.path, self._block_bytes), self.rows - self._filled + self._written
+        kept = f"; the {n_rows:,} rows before it are kept, marked incomplete" if n_rows and not self.hidden else ""
+        return f"{self.path} cannot be written: {problem}{kept}"
+
+    def _abandon(self) -> None:
+        """Closes the file, if it is open, in its last committed state."""
+        self._storage.discard()
+        with suppress(Exception):
+            self.file.close()
+        if not self._storage.is_closed:
+            self._storage.discard_and_close()
 
     def _fill(self, sources: Sequence[np.ndarray]) -> None:
         n_rows = prod(sources[0].shape[:2])
@@ -239,10 +306,17 @@ class RecordingWriter(RecordingOutput):
             self._storage.claim(needed)
             self._claimed = needed
         except OSError as error:
-            raise RecordingError(
-                f"{self.path}: the disk has too little space for the next {format_bytes(self._block_bytes)} "
-                f"({error.strerror}); the {self.rows - self._filled:,} rows before it are kept, marked incomplete"
-            ) from error
+            raise RecordingError(self._refusal(error)) from error
+
+    def _create_content(self) -> None:
+        self.file.attrs.update({**self.attributes, "complete": False})
+        for name, values in self.agents.items():
+            self.file[f"agents/{name}"] = np.array(values, dtype=object) if isinstance(values[0], str) else values
+        self._blocks = [Block(self.file, item, self.block_rows) for item in self.fields]
+        self._block_bytes = sum(block.storage.nbytes for block in self._blocks)
+        self._create_tables(len(self.agents["id"]))
+        if self.frames is not None:
+            self.frames.attach(self.file, self.first_row)
 
     def _create_tables(self, n_agents: int) -> None:
         create = self.file.create_dataset
@@ -265,11 +339,30 @@ def _extend(dataset: h5py.Dataset, values: np.ndarray) -> None:
 
 
 def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A new file under a temporary name. Those that killed writers left are deleted."""
+    part = temporary_of(path, NEW)
     try:
-        storage = JournaledFile(path, locking)
-        return storage, h5py.File(storage, "w")
-    except FileExistsError as error:
-        raise RecordingError(f"{path} already exists; give the recording another name") from error
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in [*left_behind(path, NEW), part]:
+            _remove_part(left)
+        storage = JournaledFile(part, locking)
+        try:
+            return storage, h5py.File(storage, "w")
+        except BaseException:
+            storage.discard_and_close()
+            _remove_part(part)
+            raise
     except OSError as error:
+        if errno_of(error) in PROBLEMS:
+            raise RecordingError(f"{path} cannot be written: {problem_of(error, path)}") from error
         raise RecordingError(opening_failed(path, error)) from error
+
+
+def _remove_part(part: Path) -> None:
+    with suppress(OSError):
+        journal_of(part).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+
+
+def _exists(path: Path) -> str:
+    return f"{path} already exists; give another name"

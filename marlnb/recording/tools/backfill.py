@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.disk import left_behind, temporary_of, writing
 from marlnb.errors import RecordingError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
@@ -78,8 +78,9 @@ def backfill(
     is_joined = paths != [recording.path]
     for path in paths:
         recording.release()
-        with Recording.open(path, locking=recording.locking) as part:
-            _fill(part, new, by_origin)
+        with writing(path, kind=RecordingError, saved="it is unchanged"):
+            with Recording.open(path, locking=recording.locking) as part:
+                _fill(part, new, by_origin)
     if is_joined:
         _join_again(recording, paths)
     return recording
@@ -123,7 +124,9 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
 
 def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:
     """Computes the sites into a temporary file, then copies the datasets over in one commit."""
-    temporary = part.path.with_name(f".{part.path.name}.filling-{os.getpid()}")
+    for left in left_behind(part.path, "filling"):
+        left.unlink(missing_ok=True)
+    temporary = temporary_of(part.path, "filling")
     selections = {selection.group.name: selection for selection in select_agents(part.spec, part.agents)}
     dtype = str(part.file.attrs["dtype"])
     columns = {site.name: selections[site.name.split("/")[0]].field_of(site, dtype) for site in sites}
@@ -201,23 +204,18 @@ def _add_datasets(
     inspect(path)
     storage = JournaledFile(path, locking, existing=True)
     try:
-        storage.claim(path.stat().st_size + temporary.stat().st_size + SPARE_BYTES)
-    except OSError as error:
-        storage.discard_and_close()
-        raise RecordingError(
-            f"{path}: the disk has too little space for the new sites ({error.strerror}); the file is unchanged"
-        ) from error
-    try:
+        n_new = temporary.stat().st_size
+        with writing(path, kind=RecordingError, saved="it is unchanged", needed_bytes=n_new):
+            storage.claim(path.stat().st_size + n_new + SPARE_BYTES)
         with h5py.File(temporary, "r") as source, h5py.File(storage, "r+") as file:
             for dataset in datasets:
                 folder, name = dataset.rsplit("/", 1)
                 source.copy(dataset, file.require_group(folder), name)
             file.attrs.update(attributes)
             chunks = chunk_ranges(file)
-    except BaseException:
+        storage.commit_and_close(chunks)
+    finally:
         storage.discard_and_close()
-        raise
-    storage.commit_and_close(chunks)
     remember(path)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ import numpy as np
 from marlnb.errors import RecordingError
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.frames import FrameStore
-from marlnb.recording.file.journal import journal_of
 from marlnb.recording.file.layout import BFLOAT16, Field, field_of, further_attributes
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.writer import RecordingWriter
@@ -80,41 +78,39 @@ def new_recording(
     attributes: Mapping[str, Any],
     expected_rows: int,
     complete: bool,
+    replace: bool = False,
 ) -> Iterator[RecordingWriter]:
     """A writer of a file that appears at `path` when the block ends, and not at all if the block raises.
 
+    Args:
+        replace: the file replaces the one at `path`, and gets its permissions.
     Raises:
-        RecordingError: `path` exists.
+        RecordingError: `path` exists, and `replace` is False; or the disk refuses.
     """
-    if path.exists():
+    if path.exists() and not replace:
         raise RecordingError(f"{path} already exists; give another name")
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
     frames = None
     if "frames" in source.file:
         frames = FrameStore(1, tuple(source.file["frames/image"].shape[1:]))
     copied = {name: value for name, value in source.file.attrs.items() if name not in ("segments", "segment_rows")}
+    writer = RecordingWriter(
+        path,
+        portion.fields(source),
+        {**copied, **attributes},
+        portion.agent_columns(source),
+        expected_rows=expected_rows,
+        frames=frames,
+        locking="best-effort",
+        hidden=True,
+        replace=replace,
+    )
     try:
-        writer = RecordingWriter(
-            part,
-            portion.fields(source),
-            {**copied, **attributes},
-            portion.agent_columns(source),
-            expected_rows=expected_rows,
-            frames=frames,
-            locking="best-effort",
-        )
-        try:
-            writer.describe({path: further_attributes(source.file[path]) for path in portion.paths})
-            yield writer
-            writer.close(complete=complete)
-        finally:
-            writer.close(complete=False)
-        os.link(part, path)  # unlike a rename, this never replaces a file that appeared in the meantime
-    except FileExistsError as error:
-        raise RecordingError(f"{path} already exists; give another name") from error
+        writer.describe({path: further_attributes(source.file[path]) for path in portion.paths})
+        yield writer
+        writer.close(complete=complete)
+        writer.publish()
     finally:
-        part.unlink(missing_ok=True)
-        journal_of(part).unlink(missing_ok=True)
+        writer.discard()
 
 
 def copy_episodes(

@@ -11,6 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from marlnb.disk import PROBLEMS, errno_of
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.recording.file.checksums import Checksums
 from marlnb.recording.file.inspection import SIGNATURE, inspect_damaged
@@ -76,6 +77,8 @@ def examine(copy: Path, original: Path) -> Damage:
     except MarlnbError:
         raise
     except Exception as error:  # whatever HDF5, h5py and the contents of a damaged file raise
+        if errno_of(error) in PROBLEMS:
+            raise
         what = f"{type(error).__name__}: {error}"
         raise RecordingError(f"{original} cannot be repaired: {what}; it is unchanged") from error
     return damage

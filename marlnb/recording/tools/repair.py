@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from marlnb.disk import PROBLEMS, errno_of, left_behind, temporary_of, writing
 from marlnb.errors import RecordingError
 from marlnb.recording.file.inspection import check_ordinary, remember
 from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
@@ -78,15 +79,18 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
     Args:
         keep: keep the original as `<name>.h5.bak`.
     Raises:
-        RecordingError: the file is no recording, is being written, or is too damaged to find its rows. It is unchanged.
+        RecordingError: the file is no recording, is being written, is too damaged to find its rows, or the disk refuses
+            a write. It is unchanged.
     """
     target = Path(path).expanduser()
-    if not target.exists():
+    is_joined = any(segments_folder(target).glob("*.h5"))
+    if not target.exists() and not is_joined:
         raise RecordingError(f"there is no recording {target}")
-    check_ordinary(target)
-    if segments_folder(target).is_dir():
-        return _repair_segments(target, keep)
-    return _repair_file(target, keep)
+    with writing(target, kind=RecordingError, saved="it is unchanged"):
+        if is_joined:
+            return _repair_segments(target, keep)
+        check_ordinary(target)
+        return _repair_file(target, keep)
 
 
 def _repair_file(target: Path, keep: bool) -> Repair:
@@ -110,6 +114,8 @@ def _repair_file(target: Path, keep: bool) -> Repair:
         try:
             backup = _rewrite(target, copy, damage, keep)
         except Exception as error:  # whatever HDF5 and the contents of a damaged file raise
+            if errno_of(error) in PROBLEMS:
+                raise
             what = str(error).replace(str(copy), str(target)) or type(error).__name__
             raise RecordingError(f"{target} cannot be repaired: {what}; it is unchanged") from error
     return _report(target, damage, changed=True, backup=backup)
@@ -117,32 +123,24 @@ def _repair_file(target: Path, keep: bool) -> Repair:
 
 def _rewrite(target: Path, copy: Path, damage: Damage, keep: bool) -> Path | None:
     """Replaces `target` by the intact episodes of `copy`; returns the backup."""
-    repaired = target.with_name(f".{target.name}.mended-{os.getpid()}")
-    repaired.unlink(missing_ok=True)
-    try:
-        with Recording.open(copy) as source:
-            intact = [int(number) for number in source.episodes.index if number not in damage.lost_episodes]
-            if not intact:
-                raise RecordingError("none of its episodes is intact")
-            portion = Portion(row_paths(source.file), episodes=intact)
-            complete = source.complete and not damage.lost_episodes
-            attributes = {"repaired": "; ".join(damage.problems)}
-            with new_recording(
-                repaired, source, portion, attributes=attributes, expected_rows=len(source), complete=complete
-            ) as writer:
-                copy_episodes(source, writer, portion)
-        backup = None
-        if keep:
-            backup = target.with_name(f"{target.name}.bak")
-            if backup.exists():
-                raise RecordingError(f"{backup} already exists; move it away, or repair with keep=False")
-            os.link(target, backup)
-        shutil.copymode(target, repaired)
-        os.replace(repaired, target)
-        remember(target)
-        return backup
-    finally:
-        repaired.unlink(missing_ok=True)
+    backup = target.with_name(f"{target.name}.bak") if keep else None
+    if backup is not None and backup.exists() and not backup.samefile(target):  # the same after a kill
+        raise RecordingError(f"{backup} already exists; move it away, or repair with keep=False")
+    with Recording.open(copy) as source:
+        intact = [int(number) for number in source.episodes.index if number not in damage.lost_episodes]
+        if not intact:
+            raise RecordingError("none of its episodes is intact")
+        portion = Portion(row_paths(source.file), episodes=intact)
+        complete = source.complete and not damage.lost_episodes
+        attributes, n_rows = {"repaired": "; ".join(damage.problems)}, len(source)
+        with new_recording(
+            target, source, portion, attributes=attributes, expected_rows=n_rows, complete=complete, replace=True
+        ) as writer:
+            copy_episodes(source, writer, portion)
+            if backup is not None and not backup.exists():
+                os.link(target, backup)
+    remember(target)
+    return backup
 
 
 def _repair_segments(target: Path, keep: bool) -> Repair:
@@ -190,7 +188,10 @@ def _report(target: Path, damage: Damage, *, changed: bool, backup: Path | None 
 
 @contextmanager
 def _working_copy(target: Path) -> Iterator[Path]:
-    copy = target.with_name(f".{target.name}.repairing-{os.getpid()}")
+    for left in left_behind(target, "repairing"):
+        journal_of(left).unlink(missing_ok=True)
+        left.unlink(missing_ok=True)
+    copy = temporary_of(target, "repairing")
     try:
         shutil.copyfile(target, copy)
         yield copy

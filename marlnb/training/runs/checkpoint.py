@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from marlnb.errors import CheckpointError
+from marlnb.disk import problem_of
+from marlnb.errors import CheckpointError, DiskError
 from marlnb.training.runs.files import METRICS, read_lines
 from marlnb.training.runs.state_file import read_manifest, read_state, sync_folder, write_state
 from marlnb.training.shared_return import earn_differently, shared_return
@@ -70,7 +71,7 @@ class Checkpoint:
                 sha256=str(manifest["sha256"]),
                 at_stop=bool(manifest.get("at_stop", False)),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(f"{folder} is not a training checkpoint: {error}") from error
 
     def load(self) -> dict[str, Any]:
@@ -109,13 +110,13 @@ def save_checkpoint(
     Raises:
         CheckpointError: it cannot be written; the message lists the remaining checkpoints.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    remove_leftovers(folder)
     temporary = folder / f"{TEMPORARY}{iteration}"
     target = folder / str(iteration)
     scores = {"score": shared_return(returns), "returns": dict(returns)}
     header = {"iteration": iteration, "frames": frames, **scores, **({"at_stop": True} if at_stop else {})}
     try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_leftovers(folder)
         temporary.mkdir(mode=0o700)
         sha256 = write_state(temporary, state, header)
         if target.exists():
@@ -124,12 +125,13 @@ def save_checkpoint(
         sync_folder(folder)
     except OSError as error:
         remaining = ", ".join(str(number) for number in _iterations(folder)) or "none"
+        problem = error.problem if isinstance(error, DiskError) else problem_of(error, folder)
         raise CheckpointError(
-            f"checkpoint {iteration} cannot be written to {folder}: {error.strerror or error}; "
-            f"complete checkpoints there: {remaining}"
+            f"checkpoint {iteration} cannot be written to {folder}: {problem}; complete checkpoints there: {remaining}"
         ) from error
     finally:
-        remove_leftovers(folder)
+        with suppress(OSError):  # the next checkpoint, or the next training, tries again
+            remove_leftovers(folder)
     return Checkpoint(target, iteration, frames, dict(returns), sha256, at_stop)
 
 

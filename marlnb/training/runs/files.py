@@ -8,10 +8,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import zlib
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from marlnb.disk import process_alive
+from marlnb.disk import write_atomically as write_atomically
 from marlnb.errors import RunError
+from marlnb.text_files import read_text
 
 EXPERIMENT = "experiment.json"
 SPEC = "spec.json"
@@ -29,13 +34,28 @@ MAY_PRECEDE = (
     *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
 )
 JOB_VARIABLE = "MARLNB_JOB"  # set while a batch job executes a notebook: the job's folder
-_TEMPORARY = re.compile(r"\.(.+)\.(?:\d+|part)")
+_TEMPORARY = re.compile(r"\.(.+)\.(\d+|part)")
+_CHECKSUM = re.compile(r', "crc": "([0-9a-f]{8})"}\s*$')
 
 
 def may_precede(name: str) -> bool:
     """Whether a file of this name, or the temporary file of a killed writer, may exist before a run starts."""
+    return final_name(name) in MAY_PRECEDE
+
+
+def remove_temporaries(folder: Path, names: Collection[str]) -> None:
+    """Deletes the temporary files that killed writers of these files left."""
+    for entry in list(folder.iterdir()) if folder.is_dir() else []:
+        temporary = _TEMPORARY.fullmatch(entry.name)
+        pid = temporary.group(2) if temporary and temporary.group(1) in names else "part"
+        if pid != "part" and not process_alive(int(pid)):
+            entry.unlink(missing_ok=True)
+
+
+def final_name(name: str) -> str:
+    """The name of the file that a temporary file becomes; that of other files is their own."""
     temporary = _TEMPORARY.fullmatch(name)
-    return (temporary.group(1) if temporary else name) in MAY_PRECEDE
+    return temporary.group(1) if temporary else name
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -46,7 +66,7 @@ def is_run(path: str | os.PathLike[str]) -> bool:
 def read_json(path: Path) -> dict[str, Any]:
     """Raises RunError if the file cannot be read as a JSON object."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
@@ -55,42 +75,46 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a JSON-lines file. An incomplete last line is skipped.
+    """The JSON objects of a JSON-lines file. A last line without its end, which a kill cut off, is skipped.
 
     Raises:
-        RunError: another line is damaged.
+        RunError: another line is damaged, or the file cannot be read.
     """
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    try:
+        text = read_text(path, errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    lines, is_cut = text.splitlines(), not text.endswith("\n")
     rows = []
     for number, line in enumerate(lines, 1):
         try:
             rows.append(parse_line(line, f"{path}, line {number},"))
         except RunError:
-            if number < len(lines):
+            if number < len(lines) or not is_cut:
                 raise
     return rows
 
 
+def line_of(row: Mapping[str, Any]) -> str:
+    """A row as a line of JSON whose last entry, `crc`, is the CRC-32 of the others, so that changes are noticed."""
+    text = json.dumps(row, allow_nan=False)
+    return f'{text[:-1]}, "crc": "{zlib.crc32(text.encode()):08x}"}}'
+
+
 def parse_line(line: str, where: str) -> dict[str, Any]:
-    """One line of a JSON-lines file. Raises RunError, which starts with `where`, if it is not a JSON object."""
+    """One line of a JSON-lines file, without its checksum.
+
+    Raises:
+        RunError: it is not a JSON object, or does not match its checksum; the message starts with `where`.
+    """
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise RunError(f"{where} is damaged: {error}") from error
     if not isinstance(row, dict):
         raise RunError(f"{where} is damaged: expected an object; got {line[:80]}")
+    if checksum := _CHECKSUM.search(line):  # rows of earlier versions have none
+        del row["crc"]
+        if zlib.crc32(f"{line[: checksum.start()]}}}".encode()) != int(checksum[1], 16):
+            raise RunError(f"{where} is damaged: its values were changed after they were written")
     return row
-
-
-def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
-    """Readers see the old or the new content, never a part. With `sync` this holds after a power cut too."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -9,10 +9,12 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from marlnb.disk import process_alive, writing
 from marlnb.errors import RunError
+from marlnb.text_files import read_text
 
 UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 RETRY_S = 0.5
@@ -29,7 +31,8 @@ class RunLock:
     def __init__(self, path: Path) -> None:
         """Raises RunError if another process, or another trainer in this one, holds the lock."""
         self.path = path
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with writing(path):
+            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             supported = _acquire(self._descriptor)
             if not supported and _holder_alive(path):
@@ -42,8 +45,13 @@ class RunLock:
                 f"{path.parent} is being trained already, by process {holder.get('pid', '?')} on "
                 f"{holder.get('host', '?')}; stop that training first, for example by creating {path.parent / 'STOP'}"
             ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        try:
+            with writing(path):
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        except OSError:
+            self.release()
+            raise
 
     def touch(self) -> None:
         if self._descriptor is not None:
@@ -58,7 +66,8 @@ class RunLock:
     def release(self) -> None:
         """Releases the lock. Safe to call twice."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
+            with suppress(OSError):  # a disk that no longer works
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -85,7 +94,7 @@ def wait_for_lock(path: Path) -> Iterator[bool]:
 
 def is_locked(path: Path) -> bool:
     """Whether a living process holds the lock."""
-    if not path.exists():
+    if not path.is_file():
         return False
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -104,20 +113,10 @@ def is_locked(path: Path) -> bool:
 def read_holder(path: Path) -> dict[str, object]:
     """Who wrote the lock file; {} if unknown."""
     try:
-        holder = json.loads(path.read_text())
+        holder = json.loads(read_text(path))
     except (OSError, ValueError):
         return {}
     return holder if isinstance(holder, dict) else {}
-
-
-def process_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _acquire(descriptor: int) -> bool:
@@ -144,4 +143,4 @@ def _holder_alive(path: Path) -> bool:
         return False
     if holder.get("host") == socket.gethostname():
         return process_alive(pid)
-    return time.time() - path.stat().st_mtime < HEARTBEAT_S
+    return abs(time.time() - path.stat().st_mtime) < HEARTBEAT_S  # a clock that was set back is no sign of life

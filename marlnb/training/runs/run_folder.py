@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from marlnb.composition.experiment_text import tuned_text
+from marlnb.disk import append_line, problem_of, write_atomically
 from marlnb.display.notebook_html import facts_html
 from marlnb.envs.regroup import build_env
 from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec
+from marlnb.text_files import read_text
 from marlnb.training.runs.checkpoint import (
     Checkpoint,
     best_checkpoint,
@@ -32,10 +34,11 @@ from marlnb.training.runs.files import (
     SPEC,
     STATUS,
     is_run,
+    line_of,
     may_precede,
     read_json,
     read_lines,
-    write_atomically,
+    remove_temporaries,
 )
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_status, read_rows
@@ -46,6 +49,7 @@ from marlnb.trust import trust, trusted
 if TYPE_CHECKING:
     import pandas as pd
 
+PARTS = ("checkpoints", "recordings")
 State = Literal["created", "running", "paused", "interrupted", "stopped", "complete", "failed"]
 Which = int | str
 Folder = TypeVar("Folder", bound="RunFolder")
@@ -68,8 +72,9 @@ class RunFolder:
     def create(cls: type[Folder], path: str | os.PathLike[str], experiment: Experiment) -> Folder:
         """A new run folder, readable by its owner alone.
 
-        It may exist if it is empty, or holds only what a batch job writes before a run starts. The code that the
-        experiment names is trusted from now on (`marlnb.trust`).
+        It may exist if it is empty, or holds only what a batch job writes before a run starts, or what a killed process
+        left that was creating it: `experiment.json` is written last, and makes it a run. The code that the experiment
+        names is trusted from now on (`marlnb.trust`).
 
         Raises:
             RunError: it holds something else, or cannot be created.
@@ -80,15 +85,19 @@ class RunFolder:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            present = [name for name in sorted(os.listdir(folder)) if not may_precede(name)]
+            remove_temporaries(folder, [EXPERIMENT])
+            present = [name for name in sorted(os.listdir(folder)) if not _may_precede(folder / name)]
         except OSError as error:
-            raise RunError(f"{folder} cannot be created: {error.strerror or error}") from error
+            raise RunError(f"{folder} cannot be created: {problem_of(error, folder)}") from error
         if present:
             hint = "open it with Run.open, continue it with resume, or" if EXPERIMENT in present else "please"
             raise RunError(f"{folder} exists already and holds {', '.join(present[:5])}; {hint} choose another name")
-        write_atomically(folder / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
-        for name in ("checkpoints", "recordings"):
-            (folder / name).mkdir(mode=0o700)
+        try:
+            for name in PARTS:
+                (folder / name).mkdir(mode=0o700, exist_ok=True)
+            write_atomically(folder / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
+        except OSError as error:
+            raise RunError(f"{folder} cannot be created: {problem_of(error, folder)}") from error
         created = cls(folder, experiment)
         if problem := trust_training(experiment, folder):
             created.log_event(f"other processes will ask before they import what this experiment names: {problem}")
@@ -120,7 +129,7 @@ class RunFolder:
 
     def discard_unstarted(self) -> None:
         """Deletes a run in which nothing was trained or recorded; other files in the folder stay."""
-        parts = [self.path / name for name in ("checkpoints", "recordings")]
+        parts = [self.path / name for name in PARTS]
         if read_lines(self.path / METRICS) or any(os.listdir(part) for part in parts):
             return
         for name in (METRICS, SPEC, STATUS, EVENTS, LOCK, EXPERIMENT):
@@ -249,7 +258,7 @@ class RunFolder:
         """Drops the rows after `iteration`, and a line that was incomplete when the process died."""
         for name in (METRICS, EVALUATIONS):
             rows = {row["iteration"]: row for row in read_rows(self.path / name) if row["iteration"] <= iteration}
-            text = "".join(json.dumps(rows[key]) + "\n" for key in sorted(rows))
+            text = "".join(line_of(rows[key]) + "\n" for key in sorted(rows))
             if text or name == METRICS or (self.path / name).exists():
                 write_atomically(self.path / name, text)
 
@@ -265,20 +274,23 @@ class RunFolder:
         return status
 
     def write_status(self, state: State, **facts: Any) -> None:
-        """Replaces `status.json` atomically."""
+        """Replaces `status.json` atomically; on a full disk, in the space that it has."""
         identity = {"pid": os.getpid(), "host": socket.gethostname(), "updated": time.time()}
-        write_atomically(self.path / STATUS, json.dumps({"state": state, **facts, **identity}) + "\n", sync=False)
+        text = json.dumps({"state": state, **facts, **identity}) + "\n"
+        write_atomically(self.path / STATUS, text, sync=False, in_place=True)
 
     def events(self) -> list[str]:
         """Lines of `events.log`, oldest first."""
         file = self.path / EVENTS
-        return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
+        try:
+            return read_text(file, errors="replace").splitlines() if file.exists() else []
+        except OSError as error:
+            raise RunError(f"{file} cannot be read: {error.strerror or error}") from error
 
     def log_event(self, text: str) -> None:
         """Adds a line with the time to `events.log`."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        with open(self.path / EVENTS, "a", encoding="utf-8") as file:
-            file.write(f"{stamp} {text}\n")
+        append_line(self.path / EVENTS, f"{stamp} {text}")
 
     def write_spec(self, spec: EnvSpec) -> None:
         """Stores the environment's spec, which must be the same at every resume.
@@ -292,14 +304,18 @@ class RunFolder:
         write_atomically(self.path / SPEC, json.dumps(spec_to_json(spec)) + "\n")
 
     def _append(self, name: str, row: dict[str, Any]) -> None:
-        with open(self.path / name, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row, allow_nan=False) + "\n")
+        append_line(self.path / name, line_of(row))
 
 
 def trust_training(experiment: Experiment, folder: Path) -> str:
     """Trusts the code that an experiment names, because the user trains it; returns why this cannot be recorded."""
     parts = Experiment.from_json(experiment.to_json(), origin=str(folder)).unloaded.values()
     return "".join(trust([part], trusted(part) or "trained") for part in parts)
+
+
+def _may_precede(path: Path) -> bool:
+    """Whether a run may be created in a folder that holds this: a batch job's file, or an empty part of a run."""
+    return may_precede(path.name) or (path.name in PARTS and path.is_dir() and not os.listdir(path))
 
 
 def _trust(run: RunFolder, seen: set[Path]) -> None:

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from marlnb.disk import writing
 from marlnb.errors import CheckpointError
+from marlnb.text_files import read_bytes, read_text
 
 FORMAT = "marlnb-state"
 VERSION = 1
@@ -43,19 +45,23 @@ def write_state(folder: Path, state: Mapping[str, Any], header: Mapping[str, Any
         the SHA-256 that names this content.
     Raises:
         CheckpointError: `state` contains another type.
-        OSError: the disk is full or the folder cannot be written.
+        DiskError: the disk has too little space, which is claimed before anything is written, or it refuses a write.
+        OSError: the folder cannot be written for another reason.
     """
     tensors: list[Tensor] = []
     tree = _encode(state, tensors, "state")
-    table, digest = _write_tensors(folder / TENSORS, tensors)
-    manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, **header, "tree": tree, "tensors": table}
-    manifest["files"] = {TENSORS: {"sha256": digest, "size_bytes": (folder / TENSORS).stat().st_size}}
-    manifest["sha256"] = _digest(manifest)
-    with open(folder / MANIFEST, "x", encoding="utf-8") as file:
-        json.dump(manifest, file, allow_nan=False)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(folder)
+    table = _table_of(tensors)
+    size_bytes = table[-1]["offset"] + table[-1]["size_bytes"] if table else 0
+    with writing(folder, needed_bytes=size_bytes):
+        digest = _write_tensors(folder / TENSORS, tensors, size_bytes)
+        manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, **header, "tree": tree, "tensors": table}
+        manifest["files"] = {TENSORS: {"sha256": digest, "size_bytes": size_bytes}}
+        manifest["sha256"] = _digest(manifest)
+        with open(folder / MANIFEST, "x", encoding="utf-8") as file:
+            json.dump(manifest, file, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(folder)
     return str(manifest["sha256"])
 
 
@@ -66,7 +72,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         CheckpointError: it is missing, damaged or of another format.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(read_text(folder / MANIFEST))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder} has no readable {MANIFEST}: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
@@ -84,11 +90,8 @@ def read_state(folder: Path) -> dict[str, Any]:
     """
     manifest = read_manifest(folder)
     try:
-        data = bytearray((folder / TENSORS).read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{folder} has no readable {TENSORS}: {error}") from error
-    try:
         expected = manifest["files"][TENSORS]
+        data = bytearray(read_bytes(folder / TENSORS, max_bytes=max(int(expected["size_bytes"]), 0)))
         if len(data) != expected["size_bytes"] or hashlib.sha256(data).hexdigest() != expected["sha256"]:
             raise CheckpointError(
                 f"{folder / TENSORS} is damaged: it has {len(data)} bytes, expected {expected['size_bytes']} with "
@@ -96,6 +99,8 @@ def read_state(folder: Path) -> dict[str, Any]:
             )
         tensors = [_read_tensor(entry, data) for entry in manifest["tensors"]]
         state = _decode(manifest["tree"], tensors)
+    except OSError as error:
+        raise CheckpointError(f"{folder} has no readable {TENSORS}: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, RuntimeError, RecursionError, OverflowError) as error:
         raise CheckpointError(f"{folder / MANIFEST} is malformed: {type(error).__name__}: {error}") from error
     if not isinstance(state, dict):
@@ -156,22 +161,33 @@ def _decode(value: Any, tensors: list[Tensor]) -> Any:
     return {key: _decode(item, tensors) for key, item in value.items()}
 
 
-def _write_tensors(path: Path, tensors: list[Tensor]) -> tuple[list[dict[str, Any]], str]:
+def _table_of(tensors: list[Tensor]) -> list[dict[str, Any]]:
+    """Where each tensor is in the file, one after the other, aligned."""
     table: list[dict[str, Any]] = []
+    offset = 0
+    for tensor in tensors:
+        offset += -offset % ALIGNMENT
+        dtype, size = str(tensor.dtype).removeprefix("torch."), tensor.numel() * tensor.element_size()
+        table.append({"dtype": dtype, "shape": list(tensor.shape), "offset": offset, "size_bytes": size})
+        offset += size
+    return table
+
+
+def _write_tensors(path: Path, tensors: list[Tensor], size_bytes: int) -> str:
+    """Returns the SHA-256 of the file."""
     digest, offset = hashlib.sha256(), 0
     with open(path, "xb") as file:
+        if size_bytes:
+            os.posix_fallocate(file.fileno(), 0, size_bytes)  # a full disk is known before the first byte
         for tensor in tensors:
             data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             for chunk in (bytes(-offset % ALIGNMENT), data.data):
                 file.write(chunk)
                 digest.update(chunk)
-            offset += -offset % ALIGNMENT
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            table.append({"dtype": dtype, "shape": list(tensor.shape), "offset": offset, "size_bytes": data.nbytes})
-            offset += data.nbytes
+            offset += -offset % ALIGNMENT + data.nbytes
         file.flush()
         os.fsync(file.fileno())
-    return table, digest.hexdigest()
+    return digest.hexdigest()
 
 
 def _read_tensor(entry: Mapping[str, Any], data: bytearray) -> Tensor:

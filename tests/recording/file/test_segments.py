@@ -163,7 +163,7 @@ def test_a_kill_at_the_start_of_a_segment_loses_no_earlier_one(
     write, folder, kills = JournaledFile.write, run.path / "recordings", []
 
     def observation(self: JournaledFile, data: Any) -> int:
-        if self.path.name == "0002.h5" and not self._committed_size:
+        if "0002.h5" in self.path.name and not self._committed_size:
             kills.append(tmp_path / str(len(kills)))
             shutil.copytree(folder / "cut.segments", kills[-1] / "cut.segments")
             shutil.copy(folder / "cut.h5", kills[-1])
@@ -171,7 +171,7 @@ def test_a_kill_at_the_start_of_a_segment_loses_no_earlier_one(
 
     monkeypatch.setattr(JournaledFile, "write", observation)
     record(run, name="cut", episodes=20, segment_bytes=SEGMENT_BYTES, n_envs=1, progress=False).close()
-    assert len(kills) > 10 and not all(h5py.is_hdf5(kill / "cut.segments" / "0002.h5") for kill in kills)
+    assert len(kills) > 10 and not any((kill / "cut.segments" / "0002.h5").exists() for kill in kills)
     for kill in (*kills[::6], kills[-1]):  # each is inspected by a process of its own
         with Recording.open(kill / "cut.h5") as recording:
             assert not recording.complete and len(recording.file.attrs["segments"]) >= 2

@@ -171,7 +171,7 @@ fields += [Field(f"steps/{name}", (), (), "int64") for name in ("t", "episode", 
 attributes = {"format": "marlnb-recording", "version": 1, "seed": 5, "every": 1, "settings": "{}", "spec": "{}"}
 agents = {"id": [0], "name": ["a_0"], "group": ["a"], "policy_index": [0]}
 writer = RecordingWriter(Path(sys.argv[1]), fields, attributes, agents, expected_rows=64)
-write_all, left = journal._write_all, int(sys.argv[2])
+write_all, left = journal._write_all, 1 + int(sys.argv[2])  # the journal itself is written first
 
 def dying(handle, data, offset):
     global left
