@@ -6,10 +6,11 @@ so worker processes and the command's help start at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marlnb.lazy import lazy_exports
 from marlnb.models.hooks.activation_sources import ActivationSource, register_activation_reader
+from marlnb.training.league_support import LeagueSupport, register_league
 
 if TYPE_CHECKING:
     from marlnb import algorithms as algorithms
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
     from marlnb.envs.vector_env import vector_env as vector_env
     from marlnb.errors import MarlnbError as MarlnbError
     from marlnb.experiment import Experiment as Experiment
+    from marlnb.league_config import LEAGUES as LEAGUES
+    from marlnb.league_config import LeagueConfig as LeagueConfig
+    from marlnb.league_config import league as league
     from marlnb.models.hooks.directions import Clamp as Clamp
     from marlnb.models.hooks.directions import Direction as Direction
     from marlnb.models.hooks.directions import Erase as Erase
@@ -125,3 +129,25 @@ def _read_activations(path: str) -> ActivationSource:
 
 # Here, because every process imports this package: edits, a lower layer, can then open recordings in all of them.
 register_activation_reader(_read_activations)
+
+
+def _league_loop(experiment: Any, env: Any, device: Any, folder: Any) -> Any:
+    from marlnb.populations.training.loop import LeagueLoop
+
+    return LeagueLoop(experiment, env, device, folder)
+
+
+def _league_learners(experiment: Any, spec: Any) -> Any:
+    from marlnb.populations.training.player_experiment import league_experiment
+
+    return league_experiment(experiment, spec)
+
+
+def _open_league(run: Any) -> Any:
+    from marlnb.populations.run_league import RunLeague
+
+    return RunLeague(run)
+
+
+# Trainings, a lower layer, can then train and open leagues.
+register_league(LeagueSupport(_league_loop, _league_learners, _open_league))

@@ -379,12 +379,16 @@ class Episode:
             InvalidReport: an unknown agent, one whose episode has ended, or a number that is not finite.
         """
         self._check_open()
+        sums = dict(self._rewards)
         for name, value in rewards.items():
             self._check_living(name, "reward")
-            if not np.isfinite(value):
-                raise InvalidReport(f"reward of {name!r}: got {value!r}; expected a finite number")
-        for name, value in rewards.items():
-            self._rewards[name] = self._rewards.get(name, 0.0) + float(value)
+            try:
+                sums[name] = sums.get(name, 0.0) + float(value)
+            except (OverflowError, TypeError, ValueError):
+                sums[name] = math.nan
+            if not math.isfinite(sums[name]):
+                raise InvalidReport(f"reward of {name!r}: got {str(value)[:80]}; expected a finite number")
+        self._rewards.update(sums)
 
     def end_agent(self, name: str, observation: Any = None, *, truncated: bool = False) -> None:
         """Ends one agent's episode; when it is the last agent, the whole episode ends.

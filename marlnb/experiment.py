@@ -10,6 +10,7 @@ from marlnb.codec import from_json, to_json
 from marlnb.composition.tuned import TunedBy
 from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig, option
 from marlnb.errors import ConfigError, TrustError, unknown
+from marlnb.league_config import LeagueConfig
 from marlnb.trust import describe, loaded, trusted
 from marlnb.unloaded import Unloaded
 from marlnb.values import validate
@@ -29,11 +30,20 @@ class Experiment:
     algorithm: AlgorithmConfig = option(help="how every group learns, except those in `algorithms`")
     model: ModelConfig = option(help="the actor's network, except for groups and agents in `models`")
     critic: ModelConfig | None = option(None, help="the critic's network; none: the same kind as the actor's")
-    algorithms: Mapping[str, AlgorithmConfig] = option({}, help="algorithm by group of agents")
-    models: Mapping[str, ModelConfig] = option({}, help="actor's network by group of agents, or by agent")
-    critics: Mapping[str, ModelConfig] = option({}, help="critic's network by group of agents, or by agent")
+    algorithms: Mapping[str, AlgorithmConfig] = option(
+        {}, help="algorithm by group of agents; in a league also by role or player"
+    )
+    models: Mapping[str, ModelConfig] = option(
+        {}, help="actor's network by group of agents, or by agent; in a league also by role or player"
+    )
+    critics: Mapping[str, ModelConfig] = option(
+        {}, help="critic's network by group of agents, or by agent; in a league also by role or player"
+    )
     groups: Mapping[str, tuple[str, ...]] = option(
         {}, help="agents by group, each agent in exactly one; none: the environment's own groups"
+    )
+    league: LeagueConfig | None = option(
+        None, help="how players learn against each other and their snapshots; none: the groups learn with each other"
     )
     frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
     max_iterations: int | None = option(None, help="end after so many iterations", unit="iterations", ge=1)
@@ -230,7 +240,9 @@ class Experiment:
     @property
     def unloaded(self) -> dict[str, Unloaded]:
         """By position, as "env" and "algorithms.prey", the parts that name code which has not been imported."""
-        parts: dict[str, Any] = {name: getattr(self, name) for name in ("env", "algorithm", "model", "critic")}
+        parts: dict[str, Any] = {
+            name: getattr(self, name) for name in ("env", "algorithm", "model", "critic", "league")
+        }
         for several in ("algorithms", "models", "critics"):
             parts |= {f"{several}.{name}": part for name, part in getattr(self, several).items()}
         return {where: part for where, part in parts.items() if isinstance(part, Unloaded)}

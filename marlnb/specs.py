@@ -14,6 +14,8 @@ from marlnb.errors import ConfigError, unknown
 
 ActionKind = Literal["discrete", "multi_discrete", "continuous"]
 SEED_SPAN = 2**31  # every seed is in [0, SEED_SPAN)
+RESERVED_NAMES = ("next", "done", "is_init", "state", "t", "env_id", "episode")
+"""Fields of rollouts and recordings, which no group of agents can be named."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,8 @@ def group_agents(
 ) -> dict[str, tuple[str, ...]]:
     """Agents by group: as the user defines, or by the id convention `<group>_<index>`.
 
+    A "/" in an agent's name becomes a "_" in its group's by convention, since sites are named `<group>/<part>/<layer>`.
+
     Raises:
         ConfigError: the user's groups miss an agent, name one twice or name an unknown one.
     """
@@ -231,5 +235,23 @@ def group_agents(
     by_stem: dict[str, list[str]] = {}
     for agent in agents:
         stem, _, index = agent.rpartition("_")
-        by_stem.setdefault(stem if stem and index.isdigit() else agent, []).append(agent)
+        group = stem if stem and index.isdigit() else agent
+        by_stem.setdefault(group.replace("/", "_"), []).append(agent)
     return {name: tuple(members) for name, members in by_stem.items()}
+
+
+def check_group_names(env: str, names: tuple[str, ...]) -> None:
+    """Checks that rollouts, sites and recordings can have groups of agents with these names.
+
+    Args:
+        env: the environment's name, for messages.
+        names: of its groups.
+    Raises:
+        ConfigError: a name is reserved, empty or ".", or contains "/".
+    """
+    for name in names:
+        if name in RESERVED_NAMES or name in ("", ".") or "/" in name:
+            raise ConfigError(
+                f"{env}: a group of agents cannot be named {name!r}: names are not empty, contain no '/' and are none "
+                f"of {', '.join(RESERVED_NAMES)}. Name the groups: groups.<name>=[<agent>, ...]"
+            )

@@ -207,6 +207,7 @@ def run_bash(code: str) -> None:
 def open_workspace(namespace: dict[str, Any]) -> None:
     """A user's folder after the README's first five minutes, for the page's blocks."""
     from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
+    from marlnb.league_config import LEAGUES
 
     folder = TemporaryDirectory(prefix="marlnb-page-")
     workspace = Path(folder.name)
@@ -215,7 +216,7 @@ def open_workspace(namespace: dict[str, Any]) -> None:
     for name in ("benchmarks", "teaching-solutions"):
         (workspace / name).symlink_to(ROOT / name)
     copytree(recorded_run(), workspace / "runs" / "talk")
-    registries = {kind: dict(kind._members) for kind in (ENVIRONMENTS, ALGORITHMS, MODELS) if kind.names()}
+    registries = {kind: dict(kind._members) for kind in (ENVIRONMENTS, ALGORITHMS, MODELS, LEAGUES) if kind.names()}
     before = (Path.cwd(), sys.path[:], set(sys.modules), dict(os.environ), registries)
     namespace.update(__name__="__main__", _folder=folder, _before=before)
     os.chdir(workspace)

@@ -10,7 +10,7 @@ from marlnb.lazy import public_names
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
-    "Experiments": ("config", "experiment"),
+    "Experiments": ("config", "experiment", "league_config"),
     "Environments": ("envs",),
     "Sites and edits": ("models",),
     "Training and runs": ("training", "allocations"),
@@ -21,7 +21,11 @@ MODULES = {
     "Errors": ("errors",),
 }
 """Pages of the names of `marlnb` itself: title, and the parts of the package that define them."""
-OPTIONS = {"Options of algorithms": "marlnb/algorithms", "Options of networks": "marlnb/models/networks"}
+OPTIONS = {
+    "Options of algorithms": "marlnb/algorithms",
+    "Options of networks": "marlnb/models/networks",
+    "Options of leagues": "marlnb/populations/builders",
+}
 """Pages of registered configurations with all their options: title and folder."""
 PACKAGES = {
     "Figures": "marlnb.plots",
@@ -82,7 +86,7 @@ def result_classes() -> Iterator[str]:
 
 def registered_classes(path: Path) -> Iterator[str]:
     """The classes of a file that a decorator registers under a name."""
-    pattern = r"^@(?:ALGORITHMS|MODELS)\.register\(.+\)\n(?:@.+\n)*class (\w+)"
+    pattern = r"^@(?:ALGORITHMS|MODELS|LEAGUES)\.register\(.+\)\n(?:@.+\n)*class (\w+)"
     for name in re.findall(pattern, path.read_text(encoding="utf-8"), flags=re.MULTILINE):
         yield f"{module_of(path)}.{name}"
 

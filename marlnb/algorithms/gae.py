@@ -94,19 +94,21 @@ def advantages(
 ) -> Tensor:
     """`gae` of one group's agents over a rollout `[env, time]`.
 
+    Where all agents act at once, one that is allowed no choice still gets rewards that belong to its earlier actions.
+
     Args:
         turn_based: the rollout is one of `own_turns`, and `values.next_value` belongs to the ends of those turns.
     """
-    after, acting = rollout["next"], rollout[group, "acting"]
+    after, counts = rollout["next"], rollout[group, "acting" if turn_based else "alive"]
     return gae(
-        after[group, "reward"].squeeze(-1) * acting,
-        values.value * acting,
-        values.next_value * acting,
+        after[group, "reward"].squeeze(-1) * counts,
+        values.value * counts,
+        values.next_value * counts,
         after[group, "terminated"].squeeze(-1),
         after[group, "done"].squeeze(-1) | after["done"],
         gamma=gamma,
         gae_lambda=gae_lambda,
-        turns=acting if turn_based else None,
+        turns=counts if turn_based else None,
     )
 
 

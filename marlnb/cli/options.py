@@ -6,7 +6,7 @@ import argparse
 import textwrap
 import types
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from marlnb.composition.option_help import meaning, summary
@@ -22,6 +22,7 @@ _PARTS = {
     "algorithm": "algorithm=NAME",
     "model": "model=NAME",
     "critic": "critic=NAME",
+    "league": "league=NAME",
     "algorithms": "algorithms.GROUP=NAME",
     "models": "models.GROUP=NAME",
     "critics": "critics.GROUP=NAME",
@@ -179,6 +180,8 @@ def options_text(kind: type[Any], prefix: str = "", skip: Container[str] = ()) -
 
 def _entry(kind: type[Any], item: Field[Any], prefix: str) -> str:
     default = _default_of(item)
+    if is_dataclass(default) and not hasattr(default, "registry"):  # options of its own, as league.main
+        return options_text(type(default), f"{prefix}{item.name}.")
     written = "" if default is MISSING else write_value(default)
     return _lines(f"  {prefix}{item.name}={written}", meaning(kind, item))
 

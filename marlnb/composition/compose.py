@@ -34,11 +34,17 @@ from marlnb.composition.variants import Variants, base_of
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
 from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
 from marlnb.imports import is_import_path
+from marlnb.league_config import LEAGUES
 from marlnb.registry import Registry
 
 T = TypeVar("T")
 
-REGISTRIES: dict[str, Registry[Any]] = {"env": ENVIRONMENTS, "algorithm": ALGORITHMS, "model": MODELS}
+REGISTRIES: dict[str, Registry[Any]] = {
+    "env": ENVIRONMENTS,
+    "algorithm": ALGORITHMS,
+    "model": MODELS,
+    "league": LEAGUES,
+}
 _PRIMARY = "marlnb_experiment"
 _Node = tuple[str | None, str, dict[str, Any], str | None]  # group, name, content, package
 _lock = threading.RLock()  # Hydra's state is global to the process
@@ -111,13 +117,16 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
 def _check_tables(options: Any) -> None:
     """Raises ConfigError unless the parts by group are mappings of mappings."""
     for parts, kind in GROUP_OF_EACH.items():
-        table = options.get(parts) or {}
+        table = {} if options.get(parts) is None else options[parts]
         if not isinstance(table, Mapping):
             raise ConfigError(f"{parts} takes {kind}s by group, as {parts}.agent=<name>; got {shown(table)}", at=parts)
         for group, part in table.items():
             if not isinstance(part, Mapping):
                 at = f"{parts}.{group}"
                 raise ConfigError(f"{at} takes the name or the options of one {kind}; got {shown(part)}", at=at)
+            if not isinstance(part.get("name", ""), str):
+                at = f"{parts}.{group}.name"
+                raise ConfigError(f"{at} takes the name of a registered {kind}; got {shown(part['name'])}", at=at)
 
 
 def _started(composed: Any, options: Any, given: set[Path]) -> Any:
@@ -248,7 +257,7 @@ def _inherit(options: dict[str, Any]) -> dict[str, Any]:
         options["critic"] = _merged(options["model"], options["critic"])
     for parts in GROUP_OF_EACH:
         # groups before their agents: an agent inherits from its group
-        for name, given in sorted(options.get(parts, {}).items(), key=lambda item: len(item[0])):
+        for name, given in sorted((options.get(parts) or {}).items(), key=lambda item: len(item[0])):
             if isinstance(given, dict) and "name" not in given:
                 options[parts][name] = _merged(_inherited(options, parts, name), given)
     return options

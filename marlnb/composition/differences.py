@@ -90,11 +90,13 @@ class _Base:
         by_part: dict[str, list[Difference]] = {}
         scalars = [name for name in self.data if name not in (*PARTS, *PARTS_BY_GROUP, "tuned")]
         lengths = list(self._changed([(name,) for name in (*LENGTHS, *scalars) if name in scalars]))
-        for part in ("env", "model", "critic", "algorithm", *PARTS_BY_GROUP):
+        for part in ("env", "model", "critic", "algorithm", "league", *PARTS_BY_GROUP):
             if part in PARTS_BY_GROUP:
                 by_part[part] = [change for name in self.data[part] for change in self._of_part((part, name))]
             elif part == "critic":
                 by_part[part] = list(self._of_critic())
+            elif self.data[part] is None:  # no league
+                by_part[part] = []
             else:
                 by_part[part] = list(self._of_part((part,)))
         for part in (*PARTS, *PARTS_BY_GROUP):
@@ -106,7 +108,17 @@ class _Base:
         default = f"as {part[0].removesuffix('s')}" if len(part) > 1 else DEFAULTS.get(key, "")
         if name != default:
             yield Difference(key, name, default)
-        yield from self._changed([(*part, option) for option in _at(self.data, part) if option != "name"])
+        options = [(*part, option) for option in _at(self.data, part) if option != "name"]
+        yield from self._changed([leaf for option in options for leaf in self._leaves(option)])
+
+    def _leaves(self, option: Path) -> Iterator[Path]:
+        """The options within an option that is a dataclass itself, as `league.main`."""
+        value, default = _at(self.data, option), _at(self.own, option)
+        if isinstance(value, Mapping) and isinstance(default, Mapping) and value and value.keys() == default.keys():
+            for name in value:
+                yield from self._leaves((*option, name))
+        else:
+            yield option
 
     def _of_critic(self) -> Iterator[Difference]:
         """None if the critic is what the composition makes of the other options."""

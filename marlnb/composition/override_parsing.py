@@ -17,7 +17,8 @@ from marlnb.errors import ConfigError, shown
 MAX_LENGTH, MAX_KEY_LENGTH, MAX_DEPTH = 50_000, 200, 30  # of an override
 MAX_SHOWN = 400  # characters of Hydra's messages
 DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
-GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model"}
+GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model", "league": "league"}
+EXAMPLES = {**DEFAULTS, "env": "mpe/simple_spread", "league": "alphastar"}
 GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
 
 
@@ -130,9 +131,7 @@ def is_part(key: str) -> bool:
 def _chosen(part: str, value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value or None
-    raise ConfigError(
-        f"{part} takes a name, as {part}={DEFAULTS.get(group_of(part), 'mpe/simple_spread')}; got {shown(value)}"
-    )
+    raise ConfigError(f"{part} takes a name, as {part}={EXAMPLES[group_of(part)]}; got {shown(value)}")
 
 
 def group_of(part: str) -> str:

@@ -13,6 +13,7 @@ from marlnb.envs.action_validation import TOLERANCE, invalid_action
 from marlnb.envs.steps import copy_step
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, step_of
 from marlnb.envs.workers.env_batch import EnvBatch
+from marlnb.envs.workers.isolation import IsolatedProcess
 from marlnb.envs.workers.memory import Arrays, GroupArrays, allocate_arrays
 from marlnb.envs.workers.pool import Pool
 from marlnb.envs.workers.randomness import PreservedGenerators
@@ -38,7 +39,8 @@ class InProcess:
     """Steps all envs in this process."""
 
     def __init__(self, source: EnvSource, n_envs: int) -> None:
-        with PreservedGenerators(python=True):
+        self._isolated = IsolatedProcess()
+        with self._isolated, PreservedGenerators(python=True):
             self._batch = EnvBatch(source, range(n_envs))
             self.spec = self._batch.describe()
             self.arrays = allocate_arrays(self.spec, n_envs)
@@ -48,27 +50,29 @@ class InProcess:
 
     def reset(self) -> None:
         self._check_open()
-        with PreservedGenerators(python=True):
+        with self._isolated, PreservedGenerators(python=True):
             self._batch.reset()
 
     def step(self) -> None:
         self._check_open()
-        with PreservedGenerators(python=self._batch.draw_python):
+        with self._isolated, PreservedGenerators(python=self._batch.draw_python):
             self._batch.step()
 
     def write_labels(self) -> None:
         self._check_open()
-        with PreservedGenerators(python=True):
+        with self._isolated, PreservedGenerators(python=True):
             self._batch.write_labels()
 
     def render(self, index: int) -> np.ndarray:
         self._check_open()
-        return self._batch.render(index)
+        with self._isolated:
+            return self._batch.render(index)
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._batch.close()
+            with self._isolated:
+                self._batch.close()
 
     def _check_open(self) -> None:
         if self._closed:

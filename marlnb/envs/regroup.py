@@ -18,7 +18,7 @@ from marlnb.config import EnvConfig
 from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step
 from marlnb.errors import ConfigError, EnvBuildError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
-from marlnb.specs import EnvSpec, GroupSpec, LabelSpec, group_agents
+from marlnb.specs import EnvSpec, GroupSpec, LabelSpec, check_group_names, group_agents
 
 Groups = Mapping[str, tuple[str, ...]]
 
@@ -45,10 +45,10 @@ def build_grouped(env: EnvConfig, groups: Groups | None, n_envs: int, *, device:
         EnvBuildError: the `build` of a user's config raised, or did not return a VectorEnv.
     """
     built = _build(env, n_envs, device)
-    if not groups:
-        return built
     try:
-        return Regrouped(built, groups)
+        grouped = Regrouped(built, groups) if groups else built
+        check_group_names(env.name, grouped.spec.group_names)
+        return grouped
     except BaseException:
         built.close()
         raise

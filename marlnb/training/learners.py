@@ -18,6 +18,7 @@ from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.scripted import FrozenPolicy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.collect.seeds import GLOBAL_GENERATORS, derive_seed
+from marlnb.training.league_support import league_support
 from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.runs.run_folder import RunFolder
 
@@ -34,6 +35,8 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
         TrustError: the experiment names an algorithm or a network whose code the user does not trust.
     """
     experiment = experiment.loaded(env=False)
+    if experiment.league is not None:  # the first player of each group
+        experiment = league_support().learners_experiment(experiment, spec)
     for name in experiment.algorithms:
         spec.group(name)
     for part, table in (("models", experiment.models), ("critics", experiment.critics)):

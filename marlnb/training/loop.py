@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
+from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
@@ -19,6 +20,7 @@ from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.episode_statistics import EpisodeStatistics, EpisodeTracker
+from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
 from marlnb.training.learners import build_learners, load_learners
@@ -42,6 +44,7 @@ class Advance:
         acting_s: seconds of choosing actions and storing them.
         learning_s: seconds of learning.
         seconds: of the whole iteration.
+        turn: in a league, whose turn it was and how its matches ended; else empty.
     """
 
     episodes: EpisodeStatistics
@@ -51,14 +54,55 @@ class Advance:
     acting_s: float
     learning_s: float
     seconds: float
+    turn: dict[str, Any] = field(default_factory=dict)
+
+
+class RecentEpisodes(Protocol):
+    """Recent episodes of a training."""
+
+    @property
+    def recent_episodes(self) -> int: ...
+    @property
+    def recent_returns(self) -> dict[str, float]: ...
+
+
+class TrainingLoop(Protocol):
+    """What a Trainer needs of its loop; that of a league is `marlnb.populations.training.loop.LeagueLoop`."""
+
+    @property
+    def env(self) -> VectorEnv: ...
+    @property
+    def learners(self) -> Mapping[str, Learner]: ...
+    @property
+    def policies(self) -> Mapping[str, Policy]: ...
+    @property
+    def episodes(self) -> RecentEpisodes: ...
+    def begin(self, iteration: int) -> None: ...
+    def advance(self) -> Advance: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any], iteration: int) -> None: ...
+    def close(self) -> None: ...
 
 
 class Loop:
-    """Environment, learners, collector, episode statistics and random numbers of one training."""
+    """Environment, learners, collector, episode statistics and random numbers of one training.
 
-    def __init__(self, experiment: Experiment, env: VectorEnv, device: torch.device) -> None:
+    Args:
+        experiment: what is trained.
+        env: its environments; they belong to the caller.
+        device: of the networks.
+        learners: by group; None: those of the experiment.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        env: VectorEnv,
+        device: torch.device,
+        learners: Mapping[str, Learner] | None = None,
+    ) -> None:
         self.experiment, self.env = experiment, env
-        self.learners = build_learners(experiment, env.spec)
+        self.learners = build_learners(experiment, env.spec) if learners is None else dict(learners)
         self.episodes = EpisodeTracker(env.spec, experiment.n_envs)
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
@@ -87,8 +131,7 @@ class Loop:
         self._collector.timing = timing = Timing()
         with self._streams.active():  # the notebook's random numbers neither affect the training nor change
             with record_function("collect"), fast_training(self._networks):
-                rollout = self._collector.collect()
-                self._check_rollout(rollout)
+                rollout = self._collect()
                 episodes = self.episodes.add(rollout)
             agent_steps = sum(int(rollout[name, "acting"].sum()) for name in self.learners)
             learning_start = time.perf_counter()
@@ -98,6 +141,9 @@ class Loop:
         self._check_finite(learning)
         seconds = time.perf_counter() - start
         return Advance(episodes, learning, agent_steps, timing.stepping_s, timing.acting_s, learning_s, seconds)
+
+    def close(self) -> None:
+        """Nothing to free: the environments belong to the caller."""
 
     def state_dict(self) -> dict[str, Any]:
         """The state that `load_state_dict` restores; "env" is None if the environment cannot be saved."""
@@ -128,25 +174,20 @@ class Loop:
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
 
-    def _check_rollout(self, rollout: Rollout) -> None:
-        for name, policy in self.policies.items():
-            has_network = next(policy.parameters(), None) is not None
-            for key in [("next", name, "reward"), *([(name, "observation")] if has_network else [])]:
-                values = rollout[key]
-                # one sum is a cheap test; a sum of large numbers may be infinite too, so look closer before raising
-                if values.is_floating_point() and not values.sum().isfinite():
-                    self._check_each_value(name, key[-1], values)
+    def _collect(self) -> Rollout:
+        """A rollout whose numbers are finite."""
+        try:
+            rollout = self._collector.collect()
+        except EnvError:  # an action is NaN where an observation was
+            self._check_rollout(self._collector.rollout)
+            raise
+        self._check_rollout(rollout)
+        return rollout
 
-    def _check_each_value(self, group: str, what: str, values: Tensor) -> None:
-        not_finite = (~values.isfinite()).nonzero()
-        if len(not_finite):
-            env_index, step, agent = not_finite[0, :3].tolist()
-            raise EnvError(
-                f"{self.env.spec.name} gave {what} {float(values[tuple(not_finite[0])])} to "
-                f"{self.env.spec.group(group).agents[agent]!r} in environment {env_index}, step {step} of "
-                f"{values.shape[1]} of this iteration; expected a finite number. Nothing was learnt from it: the last "
-                "checkpoint is complete"
-            )
+    def _check_rollout(self, rollout: Rollout) -> None:
+        with_network = [name for name, policy in self.policies.items() if next(policy.parameters(), None) is not None]
+        seeds = self._collector.episode_seeds
+        check_rollout(self.env.spec, rollout, with_network, self.episodes.steps, seeds)
 
     def _check_finite(self, learning: Mapping[str, Mapping[str, float]]) -> None:
         problems = [

@@ -166,11 +166,21 @@ def describe(report: Report, frames: int, rate: float, *, bar: bool = False, end
     """One line: progress, speed, remaining time or why it ended, and returns."""
     parts = [describe_progress(report.frames, frames, rate, bar=bar, ending=ending)]
     returns = " ".join(f"{name} {value:.2f}" for name, value in report.scored_returns.items())
-    if returns:
+    if report.turn:
+        parts.append(describe_turn(report.turn))
+    elif returns:
         parts.append(f"return {returns}")
     if report.evaluation:
         parts.append("evaluation " + " ".join(f"{name} {value:.2f}" for name, value in report.evaluation.items()))
     return "  ".join(parts)
+
+
+def describe_turn(turn: Mapping[str, Any]) -> str:
+    """Whose turn it was in a league, and how its matches ended: `round 12  main_0 scored 64% in 40 matches`."""
+    ((player, results),) = turn.items()
+    n_matches, outcome = results["matches"], results["outcome"]
+    result = f"played {n_matches}" if outcome is None else f"scored {outcome:.0%} in {n_matches}"
+    return f"round {results['round']}  {player} {result} matches"
 
 
 def describe_progress(

@@ -31,6 +31,8 @@ class Report:
         agent_returns: as `returns`, by agent, for groups of 2 to 32 agents.
         recent_returns: by group, the mean return in the latest iterations with 100 episodes in total.
         agent_steps: steps of single agents since the run started, counted where they acted.
+        turn: in a league, of the player whose turn this iteration was: the `round`, how many of its `matches` ended,
+            and the mean `outcome` of those against others (1: won, 0: lost). `learning` is by player there. Else empty.
     """
 
     iteration: int
@@ -49,6 +51,7 @@ class Report:
     agent_returns: dict[str, float | None] = field(default_factory=dict)
     agent_steps: int = 0
     recent_returns: dict[str, float] = field(default_factory=dict)
+    turn: dict[str, Any] = field(default_factory=dict)
 
     @property
     def score(self) -> float | None:
@@ -76,7 +79,7 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """For JSON; numbers that are not finite become None."""
         data: dict[str, Any] = _finite(asdict(self))
-        return data
+        return data if self.turn else {key: value for key, value in data.items() if key != "turn"}
 
 
 def _finite(value: Any) -> Any:

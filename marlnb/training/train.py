@@ -183,7 +183,8 @@ def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool) -> T
         return Trainer(run.experiment, run, callbacks)
     except Exception:  # the corrected experiment may use the same name
         if is_new and not is_locked(run.path / LOCK):  # unless another process trains in it by now
-            run.discard_unstarted()
+            with suppress(OSError):  # a disk that is read-only by now, as the error says
+                run.discard_unstarted()
         raise
 
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
@@ -23,10 +23,11 @@ from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
+from marlnb.training.league_support import league_support
 from marlnb.training.learners import check_device, check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
-from marlnb.training.loop import Advance, Loop
+from marlnb.training.loop import Advance, Loop, TrainingLoop
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
@@ -39,6 +40,11 @@ from marlnb.training.runs.run_folder import State
 from marlnb.training.runs.scores import EXPLORING, GREEDY
 from marlnb.training.shared_return import earn_differently, shared_return
 from marlnb.training.training_callback import TrainingCallback
+
+if TYPE_CHECKING:
+    import torch
+
+    from marlnb.envs.vector import VectorEnv
 
 STATUS_INTERVAL_S = 1.0
 
@@ -99,7 +105,7 @@ class Trainer:
             run.write_spec(env.spec)
             publish(env, run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
-                self.loop = Loop(experiment, env, device)
+                self.loop = self._build_loop(env, device)
             check_length(experiment, env.spec)
             if experiment.target_group is not None:
                 env.spec.group(experiment.target_group)
@@ -154,7 +160,7 @@ class Trainer:
             self.close()
             raise StopIteration
         try:
-            with torch_threads(self.experiment.threads):
+            with torch_threads(self.experiment.threads), self._saver.saying_what_is_saved():
                 return self._iterate()
         except BaseException as error:
             self._fail(error)
@@ -207,7 +213,16 @@ class Trainer:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _build_loop(self, env: VectorEnv, device: torch.device) -> TrainingLoop:
+        experiment = self.experiment
+        if experiment.league is None:
+            return Loop(experiment, env, device)
+        loop = league_support().build_loop(experiment, env, device, self.run.path)
+        self._resources.callback(loop.close)
+        return loop
+
     def _begin(self) -> None:
+        self._saver.tidy_up()
         checkpoints, damaged = self.run.checkpoints, self.run.damaged_checkpoints
         for number, why in damaged.items():
             self.run.log_event(f"checkpoint {number} is damaged and was not used: {why}")
@@ -292,6 +307,7 @@ class Trainer:
             acting_s=advance.acting_s,
             learning_s=advance.learning_s,
             agent_steps=self.agent_steps,
+            turn=advance.turn,
         )
 
     def _evaluate(self) -> dict[str, float]:

@@ -80,7 +80,7 @@ def experience(
             rollout["next", "a", "reward"] = value.unsqueeze(-1)
         else:
             rollout["a", key] = value
-    rollout["a", "acting"] = torch.ones(n_envs, steps, 2, dtype=torch.bool)
+    rollout["a", "alive"] = rollout["a", "acting"] = torch.ones(n_envs, steps, 2, dtype=torch.bool)
     ended = done[:, :, None, :].expand(n_envs, steps, 2, 1)
     for name in ("terminated", "truncated"):
         rollout["next", "a", name] = ended.clone() if name == ending else torch.zeros_like(ended)

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TIMINGS = ("seconds", "frames_per_second", "stepping_s", "acting_s", "learning_s")
+TIMINGS = ("crc", "seconds", "frames_per_second", "stepping_s", "acting_s", "learning_s")
 
 
 class Evidence(NamedTuple):
     """Attributes:
     iteration: of the last checkpoint. tensors: the sha256 of all its tensors: weights, optimizers, random states.
-    curve: each line of metrics.jsonl, without how long things took.
+    curve: each line of metrics.jsonl, without how long things took and the checksum of that.
     """
 
     iteration: int

@@ -25,6 +25,7 @@ from marlnb.batch.sweep.grammar import values_of_python
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
+from marlnb.recording.file import layout
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.backfill import backfill
@@ -127,7 +128,9 @@ def _merge(folder: Path) -> None:
 
 
 def _make_damaged(folder: Path) -> None:
-    _make_recordings(folder, 0)
+    run = make_run(folder / "run", LivesConfig(), centralised=False)
+    layout.MAX_BLOCK_ROWS = 32  # several chunks, of which one is damaged
+    record(run, name="seed0", episodes=40, n_envs=4, progress=False).close()
     path = folder / "run" / "recordings" / "seed0.h5"
     with Recording.open(path) as recording:
         offsets: list[int] = []

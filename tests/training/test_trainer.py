@@ -180,7 +180,7 @@ def test_rewards_that_are_not_finite_are_never_learnt_from_or_stored(
     experiment = count_experiment("env.nan_at=30", "checkpoint_every=1", *overrides)
     run = Run.create(tmp_path / "r", experiment)
     with (
-        pytest.raises(EnvError, match="toy/count gave reward nan to 'a_0' in environment 0"),
+        pytest.raises(EnvError, match="toy/count: 'a_0' got reward nan in env 0 after step 2 of the episode"),
         Trainer(experiment, run) as t,
     ):
         list(t)

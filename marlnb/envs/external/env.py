@@ -18,7 +18,7 @@ from marlnb.envs.external.address_file import AddressFile
 from marlnb.envs.external.episode_slot import EpisodeSlot, agents_of, check_report
 from marlnb.envs.external.interface import ServedEnv
 from marlnb.envs.external.options import ExternalOptions, max_request_bytes
-from marlnb.envs.external.server import Connection, Server
+from marlnb.envs.external.server import MAX_INVALID, Connection, Server
 from marlnb.envs.steps import copy_step, tensors
 from marlnb.envs.vector import Step, allocate_step, check_n_envs
 from marlnb.errors import EnvError
@@ -179,6 +179,9 @@ class ExternalEnv(ServedEnv):
             if self._interrupted or (has_news and (not self._awaited or waited >= self._config.deadline_s)):
                 break
             if not has_news and timeout and waited >= timeout:
+                if self._replace_silent():
+                    start = time.monotonic()
+                    continue
                 raise EnvError(
                     f"{self.spec.name}: no simulator asked for an action at {self.address} in {timeout:g} s "
                     f"({self._open_server().n_known} are connected). Start a simulator that calls "
@@ -190,6 +193,13 @@ class ExternalEnv(ServedEnv):
             poll_s = min(POLL_S, max(0.0, self._config.deadline_s - waited)) if has_news else POLL_S
         self._awaited.clear()
 
+    def _replace_silent(self) -> bool:
+        """Disconnects the simulators that no longer ask, if others wait for their places; returns whether it did."""
+        if self._queue:
+            for connection in self._playing:
+                connection.refuse(f"no request for {self._config.timeout_s:g} s, while other simulators wait")
+        return bool(self._queue)
+
     def _receive(self, connection: Connection, message: Message | None) -> None:
         """Handles a message; None: the simulator has disconnected."""
         self._awaited.discard(connection)
@@ -198,12 +208,19 @@ class ExternalEnv(ServedEnv):
             return
         try:
             self._handle(connection, message)
-        except InvalidReport as error:
-            connection.reply("error", message=str(error))
-            self._awaited.add(connection)
+        except InvalidReport as error:  # the others do not wait until it sends a valid message
+            connection.n_invalid += 1
+            if connection.n_invalid < MAX_INVALID:
+                connection.reply("error", message=str(error))
+            else:
+                connection.refuse(f"{error}; disconnected after {MAX_INVALID} invalid messages in a row")
+        else:
+            connection.n_invalid = 0
 
     def _handle(self, connection: Connection, message: Message) -> None:
         slot = self._playing.get(connection)
+        if slot is not None and slot.requested:
+            raise InvalidReport(f"{message.op!r} before the actions of the last request were sent; wait for the answer")
         if message.op == "begin" and slot is None and connection not in self._queue:
             self._abandoned.discard(connection)
             self._queue.append(connection)

@@ -12,7 +12,7 @@ from marlnb.client import Agent, InvalidReport, Message
 from marlnb.envs.vector import GroupStep, Step
 from marlnb.specs import EnvSpec
 
-MAX_REWARD = 3.4e38  # the largest float32
+MAX_REWARD = 1e12  # of one report: float32 holds the squares of sums of many
 
 
 @dataclass
@@ -205,8 +205,8 @@ def _by_agent(message: Message, key: str, living: list[str], read: Callable[[str
 
 
 def _reward(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_REWARD < value < MAX_REWARD:
-        raise InvalidReport(f"reward of {name!r}: got {str(value)[:80]}; expected a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_REWARD <= value <= MAX_REWARD:
+        raise InvalidReport(f"reward of {name!r}: got {str(value)[:80]}; expected a number of at most ±{MAX_REWARD:g}")
     return float(value)
 
 

@@ -56,7 +56,7 @@ class EnvBatch:
         for slot in self.slots:
             try:
                 run(slot)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # pygame's environments exit when their window is closed
                 raise self._failure(slot, error) from error
 
     def render(self, index: int) -> np.ndarray:
@@ -75,7 +75,7 @@ class EnvBatch:
         for env in self.envs.values():
             close_env(env)
 
-    def _failure(self, slot: EnvSlot, error: Exception) -> MarlnbError:
+    def _failure(self, slot: EnvSlot, error: BaseException) -> MarlnbError:
         """The error with env, episode and step; with a traceback if the environment itself raised."""
         when = "while being reset to" if slot.is_resetting else f"in step {slot.steps} of"
         seed = int(slot.episode_seed[0])

@@ -30,6 +30,7 @@ def main(command: int, result: int, memory: int, slot: int, dies_with_thread: bo
     """Runs a worker with the file descriptors that it inherited."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    _keep_to_this_process(command, result)
     _end_with_parent(command, dies_with_thread)
     try:
         _serve(command, result, memory, slot)
@@ -79,6 +80,18 @@ def _run_commands(command: int, result: int, head: memoryview, slot: int, envs: 
         {RESET: envs.reset, STEP: envs.step, LABELS: envs.write_labels}[head[1]]()
         answered = head[answer_slot] = number
         os.write(result, DONE)
+
+
+def _keep_to_this_process(*pipes: int) -> None:
+    """Closes the pipes in processes that an environment starts: the parent waits until their other ends are closed."""
+
+    def close() -> None:
+        for pipe in pipes:
+            os.close(pipe)
+
+    for pipe in pipes:
+        os.set_inheritable(pipe, False)
+    os.register_at_fork(after_in_child=close)
 
 
 def _end_with_parent(command: int, dies_with_thread: bool) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from marlnb.envs.workers.memory import GroupArrays
 from marlnb.envs.workers.source import Codecs
-from marlnb.envs.workers.spaces import MASK, ObservationCodec, mask_array
+from marlnb.envs.workers.spaces import MASK, mask_array
 from marlnb.errors import EnvError
 from marlnb.specs import GroupSpec
 
@@ -19,6 +19,7 @@ class GroupRows:
 
     def __init__(self, spec: GroupSpec, arrays: GroupArrays, index: int, codecs: Codecs) -> None:
         self.agents, self.n_logits = spec.agents, spec.action.n_logits
+        self.first_logits = np.cumsum((0, *spec.action.n[:-1]))  # of each component
         self.action, self.reward = arrays.action[index], arrays.reward[index]
         self.alive, self.acting = arrays.alive[index], arrays.acting[index]
         self.terminated, self.truncated = arrays.terminated[index], arrays.truncated[index]
@@ -45,12 +46,13 @@ class GroupRows:
             if self.plain and self.mask is None:
                 try:
                     for agent, row, _ in self.rows:
-                        row[...] = observations[agent]
-                except KeyError:
-                    raise EnvError(_no_observation(agent)) from None
+                        observation = observations.get(agent)
+                        if getattr(observation, "shape", None) == row.shape:  # numpy would repeat a smaller one
+                            row[...] = observation
+                        else:
+                            self._write_observation(self.agents.index(agent), observation, row)
                 except (TypeError, ValueError) as error:
-                    codec = self.rows[self.agents.index(agent)][2]
-                    raise _invalid_observation(agent, codec, observations[agent], error) from error
+                    raise _invalid_observation(agent, error) from error
                 return
         else:
             self.reward[:] = 0
@@ -81,40 +83,48 @@ class GroupRows:
         """Marks the living agents and writes their observations; rows of the others are zero."""
         self.present = [i for i, agent in enumerate(self.agents) if agent in living]
         self.all_present = len(self.present) == len(self.agents)
-        for i, (agent, row, codec) in enumerate(self.rows):
+        for i, (agent, row, _) in enumerate(self.rows):
             self.alive[i] = self.acting[i] = agent in living
             if agent not in living:
                 row[...] = 0
                 if self.mask is not None:
                     self.mask[i] = True
-            elif agent not in observations:
-                raise EnvError(_no_observation(agent))
-            else:
-                codec.check(agent, observations[agent])
         self._write_observations(observations, infos)
+        for i in self.present if self.mask is None else ():
+            if MASK in (infos.get(self.agents[i]) or {}):
+                raise EnvError(
+                    f"agent {self.agents[i]!r} has an {MASK} in its info, but no agent of its group had one in the "
+                    "first reset, which tells who has masks; put them into the observations instead"
+                )
 
     def _write_observations(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         for i in self.present:
             agent, row, codec = self.rows[i]
-            if agent not in observations:
-                raise EnvError(_no_observation(agent))
-            value = observations[agent]
+            value = observations.get(agent)
             self._write_observation(i, value, row)
             if self.mask is not None:
-                self._write_mask(i, value[MASK] if codec.mask_inside else infos.get(agent, {}).get(MASK))
+                holder = value if codec.mask_inside else infos.get(agent)
+                self._write_mask(i, holder.get(MASK) if holder else None)
 
     def _write_observation(self, i: int, value: Any, row: np.ndarray) -> None:
         agent, _, codec = self.rows[i]
+        if value is None:
+            raise EnvError(_no_observation(agent))
         try:
             codec.write(value, row)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise _invalid_observation(agent, codec, value, error) from error
+            raise _invalid_observation(agent, error) from error
 
     def _write_mask(self, i: int, mask: Any) -> None:
         """An agent without any allowed choice waits: it is alive and not acting, and its mask is all True."""
         assert self.mask is not None
-        allowed = np.True_ if mask is None else mask_array(mask, self.n_logits)
+        try:
+            allowed = np.ones(self.n_logits, bool) if mask is None else mask_array(mask, self.n_logits)
+        except (EnvError, TypeError, ValueError) as error:
+            raise EnvError(f"agent {self.agents[i]!r}: {error}") from error
         may_act = bool(allowed.any())
+        if may_act and len(self.first_logits) > 1 and not np.logical_or.reduceat(allowed, self.first_logits).all():
+            raise EnvError(f"the action mask of agent {self.agents[i]!r} allows no choice of a component")
         self.acting[i] = may_act
         self.mask[i] = allowed if may_act else True
 
@@ -136,18 +146,10 @@ class GroupRows:
                 raise EnvError(f"agent {agent!r} must act, but its action mask allows no choice")
 
 
-def _invalid_observation(agent: str, codec: ObservationCodec, value: Any, error: Exception) -> EnvError:
+def _invalid_observation(agent: str, error: Exception) -> EnvError:
     """The error for an observation that is not in the agent's space."""
-    try:
-        codec.check(agent, value)
-    except EnvError as wrong_shape:
-        return wrong_shape
-    except Exception:  # the value has no shape
-        pass
-    return EnvError(
-        f"agent {agent!r} observed a {type(value).__name__} that is not in its observation_space: "
-        f"{type(error).__name__}: {error}"
-    )
+    problem = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return EnvError(f"agent {agent!r} observed {problem}")
 
 
 def _no_observation(agent: str) -> str:

@@ -147,8 +147,9 @@ def describe(source: EnvSource, env: Any) -> EnvSpec:
     infos = _first_infos(source.name, env)
     masked = {agent for agent in agents if codecs.observation[agent].mask_inside or MASK in infos.get(agent, {})}
     is_turn_based = isinstance(env, TurnBasedEnv)
-    if is_turn_based and masked:  # infos may contain only the masks of acting agents
-        masked = {agent for agent in agents if actions[agent].kind != "continuous"}
+    if masked:  # infos may contain only the masks of agents that act, and agents that come later have none yet
+        may_have = agents if is_turn_based else set(agents) - set(infos)
+        masked |= {agent for agent in may_have if actions[agent].kind != "continuous"}
     groups = group_specs(source.name, observations, actions, source.groups, masked)
     state_shape, labels = _state_shape(source, env), label_specs(env, groups)
     return EnvSpec(source.name, groups, state_shape, source.max_steps, labels, simultaneous=not is_turn_based)

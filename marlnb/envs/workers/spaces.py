@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from marlnb.envs.workers.flattening import flattener, whole_numbers
 from marlnb.errors import EnvError
 from marlnb.specs import ActionSpec, ObservationSpec
 
@@ -26,7 +27,7 @@ class ObservationCodec:
     Attributes:
         spec: the array's shape and dtype.
         mask_inside: the observation is a dict that also contains the action mask.
-        flatten: makes a flat float32 array; None if the observation can be copied unchanged.
+        flatten: makes a flat float32 array; None if the observation is an array already.
     """
 
     spec: ObservationSpec
@@ -35,24 +36,24 @@ class ObservationCodec:
 
     @property
     def is_plain(self) -> bool:
-        """The observation is an array already."""
-        return not self.mask_inside and self.flatten is None
-
-    def check(self, agent: str, value: Any) -> None:
-        """Checks an observation's shape.
-
-        Raises:
-            EnvError: the shape is not that of the space.
-        """
-        shape = np.shape(without_mask(value) if self.mask_inside else value)
-        if self.flatten is None and (shape or (1,)) != self.spec.shape:
-            raise EnvError(f"agent {agent!r} observed an array of shape {shape}; its space says {self.spec.shape}")
+        """An observation of the right shape can be copied as it is."""
+        return not self.mask_inside and self.flatten is None and self.spec.dtype != "uint8"
 
     def write(self, value: Any, row: np.ndarray) -> None:
+        """Writes an observation into its row.
+
+        Raises:
+            ValueError: another shape, or a number that the row cannot hold. Others, as KeyError: parts are missing.
+        """
         if self.mask_inside:
             value = without_mask(value)
         if self.flatten is not None:
             value = self.flatten(value)
+        elif row.dtype == np.uint8:
+            value = whole_numbers(value, row.dtype)
+        shape = np.shape(value)
+        if (shape or (1,)) != row.shape:
+            raise ValueError(f"an array of shape {shape}; its space says {row.shape}")
         row[...] = value
 
 
@@ -93,12 +94,8 @@ def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
         if not isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
             where = f" at {path!r}" if path else ""
             raise EnvError(f"agent {agent!r} observes {leaf}{where}, which is not supported; supported: {OBSERVATIONS}")
-    whole = space
-    return ObservationCodec(
-        ObservationSpec((int(spaces.flatdim(whole)),), names=feature_names(whole)),
-        mask_inside,
-        lambda value: spaces.flatten(whole, value).astype(np.float32),
-    )
+    spec = ObservationSpec((int(spaces.flatdim(space)),), names=feature_names(space))
+    return ObservationCodec(spec, mask_inside, flattener(space))
 
 
 def feature_names(space: spaces.Space) -> tuple[str, ...]:

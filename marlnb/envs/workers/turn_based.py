@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from copy import deepcopy
 from typing import Any
 
 from marlnb.envs.workers.api import StepResult, check_reset, check_step
@@ -127,7 +128,7 @@ class AsynchronousParallel(TurnBasedEnv):
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         observations, infos = check_reset(self.env.reset(seed=seed))
-        self._last: dict[str, Any] = dict(observations)
+        self._last: dict[str, Any] = deepcopy(dict(observations))
         self.agents = [agent for agent in self.possible_agents if agent in observations]
         self._find_acting(observations)
         return dict(observations), dict(infos)
@@ -136,7 +137,7 @@ class AsynchronousParallel(TurnBasedEnv):
         was_living = self.agents
         acted = {agent: actions[agent] for agent in self.acting}
         observations, rewards, terminations, truncations, infos = check_step(self.env.step(acted))
-        self._last.update(observations)
+        self._last.update(deepcopy(dict(observations)))  # the environment may write to what it returned
         terminated = {agent: True for agent in was_living if terminations.get(agent)}
         truncated = {agent: True for agent in was_living if truncations.get(agent)}
         if not self.env.agents and truncated and not terminated:

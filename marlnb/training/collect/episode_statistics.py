@@ -46,19 +46,23 @@ class EpisodeStatistics:
 
 
 class EpisodeTracker:
-    """Follows every environment's episode across rollouts, and the mean return of recent episodes."""
+    """Follows every environment's episode across rollouts, and the mean return of recent episodes.
+
+    Attributes:
+        steps: `[env]`, steps taken in each environment's current episode.
+    """
 
     def __init__(self, spec: EnvSpec, n_envs: int) -> None:
         self._groups = spec.group_names
         self._sums = {group.name: np.zeros((n_envs, group.n_agents)) for group in spec.groups}
-        self._steps = np.zeros(n_envs, dtype=np.int64)
+        self.steps = np.zeros(n_envs, dtype=np.int64)
         self._recent: deque[tuple[int, dict[str, float]]] = deque()
 
     def reset(self) -> None:
         """Every environment was reset; the unfinished episodes do not count."""
         for sums in self._sums.values():
             sums[:] = 0.0
-        self._steps[:] = 0
+        self.steps[:] = 0
 
     def add(self, rollout: Rollout) -> EpisodeStatistics:
         """Accounts for one rollout, batch `[env, time]`."""
@@ -69,8 +73,8 @@ class EpisodeTracker:
             rewards = rollout["next", name, "reward"][..., 0].double().cpu().numpy()
             sums = np.cumsum(rewards, axis=1) + self._sums[name][:, None]  # [env, time, agent]
             returns[name], self._sums[name] = _split_at_ends(sums, envs, times)
-        steps = np.arange(1, done.shape[1] + 1) + self._steps[:, None]
-        lengths, self._steps = _split_at_ends(steps, envs, times)
+        steps = np.arange(1, done.shape[1] + 1) + self.steps[:, None]
+        lengths, self.steps = _split_at_ends(steps, envs, times)
         episodes = EpisodeStatistics(returns, lengths)
         if len(episodes):
             self._recent.append((len(episodes), {name: float(r.mean(1).sum()) for name, r in returns.items()}))
@@ -95,7 +99,7 @@ class EpisodeTracker:
     def state_dict(self) -> dict[str, Any]:
         return {
             "sums": {name: sums.tolist() for name, sums in self._sums.items()},
-            "steps": self._steps.tolist(),
+            "steps": self.steps.tolist(),
             "recent": list(self._recent),
         }
 
@@ -103,7 +107,7 @@ class EpisodeTracker:
         for name, sums in self._sums.items():
             saved = np.array(state["sums"][name], dtype=np.float64)
             sums[:] = saved if saved.ndim == 2 else saved[:, None]  # a checkpoint of 0.1 has the mean over agents
-        self._steps = np.array(state["steps"], dtype=np.int64)
+        self.steps = np.array(state["steps"], dtype=np.int64)
         self._recent = deque(state["recent"])
 
 

@@ -20,15 +20,19 @@ from torch import Tensor
 
 from marlnb.display.notebook_html import frame_html
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, EnvError
 from marlnb.models.hooks import episode_context
 from marlnb.models.policies.policy import ActorOutput, Policy, device_of, eval_mode
 from marlnb.specs import EnvSpec
+from marlnb.training.collect.finite import check_step
 from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.threads import torch_threads
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MAX_STEPS = 100_000
+"""Without the end of an episode, after which one of an environment that states no limit is taken to be endless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,8 @@ def play(
         first: number of the first episode.
     Raises:
         ConfigError: `episodes` is below 1, or policies and groups do not match.
+        EnvError: a reward or an observation is not finite; or no episode has ended for MAX_STEPS steps, in an
+            environment that states no limit.
     """
     if episodes < 1:
         raise ConfigError(f"episodes must be 1 or more; got {episodes}")
@@ -222,6 +228,7 @@ class _Actor:
 
     def __init__(self, policy: Policy, env: VectorEnv, explore: bool, generator: torch.Generator | None) -> None:
         self.policy, self.explore, self.generator = policy, explore, generator
+        self.has_network = next(policy.parameters(), None) is not None
         self.device = device_of(policy, default=env.device)
         self.recurrent = policy.initial_recurrent(env.n_envs, self.device)
 
@@ -260,6 +267,7 @@ class _EpisodeTally:
         self._seed = torch.zeros(episodes, dtype=torch.int64)
         self._returns = {g.name: torch.zeros(episodes, g.n_agents, dtype=torch.float64) for g in env.spec.groups}
         self.n_left = episodes
+        self._n_steps_without_end = 0
         self._number_episodes()
 
     def start(self, step: Step) -> None:
@@ -269,7 +277,11 @@ class _EpisodeTally:
         """Accounts for one step. `done` is `[env]`, or None if no episode ended."""
         self.t = self.t + 1  # a new tensor: callbacks may hold the previous one
         for name, group in step.groups.items():
+            check_step(self.env.spec, name, "reward", group.reward, self.t, self.episode_seed)
             self.returns[name] += group.reward.cpu()
+        self._n_steps_without_end += 1
+        if self._n_steps_without_end > MAX_STEPS and self.env.spec.max_steps is None:
+            raise self._endless()
         if done is not None:
             self._finish(done)
             self.episode_seed = step.episode_seed.cpu().clone()
@@ -287,9 +299,19 @@ class _EpisodeTally:
             self._returns[name][rows] = returns[counted]
             returns[done] = 0.0
         self.n_left -= len(rows)
+        self._n_steps_without_end = 0 if len(rows) else self._n_steps_without_end
         self.t = self.t.masked_fill(done, 0)
         self._index = self._index + done * self.env.n_envs
         self._number_episodes()
+
+    def _endless(self) -> EnvError:
+        name, env_index = self.env.spec.name, int(torch.where(self.episode >= 0, self.t, 0).argmax())
+        steps, seed = int(self.t[env_index]), int(self.episode_seed[env_index])
+        return EnvError(
+            f"{name}: the episode with seed {seed}, in env {env_index}, has not ended after {steps:,} steps, and the "
+            "environment states no limit. Set one: env.max_steps=1000 in the experiment, or for this call "
+            f"`--env {name} env.max_steps=1000`, in Python env=dataclasses.replace(run.experiment.env, max_steps=1000)"
+        )
 
     def _number_episodes(self) -> None:
         self.episode = (self._index + self.first).masked_fill(self._index >= self.episodes, -1)
@@ -299,6 +321,9 @@ def _choose_actions(env: VectorEnv, step: Step, tally: _EpisodeTally, actors: Ma
     """Every group chooses its actions, and its recurrent state moves on."""
     groups = step.groups
     recurrent = {name: actor.recurrent for name, actor in actors.items()}
+    for name, actor in actors.items():
+        if actor.has_network:
+            check_step(env.spec, name, "observation", groups[name].observation, tally.t, tally.episode_seed)
     with episode_context.at(tally.episode, tally.t):
         output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
     for name, actor in actors.items():

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from marlnb.algorithms.rollout import Rollout
 from marlnb.envs.vector import GroupStep, Step, VectorEnv
-from marlnb.errors import ShapeError
+from marlnb.errors import EnvError, ShapeError
 from marlnb.models.policies.policy import ActorOutput, Policy
 from marlnb.specs import EnvSpec, GroupSpec
 
@@ -121,7 +121,11 @@ class Collector:
             if not same_device:
                 actions = {name: action.to(env.device) for name, action in actions.items()}
             before = perf_counter()
-            step = env.step(actions)
+            try:
+                step = env.step(actions)
+            except EnvError:
+                self._done[:, t:] = False  # these are of the previous rollout
+                raise
             stepping_s += perf_counter() - before
             self._done_at[t].copy_(step.done)  # the environment reuses its buffers at the next step
             for group in groups:
@@ -136,9 +140,20 @@ class Collector:
         self._finish(step)
         self.timing.stepping_s += stepping_s
         self.timing.acting_s += perf_counter() - start - stepping_s
+        return self.rollout
+
+    @property
+    def rollout(self) -> Rollout:
+        """The buffers: the last rollout, or the beginning of one that raised an error."""
         if self._rollout is None:
             self._rollout = self._build()
         return self._rollout
+
+    @property
+    def episode_seeds(self) -> Tensor:
+        """`[env]`, of the episodes that are in progress."""
+        assert self._step is not None, "call reset or load_state_dict first"
+        return self._step.episode_seed
 
     def _finish(self, step: Step) -> None:
         """Fills the fields that follow from the stored steps, for all steps at once."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marlnb.config import EnvConfig
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
+from marlnb.errors import RunError
 from marlnb.specs import GroupSpec
+from marlnb.training.league_support import league_support
 from marlnb.training.learners import build_learners, load_learners
 from marlnb.training.runs.run_folder import RunFolder, Which
 
@@ -34,6 +36,17 @@ class Run(RunFolder):
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         """Its environment, or `env` with the agents in the same groups; the caller closes it."""
         return build_env(self.experiment, n_envs, device=device, env=env)
+
+    @property
+    def league(self) -> Any:
+        """The players, snapshots, matches and ratings of its league: a `marlnb.populations.run_league.RunLeague`.
+
+        Raises:
+            RunError: it was trained without a league.
+        """
+        if self.experiment.league is None:
+            raise RunError(f"{self.path} has no league: it was trained without league=")
+        return league_support().open_league(self)
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         """The policy of each group with the weights of a checkpoint, ready to act.

@@ -1,0 +1,125 @@
+"""LeagueConfig: the options of a league, and the three decisions in which one kind of league differs from another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
+
+from marlnb.config import option
+from marlnb.registry import Registry
+from marlnb.trust import loaded
+from marlnb.unloaded import Unloaded
+from marlnb.values import validate
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from marlnb.populations.league.players import NewPlayer, Player
+    from marlnb.populations.league.state import Decision, Draw, LeagueState
+
+LEAGUES: Registry[type[LeagueConfig]] = Registry("league", "marlnb.populations")
+
+league = LEAGUES.register
+
+
+@dataclass(frozen=True)
+class LeagueConfig(ABC):
+    """The options of one kind of league; registered under its name, as `alphastar`.
+
+    In a league, players learn by playing against each other and against snapshots of themselves. `roster` says which
+    players exist, `draw` who meets whom, `review` what follows from the results. All three are pure functions: they
+    read nothing but their arguments, and take random numbers from `rng` alone. So every process draws the same match,
+    in any order and after any resume.
+    """
+
+    registry: ClassVar[Registry[type[LeagueConfig]]] = LEAGUES
+    unloaded: ClassVar[type[UnloadedLeague]]
+    name: ClassVar[str]
+
+    sides: Literal["auto", "groups", "seats"] = option(
+        "auto",
+        help="the sides of a match: groups of agents, or the agents of the only group, whose seats any player takes; "
+        "auto: groups if there are several",
+        choices=("auto", "groups", "seats"),
+    )
+    win_threshold: Mapping[str, float] = option(
+        {}, help="by side, the return above which it wins; none: the side with the highest return wins"
+    )
+    max_players: int = option(
+        1000, help="players and snapshots that may play; then none is added", unit="players", ge=2, le=10_000
+    )
+    decay: float = option(
+        0.99, help="weight of a result for each newer game of the same pair, in win rates", gt=0, le=1
+    )
+    min_games: int = option(
+        8, help="games of a pair before its win rate counts in a gate, or as forgotten", unit="games", ge=1, le=100_000
+    )
+    evaluation_share: float = option(
+        0.0,
+        help="share of the matches between the two players, snapshots included, that met least often, from which "
+        "no player learns. 0: win rates come from training matches alone",
+        ge=0,
+        lt=1,
+    )
+    round_turns: int = option(
+        1,
+        help="updates of each learning player in a round; win rates and players change between rounds",
+        ge=1,
+        le=10**6,
+    )
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    @abstractmethod
+    def roster(self, sides: tuple[str, ...]) -> tuple[NewPlayer, ...]:
+        """The learning players of the beginning.
+
+        Args:
+            sides: those that need players of their own; in a symmetric game one, `""`, as any player takes any seat.
+        """
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, player: Player, league: LeagueState) -> Draw:
+        """Whom a learning player meets in one episode. Its own seat in a symmetric game is drawn elsewhere.
+
+        Args:
+            rng: of this episode alone.
+            player: learns from the episode.
+            league: at the beginning of the round.
+        Raises:
+            ConfigError: there is no opponent.
+        """
+
+    def review(self, rng: np.random.Generator, player: Player, league: LeagueState) -> tuple[Decision, ...]:
+        """What becomes of a learning player at the end of a round, in order; empty: nothing changes.
+
+        Args:
+            rng: of this player and round alone.
+            player: a learning player.
+            league: with the results of the round.
+        """
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UnloadedLeague(Unloaded, LeagueConfig):  # type: ignore[misc]  # `name` is of the instance here
+    """A league whose code has not been imported."""
+
+    def __post_init__(self) -> None:
+        for item in fields(LeagueConfig):
+            if item.name in self.options:
+                object.__setattr__(self, item.name, self.options[item.name])
+
+    def roster(self, sides: tuple[str, ...]) -> tuple[NewPlayer, ...]:
+        """Raises TrustError: the user does not trust the code."""
+        return loaded(cast(LeagueConfig, self), "league").roster(sides)
+
+    def draw(self, rng: np.random.Generator, player: Player, league: LeagueState) -> Draw:
+        """Raises TrustError: the user does not trust the code."""
+        return loaded(cast(LeagueConfig, self), "league").draw(rng, player, league)
+
+
+LeagueConfig.unloaded = UnloadedLeague

@@ -1,0 +1,1 @@
+"""Populations of agents that learn against or from each other: leagues."""

@@ -1,0 +1,1 @@
+"""A league: its players, its matches, and what follows from their results."""

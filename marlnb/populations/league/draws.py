@@ -1,0 +1,140 @@
+"""Draws by counter: a pure function of (seed, player, number, league), so every process draws the same match."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+
+from marlnb.errors import ConfigError, unknown
+from marlnb.league_config import LeagueConfig
+from marlnb.populations.league.matches import EVALUATION
+from marlnb.populations.league.players import ANY_SIDE, Player
+from marlnb.populations.league.state import Action, Decision, Draw, LeagueState
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A match that was drawn: its kind, and the player of each side, by the side's name in the order of the sides."""
+
+    kind: str
+    players: dict[str, str]
+
+
+def generator(seed: int, purpose: str, player: str, number: int) -> np.random.Generator:
+    """Random numbers of one draw: Philox with a key of (seed, purpose, player), and a counter that starts at `number`.
+
+    The number is in the counter's highest word, so the streams of two draws never overlap.
+    """
+    digest = hashlib.sha256(f"{seed}/{purpose}/{player}".encode()).digest()
+    key = np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
+    counter = np.array([0, 0, 0, number], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def draw_match(config: LeagueConfig, league: LeagueState, learner: str, number: int, seed: int) -> Pairing:
+    """The match number `number` of a learning player.
+
+    A share of `config.evaluation_share` of the matches is between the pair of players, snapshots included, that has
+    met least often; the others are those that `config.draw` answers. In a symmetric game the learner's seat is drawn.
+
+    Raises:
+        ConfigError: the config answered a player that does not exist, or that cannot take the side.
+    """
+    rng, player = generator(seed, "match", learner, number), league.players[learner]
+    if config.evaluation_share and rng.random() < config.evaluation_share:
+        return _evaluation(rng, league)
+    try:
+        draw = config.draw(rng, player, league)
+    except ConfigError as error:
+        raise ConfigError(f"league {config.name!r}, player {learner!r}: {error}") from error
+    _check(config, league, player, draw)
+    names = [side.name for side in league.sides]
+    home = int(rng.random() * len(names)) if player.side == ANY_SIDE else names.index(player.side)
+    opponents = iter(draw.opponents)
+    return Pairing(draw.kind, {name: learner if k == home else next(opponents) for k, name in enumerate(names)})
+
+
+def review(config: LeagueConfig, league: LeagueState, player: str, seed: int) -> tuple[Decision, ...]:
+    """What becomes of a player at the end of round `league.round`, by `config.review`.
+
+    Once the league has `max_players`, a decision that adds one is left out, with those after it.
+
+    Raises:
+        ConfigError: a decision that cannot be carried out.
+    """
+    rng = generator(seed, "review", player, league.round)
+    decisions = tuple(config.review(rng, league.players[player], league))
+    n_players = len(league.players)
+    for position, decision in enumerate(decisions):
+        _check_decision(config, league, decision)
+        n_players += {"add": 1, "snapshot": 1, "retire": -1}.get(decision.action, 0)
+        if n_players > config.max_players:
+            return decisions[:position]  # not the reset either that would follow a snapshot
+    return decisions
+
+
+def choose(
+    rng: np.random.Generator, candidates: Sequence[Player], weights: Sequence[float] | np.ndarray | None = None
+) -> str:
+    """The id of one candidate, with a probability in proportion to its weight; without weights, each is as likely.
+
+    It is so too if all weights are 0. One uniform number is searched for in the cumulative weights.
+
+    Raises:
+        ConfigError: there are no candidates.
+    """
+    if not candidates:
+        raise ConfigError("there is no opponent: no player or snapshot of the roles that this match needs")
+    cumulative = np.cumsum(np.ones(len(candidates)) if weights is None else np.asarray(weights, float))
+    if not cumulative[-1] > 0:
+        cumulative = np.arange(1.0, len(candidates) + 1)
+    position = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+    return candidates[min(position, len(candidates) - 1)].id
+
+
+def _evaluation(rng: np.random.Generator, league: LeagueState) -> Pairing:
+    """Two players that have met least often, on the first two sides; ties, and the players of further sides, drawn."""
+    sides = [side.name for side in league.sides]
+    candidates = [[player.id for player in league.players.values() if player.takes(side)] for side in sides]
+    counts = league.payoff.counts(candidates[0], candidates[1]).astype(float)
+    counts[np.equal.outer(candidates[0], candidates[1])] = np.inf
+    rows, columns = np.nonzero(counts == counts.min())
+    pair = int(rng.random() * len(rows))
+    chosen = [candidates[0][rows[pair]], candidates[1][columns[pair]]]
+    chosen += [names[int(rng.random() * len(names))] for names in candidates[2:]]
+    return Pairing(EVALUATION, dict(zip(sides, chosen)))
+
+
+def _check(config: LeagueConfig, league: LeagueState, player: Player, draw: Draw) -> None:
+    """Raises ConfigError unless a draw names an existing player for each other side."""
+    sides = league.other_sides(player)
+    if len(draw.opponents) != len(sides):
+        count = f"{len(sides)} opponents, one for each other side; got {len(draw.opponents)}: {draw.opponents}"
+        raise ConfigError(f"league {config.name!r}: a draw for {player.id!r} needs {count}")
+    for side, opponent in zip(sides, draw.opponents):
+        if opponent not in league.players:
+            what = f"player in a draw of league {config.name!r} for {player.id!r}"
+            raise ConfigError(unknown(what, opponent, league.players))
+        if not league.players[opponent].takes(side):
+            raise ConfigError(f"league {config.name!r}: {opponent!r} cannot play {side!r}, only its own side")
+
+
+def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decision) -> None:
+    """Raises ConfigError unless a decision can be carried out."""
+    where = f"league {config.name!r}"
+    if decision.action not in get_args(Action):
+        raise ConfigError(f"{where}: {unknown('action of a decision', str(decision.action), get_args(Action))}")
+    if decision.player and decision.player not in league.players:
+        raise ConfigError(f"{where}: {unknown('player in a decision', decision.player, league.players)}")
+    if decision.action != "add":
+        return
+    if decision.new is None:
+        raise ConfigError(f'{where}: a decision to "add" needs `new`, the player to add')
+    if decision.new.id in league.players:
+        raise ConfigError(f"{where} adds the player {decision.new.id!r}, which exists already")
+    if decision.new.parent and decision.new.parent not in league.players:
+        raise ConfigError(f"{where}: {unknown('parent of a new player', decision.new.parent, league.players)}")

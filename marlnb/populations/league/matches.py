@@ -1,0 +1,151 @@
+"""The record of a league: one line of `matches.jsonl` for each finished match. Every table is a view of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from marlnb.errors import ConfigError, RunError
+from marlnb.training.runs.files import read_lines, write_atomically
+
+MATCHES = "matches.jsonl"
+EVALUATION = "evaluation"
+MIN_COOPERATIVE_MATCHES = 32
+
+
+@dataclass(frozen=True)
+class Match:
+    """One episode between players.
+
+    Attributes:
+        number: of the learner's episodes, from 0.
+        learner: the learning player among whose episodes it was.
+        kind: as drawn.
+        players: player's id by side, in the order of the sides.
+        returns: sum of rewards of each side, averaged over its agents.
+        outcomes: of each side: 1 won, 0.5 a draw, 0 lost.
+        steps: length of the episode.
+        versions: of each side's player, the frames that its weights had learnt from when the episode began.
+        round: of the league; the draw read the payoff table of its beginning.
+        seed: of the episode, if it had one of its own.
+    """
+
+    number: int
+    learner: str
+    kind: str
+    players: Mapping[str, str]
+    returns: tuple[float, ...]
+    outcomes: tuple[float, ...]
+    steps: int
+    versions: tuple[int, ...] = ()
+    round: int = 0
+    seed: int | None = None
+
+    @property
+    def is_self_play(self) -> bool:
+        return len(set(self.players.values())) == 1
+
+
+def outcomes_of(
+    sides: Sequence[str], returns: Sequence[float], win_threshold: Mapping[str, float] | None = None
+) -> tuple[float, ...]:
+    """Who won: the side with the highest return; the sides that share it draw.
+
+    Args:
+        sides: their names.
+        returns: of each side.
+        win_threshold: by side, the return above which it wins. If it does not, the sides without a threshold win.
+    """
+    if win_threshold:
+        won = [returns[k] > win_threshold[side] for k, side in enumerate(sides) if side in win_threshold]
+        others_win = not any(won)
+        winners = [
+            returns[k] > win_threshold[side] if side in win_threshold else others_win for k, side in enumerate(sides)
+        ]
+    else:
+        best = max(returns)
+        winners = [value == best for value in returns]
+    if sum(winners) == 1:
+        return tuple(float(wins) for wins in winners)
+    return tuple(0.5 if wins or not any(winners) else 0.0 for wins in winners)
+
+
+def to_row(match: Match) -> dict[str, Any]:
+    """Plain JSON of a match."""
+    return asdict(match) | {"players": dict(match.players)}
+
+
+def from_row(row: Mapping[str, Any]) -> Match:
+    """Raises RunError if a line is not a match."""
+    try:
+        tuples = {name: tuple(row[name]) for name in ("returns", "outcomes", "versions")}
+        match = Match(**{**row, **tuples})
+        sizes = {len(match.players), len(match.returns), len(match.outcomes)}
+    except (TypeError, KeyError) as error:
+        raise RunError(f"a line of {MATCHES} is no match: {error}; got {str(row)[:200]}") from error
+    if len(sizes) != 1:
+        raise RunError(f"a line of {MATCHES} has players, returns and outcomes of different lengths: {str(row)[:200]}")
+    return match
+
+
+def read_matches(folder: Path) -> list[Match]:
+    """The matches in a league's folder, in the order in which they ended. An incomplete last line is skipped.
+
+    Raises:
+        RunError: another line is damaged.
+    """
+    return [from_row(row) for row in read_lines(folder / MATCHES)]
+
+
+def append_matches(folder: Path, matches: Iterable[Match]) -> None:
+    """Adds lines to the record, all of them at once."""
+    append_rows(folder / MATCHES, map(to_row, matches))
+
+
+def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Adds lines to a JSON-lines file, all of them at once."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+
+
+def cut_lines(path: Path, n_lines: int) -> None:
+    """Keeps the first lines of a JSON-lines file, as a resumed training does.
+
+    Raises:
+        RunError: it has fewer.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if len(lines) < n_lines:
+        raise RunError(f"{path} has {len(lines)} lines, but the checkpoint was saved after {n_lines}")
+    if len(lines) > n_lines:
+        write_atomically(path, "".join(f"{line}\n" for line in lines[:n_lines]))
+
+
+def count_by_kind(matches: Iterable[Match]) -> dict[str, dict[str, int]]:
+    """How many matches of each kind each learning player had: `counts[player][kind]`."""
+    counts: dict[str, Counter[str]] = {}
+    for match in matches:
+        counts.setdefault(match.learner, Counter())[match.kind] += 1
+    return {player: dict(kinds) for player, kinds in counts.items()}
+
+
+def check_competitive(matches: Iterable[Match], env_name: str) -> None:
+    """Raises ConfigError if all sides always had the same return, and not 0 each time: then they do not compete."""
+    all_returns = [match.returns for match in matches]
+    if len(all_returns) < MIN_COOPERATIVE_MATCHES:
+        return
+    if all(len(set(returns)) == 1 for returns in all_returns) and any(returns[0] != 0 for returns in all_returns):
+        raise ConfigError(
+            f"a league needs sides that compete, but in {env_name} all sides had equal returns in each of the first "
+            f"{len(all_returns)} matches: it looks cooperative. Train it without league=",
+            at="league",
+        )
+
+
+def between(matches: Iterable[Match], *players: str) -> Iterator[Match]:
+    """The matches in which all of these players took part."""
+    return (match for match in matches if set(players) <= set(match.players.values()))

@@ -1,0 +1,136 @@
+"""The payoff table: how often each player beat each other one. A view of the matches, which are the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from marlnb.populations.league.matches import Match
+
+UNKNOWN = 0.5  # the win rate of players that have not met
+
+
+@dataclass(frozen=True, eq=False)
+class PayoffTable:
+    """Results by ordered pair of players, whatever seats they had.
+
+    With decay d, a match of A and B with score s of A (1: won, 1/2: draw, 0: lost) changes the pair to
+
+        games <- d games + 1,    wins <- d wins + s,    P[A beats B] = wins / games
+
+    Source: AlphaStar's payoff (Vinyals et al. 2019, pseudocode), with d = 0.99.
+
+    Attributes:
+        players: their ids, the order of both axes.
+        games: decayed number of games `[player, opponent]`.
+        wins: decayed number of wins and half of the draws `[player, opponent]`.
+        matches: number of games without decay `[player, opponent]`; of a player and itself: its self-play.
+        decay: d.
+    """
+
+    players: tuple[str, ...]
+    games: np.ndarray
+    wins: np.ndarray
+    matches: np.ndarray
+    decay: float = 0.99
+
+    @staticmethod
+    def empty(players: Sequence[str] = (), decay: float = 0.99) -> PayoffTable:
+        shape = (len(players), len(players))
+        return PayoffTable(tuple(players), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64), decay)
+
+    @staticmethod
+    def from_matches(
+        matches: Iterable[Match],
+        players: Sequence[str] = (),
+        decay: float = 0.99,
+        resets: Mapping[str, int] | None = None,
+    ) -> PayoffTable:
+        """The table of all matches, in their order.
+
+        Args:
+            matches: the record.
+            players: they come first, others as they appear.
+            decay: d.
+            resets: by player, the round at whose end it was last reset: older matches were those of other weights.
+        """
+        last = resets or {}
+        valid = (match for match in matches if all(match.round > last.get(name, -1) for name in match.players.values()))
+        return PayoffTable.empty(players, decay).add(valid)
+
+    def add(self, matches: Iterable[Match], players: Sequence[str] = ()) -> PayoffTable:
+        """The table after further matches, and with further players. This one stays as it is."""
+        matches = tuple(matches)
+        appeared = (player for match in matches for player in match.players.values())
+        names = tuple(dict.fromkeys((*self.players, *players, *appeared)))
+        index = {name: k for k, name in enumerate(names)}
+        games, wins, counts = (_grown(table, len(names)) for table in (self.games, self.wins, self.matches))
+        for match in matches:
+            ids, outcomes = tuple(match.players.values()), match.outcomes
+            met = set()
+            for first, second in combinations(range(len(ids)), 2):
+                a, b = index[ids[first]], index[ids[second]]
+                if (a, b) in met or (b, a) in met:
+                    continue  # one game of a pair, also where a player has several seats
+                met.add((a, b))
+                counts[a, b] += 1
+                if a == b:
+                    continue  # self-play is counted, but says nothing about who is stronger
+                counts[b, a] += 1
+                score = 0.5 + 0.5 * np.sign(outcomes[first] - outcomes[second])
+                for row, column, value in ((a, b, score), (b, a, 1 - score)):
+                    games[row, column] = self.decay * games[row, column] + 1
+                    wins[row, column] = self.decay * wins[row, column] + value
+        return PayoffTable(names, games, wins, counts, self.decay)
+
+    def forget(self, player: str) -> PayoffTable:
+        """The table without the results of one player, whose weights were reset."""
+        games, wins, matches = self.games.copy(), self.wins.copy(), self.matches.copy()
+        for table in (games, wins, matches):
+            table[self._index[player], :] = table[:, self._index[player]] = 0
+        return PayoffTable(self.players, games, wins, matches, self.decay)
+
+    @cached_property
+    def win_rates(self) -> np.ndarray:
+        """P[player beats opponent] `[player, opponent]`; 0.5 where they have not met."""
+        return np.divide(self.wins, self.games, out=np.full(self.games.shape, UNKNOWN), where=self.games > 0)
+
+    def win_rate(self, player: str, opponent: str) -> float:
+        """P[player beats opponent]; 0.5 if they have not met."""
+        return float(self.win_rates[self._index[player], self._index[opponent]])
+
+    def rates(self, player: str, opponents: Sequence[str]) -> np.ndarray:
+        """P[player beats opponent] `[opponent]`; 0.5 where they have not met."""
+        return self.block((player,), opponents)[0]
+
+    def block(self, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
+        """P[row beats column] `[row, column]`; 0.5 where they have not met."""
+        return self.win_rates[self._at(rows, columns)]
+
+    def counts(self, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
+        """Games of row and column, without decay `[row, column]`."""
+        return self.matches[self._at(rows, columns)]
+
+    def has_met(self, player: str, opponents: Sequence[str], min_games: int) -> np.ndarray:
+        """Whether a player had at least so many games against each opponent `[opponent]`."""
+        return self.counts((player,), opponents)[0] >= min_games
+
+    def _at(self, rows: Sequence[str], columns: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        places = ([self._index[name] for name in names] for names in (rows, columns))
+        row, column = (np.array(names, np.int64) for names in places)
+        return row[:, None], column[None]
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.players)}
+
+
+def _grown(table: np.ndarray, n: int) -> np.ndarray:
+    """A copy with n rows and columns, the new ones 0."""
+    grown = np.zeros((n, n), table.dtype)
+    grown[: len(table), : len(table)] = table
+    return grown

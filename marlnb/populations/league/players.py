@@ -1,0 +1,71 @@
+"""The sides of a match and the players of a league, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANY_SIDE = ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Agents that one player acts for in a match: a group of agents, or one seat of a symmetric game.
+
+    Attributes:
+        name: the group's name, or the agent's.
+        agents: that belong to it.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NewPlayer:
+    """A learning player that joins a league.
+
+    Attributes:
+        id: unique in the league.
+        role: what it is for, as "main"; `algorithms.main=...` and `models.main=...` set what it learns with.
+        side: the only side that it plays; `ANY_SIDE`: it takes any seat of a symmetric game.
+        parent: the player or snapshot whose weights it starts from; empty: fresh weights.
+        with_snapshot: whether a snapshot of its first weights joins the league at once.
+    """
+
+    id: str
+    role: str
+    side: str = ANY_SIDE
+    parent: str = ""
+    with_snapshot: bool = False
+
+
+@dataclass(frozen=True)
+class Player:
+    """A player of a league, or a snapshot of one.
+
+    Attributes:
+        id: unique in the league; of a snapshot: `snapshot_id`.
+        role: its role; of a snapshot: that of its parent.
+        side: the only side that it plays, or `ANY_SIDE`.
+        learning: whether its weights still change.
+        parent: of a snapshot: the player it was taken of. Else the player whose weights it started from, or empty.
+        born_at_frames: frames that the player had learnt from when the snapshot was taken; 0 for a learning player.
+        checkpoint: SHA-256 of the weights; None while it learns.
+    """
+
+    id: str
+    role: str
+    side: str = ANY_SIDE
+    learning: bool = True
+    parent: str = ""
+    born_at_frames: int = 0
+    checkpoint: str | None = None
+
+    def takes(self, side: str) -> bool:
+        """Whether it can play a side; any player can where no side is asked for."""
+        return ANY_SIDE in (self.side, side) or self.side == side
+
+
+def snapshot_id(player: str, number: int) -> str:
+    """The id of a player's snapshot, numbered from 0, as "main_0@3"."""
+    return f"{player}@{number}"

@@ -1,0 +1,200 @@
+"""RunLeague: the league of a run folder, read from its files: players, snapshots, matches and win rates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from marlnb.config import EnvConfig
+from marlnb.display.formatting import count
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import CheckpointError, RunError, unknown
+from marlnb.experiment import Experiment
+from marlnb.league_config import LeagueConfig
+from marlnb.models.policies.policy import Policy
+from marlnb.populations.league.matches import Match, count_by_kind, read_matches
+from marlnb.populations.league.payoff import PayoffTable
+from marlnb.populations.league.player_log import PlayerEvent, read_events
+from marlnb.populations.league.players import Player, Side
+from marlnb.populations.league.roster import sides_of
+from marlnb.populations.training.league_files import LEAGUE, PlayerHistory
+from marlnb.populations.training.player_experiment import player_experiment, representatives
+from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.learners import build_learner
+from marlnb.training.policies.agents import weights_sha256
+from marlnb.training.runs.run import Origin, Run
+from marlnb.training.runs.run_folder import RunFolder, Which
+
+
+class RunLeague:
+    """The league of a run, as its files are now; `run.league["main_0"].snapshots[3]` is one of its policies.
+
+    Attributes:
+        run: the run.
+        folder: `<run>/league`.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run if isinstance(run, Run) else Run(run.path, run.experiment)
+        self.folder = run.path / LEAGUE
+
+    @property
+    def config(self) -> LeagueConfig:
+        assert self.run.experiment.league is not None
+        return self.run.experiment.league
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The sides of every match."""
+        return sides_of(self.run.spec, self.config)
+
+    @property
+    def history(self) -> PlayerHistory:
+        return PlayerHistory(self.events())
+
+    @property
+    def players(self) -> dict[str, LeaguePlayer]:
+        """By id, the players that learn or have learnt, with those that have retired; snapshots are below them."""
+        known = self.history.known.values()
+        return {player.id: LeaguePlayer(self, player) for player in known if not _is_snapshot(player)}
+
+    def __getitem__(self, name: str) -> LeaguePlayer:
+        """A player or a snapshot by its id, as "main_0" or "main_0@3". Raises RunError: there is none."""
+        known = self.history.known
+        if name not in known:
+            raise RunError(unknown(f"player in the league of {self.run.path}", name, tuple(known)))
+        return LeaguePlayer(self, known[name])
+
+    def events(self) -> list[PlayerEvent]:
+        """What happened to players: who joined, was copied, reset, frozen or retired; oldest first."""
+        return read_events(self.folder)
+
+    def matches(self) -> list[Match]:
+        """The matches of all complete rounds, in the order in which they ended."""
+        return read_matches(self.folder)
+
+    def payoff(self) -> PayoffTable:
+        """How often each player beat each other one, as the league knows it at the end of the last round."""
+        history = self.history
+        return PayoffTable.from_matches(
+            self.matches(), tuple(history.playing), self.config.decay, resets=history.last_resets
+        )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Matches of each learning player by kind."""
+        return count_by_kind(self.matches())
+
+    def __repr__(self) -> str:
+        players = self.players
+        snapshots = sum(len(player.snapshots) for player in players.values())
+        return f"<League {self.config.name} of {self.run.path}: {', '.join(players)}; {count(snapshots, 'snapshot')}>"
+
+
+class LeaguePlayer:
+    """A player of a league or one of its snapshots; it is played, recorded and explained as a run is.
+
+    In games of several groups, groups of other sides act by the first player of that side, as `run` has it.
+
+    Attributes:
+        league: to which it belongs.
+        player: its facts.
+    """
+
+    def __init__(self, league: RunLeague, player: Player) -> None:
+        self.league, self.player = league, player
+
+    @property
+    def id(self) -> str:
+        return self.player.id
+
+    @property
+    def snapshots(self) -> list[LeaguePlayer]:
+        """Its snapshots, oldest first."""
+        known = self.league.history.known.values()
+        return [LeaguePlayer(self.league, other) for other in known if _is_snapshot(other) and other.parent == self.id]
+
+    @property
+    def matches(self) -> list[Match]:
+        """Those in which it took part."""
+        return [match for match in self.league.matches() if self.id in match.players.values()]
+
+    @property
+    def path(self) -> Path:
+        """Folder of its recordings."""
+        return self.league.folder / "players" / self.id
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.league.run.spec
+
+    @property
+    def n_envs(self) -> int:
+        return self.league.run.n_envs
+
+    @property
+    def experiment(self) -> Experiment:
+        """What it learns with, without the league."""
+        return player_experiment(self.league.run.experiment, self.spec, self._learner)
+
+    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
+        return self.league.run.build_env(n_envs, device=device, env=env)
+
+    def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
+        """The policy of each group, ready to act; of a learning player with the weights of the run's last checkpoint.
+
+        Raises:
+            CheckpointError: its snapshot is missing or damaged, or the run has no checkpoint.
+        """
+        self._check(checkpoint)
+        weights = self._weights()
+        experiment = self.experiment
+        others = set(self.spec.group_names) - set(weights)
+        policies = self.league.run.policies(device=device) if others else {}
+        for name, state in weights.items():
+            policy = build_learner(experiment, self.spec, self.spec.group(name), device).policy
+            try:
+                policy.load_state_dict(state)
+            except RuntimeError as error:
+                raise CheckpointError(f"the weights of {self.id} do not fit its networks: {error}") from error
+            policies[name] = policy.eval()
+        return {name: policies[name] for name in self.spec.group_names}
+
+    def origin(self, checkpoint: Which = "last") -> Origin:
+        self._check(checkpoint)
+        return Origin(0, self.player.checkpoint or weights_sha256(self.policies()))
+
+    def policy_index(self, group: GroupSpec) -> list[int]:
+        return self.league.run.policy_index(group)
+
+    def __repr__(self) -> str:
+        player = self.player
+        kind = "snapshot" if _is_snapshot(player) else "learning" if player.learning else "frozen"
+        after = f", after {player.born_at_frames:,} frames" if player.checkpoint else ""
+        return f"<LeaguePlayer {player.id} of {self.league.run.path}: {player.role}, {kind}{after}>"
+
+    @property
+    def _learner(self) -> Player:
+        """Itself, or of a snapshot the player that it was taken of."""
+        return self.league.history.known[self.player.parent] if _is_snapshot(self.player) else self.player
+
+    def _weights(self) -> dict[str, dict[str, object]]:
+        """By group, the weights of the groups that it plays."""
+        if self.player.checkpoint is not None:
+            store = SnapshotStore(self.league.folder, self.spec)
+            return store.read(self.id, self.player.checkpoint)  # type: ignore[return-value]
+        state = self.league.run.checkpoint().load()
+        saved = state["league"]["players"]
+        if self.id not in saved:
+            raise CheckpointError(f"{self.id} joined after the last checkpoint of {self.league.run.path}")
+        learners = dict(saved[self.id]["learners"])
+        first = representatives(self.league.history.known.values(), self.league.sides, self.spec)
+        learners |= {name: state["learners"][name] for name, player in first.items() if player.id == self.id}
+        return {name: learner["policy"] for name, learner in learners.items() if "policy" in learner}
+
+    def _check(self, checkpoint: Which) -> None:
+        if str(checkpoint) not in ("last", "best", "0"):
+            raise CheckpointError(f"no checkpoint {checkpoint!r}: {self.id} has one set of weights; valid: last")
+
+
+def _is_snapshot(player: Player) -> bool:
+    return "@" in player.id

@@ -1,0 +1,105 @@
+"""Snapshots: weights of players on disk, in folders that are named by the SHA-256 of their content."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from marlnb.errors import CheckpointError
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.runs.state_file import read_manifest, read_state, sync_folder, write_state
+
+SNAPSHOTS = "snapshots"
+TEMPORARY = ".writing-"
+PolicyWeights = dict[str, dict[str, Tensor]]  # by group, by name
+
+
+class SnapshotStore:
+    """The snapshots in a league's folder. They stay on disk: `read` gives a new copy each time.
+
+    Args:
+        folder: of the league.
+        spec: of the environment, whose spaces a snapshot must have.
+    """
+
+    def __init__(self, folder: Path, spec: EnvSpec) -> None:
+        self.folder, self.spec = folder / SNAPSHOTS, spec
+
+    def write(self, player: str, frames: int, weights: PolicyWeights) -> str:
+        """Writes a snapshot, unless there is an equal one; returns its SHA-256.
+
+        Args:
+            player: whose weights.
+            frames: that they have learnt from.
+            weights: by group, of the whole policy.
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self.folder / f"{TEMPORARY}{player}-{os.getpid()}"
+        spaces = {name: _spaces(self.spec.group(name)) for name in weights}
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(mode=0o700)
+            sha256 = write_state(
+                temporary, {"weights": weights}, {"player": player, "frames": frames, "spaces": spaces}
+            )
+            if self.path(sha256).exists():  # of a training that was killed after it wrote it
+                shutil.rmtree(temporary)
+            else:
+                temporary.rename(self.path(sha256))
+            sync_folder(self.folder)
+        except OSError as error:
+            raise CheckpointError(f"a snapshot of {player} cannot be written to {self.folder}: {error}") from error
+        return sha256
+
+    def read(self, player: str, sha256: str | None) -> PolicyWeights:
+        """A snapshot's weights by group, on the CPU, with every hash verified.
+
+        Args:
+            player: the snapshot's id, for messages.
+            sha256: its hash.
+        Raises:
+            CheckpointError: it is missing, damaged, not the one of this hash, or of other observations or actions.
+        """
+        if sha256 is None or not self.path(sha256).is_dir():
+            raise CheckpointError(
+                f"the snapshot {player} is missing: no folder {self.folder / str(sha256)}. Nothing else was changed; "
+                "restore the folder, for example from a backup of the run, and resume"
+            )
+        manifest = read_manifest(self.path(sha256))
+        if manifest["sha256"] != sha256:
+            raise CheckpointError(
+                f"{self.path(sha256)}, the snapshot {player}, has the content of {manifest['sha256']}"
+            )
+        for name, theirs in dict(manifest.get("spaces", {})).items():
+            ours = _spaces(self.spec.group(name)) if name in self.spec.group_names else None
+            if theirs != ours:
+                raise CheckpointError(
+                    f"the snapshot {player} was made for group {name!r} with {_text(theirs)}; "
+                    f"{self.spec.name} has {_text(ours)}"
+                )
+        weights: PolicyWeights = read_state(self.path(sha256))["weights"]
+        return weights
+
+    def path(self, sha256: str) -> Path:
+        return self.folder / sha256
+
+
+def _spaces(group: GroupSpec) -> dict[str, Any]:
+    action = group.action
+    bounds = [list(action.low), list(action.high)]
+    return {
+        "agents": group.n_agents,
+        "observation": list(group.observation.shape),
+        "action": [action.kind, list(action.n), bounds],
+    }
+
+
+def _text(spaces: Mapping[str, Any] | None) -> str:
+    return "no such group" if spaces is None else ", ".join(f"{name} {value}" for name, value in spaces.items())

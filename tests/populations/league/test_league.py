@@ -1,0 +1,247 @@
+"""Payoff tables, draws and decisions of a league, without training."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from marlnb.errors import ConfigError
+from marlnb.league_config import LEAGUES, LeagueConfig
+from marlnb.populations.builders.alphastar import AlphaStarConfig, MainOptions
+from marlnb.populations.builders.fictitious import DeltaUniformConfig
+from marlnb.populations.builders.psro import PSROConfig
+from marlnb.populations.league.draws import draw_match, review
+from marlnb.populations.league.matches import (
+    Match,
+    append_matches,
+    check_competitive,
+    count_by_kind,
+    cut_lines,
+    outcomes_of,
+    read_matches,
+    to_row,
+)
+from marlnb.populations.league.payoff import PayoffTable
+from marlnb.populations.league.pfsp import pfsp_weights
+from marlnb.populations.league.player_log import PlayerEvent, append_events, last_resets, players_after, read_events
+from marlnb.populations.league.players import Player, Side, snapshot_id
+from marlnb.populations.league.roster import check_league, first_players, first_state, sides_of
+from marlnb.populations.league.state import LeagueState
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+
+SEATS = (Side("a", ("a",)), Side("b", ("b",)))
+
+
+def group(name: str, *agents: str) -> GroupSpec:
+    return GroupSpec(name, agents, ObservationSpec((3,)), ActionSpec("discrete", (2,)))
+
+
+SYMMETRIC = EnvSpec("toy", (group("player", "a", "b"),))
+TAG = EnvSpec("tag", (group("adversary", "adversary_0", "adversary_1"), group("agent", "agent_0")))
+
+
+def played(a: str, b: str, score: float, number: int = 0, round: int = 0) -> Match:
+    outcome = (score, 1 - score)
+    return Match(number, a, "pfsp", {"a": a, "b": b}, outcome, outcome, 5, round=round)
+
+
+def test_pfsp_by_hand() -> None:
+    x = np.array([0.1, 0.5, 0.9, 1.0])
+    assert pfsp_weights(x, "hard", 2) == pytest.approx([0.7570, 0.2336, 0.0093, 0], abs=5e-5)
+    assert pfsp_weights(x, "var") == pytest.approx([0.2093, 0.5814, 0.2093, 0], abs=5e-5)
+    assert pfsp_weights(x, "capped") == pytest.approx([0.4545, 0.4545, 0.0909, 0], abs=5e-5)
+    assert pfsp_weights(np.ones(4), "hard") == pytest.approx([0.25] * 4)
+
+
+def test_a_table_by_hand_in_parts_and_after_a_reset() -> None:
+    matches = [
+        played("x", "y", 1),
+        played("y", "x", 1),
+        played("x", "y", 0.5),
+        played("x", "x", 0.5),
+        played("x", "z", 1),
+    ]
+    table = PayoffTable.from_matches(matches, decay=0.5)
+    assert table.win_rate("x", "y") == pytest.approx((0.25 * 1 + 0.5 * 0 + 0.5) / 1.75)
+    assert table.win_rate("x", "y") + table.win_rate("y", "x") == pytest.approx(1)
+    assert table.win_rate("y", "z") == 0.5 and table.win_rate("x", "x") == 0.5
+    assert table.counts(["x"], ["x", "y", "z"]).tolist() == [[1, 3, 1]]
+    parts = PayoffTable.empty(decay=0.5).add(matches[:2]).add(matches[2:])
+    assert np.array_equal(parts.win_rates, table.win_rates) and parts.players == table.players
+    later = [played("x", "y", 1, round=1)]
+    forgotten = table.forget("y").add(later)
+    again = PayoffTable.from_matches([*matches, *later], decay=0.5, resets={"y": 0})
+    for name in ("x", "y", "z"):
+        assert forgotten.rates(name, ["x", "y", "z"]) == pytest.approx(again.rates(name, ["x", "y", "z"]))
+
+
+def test_who_won() -> None:
+    assert outcomes_of("ab", (1, -1)) == (1, 0) and outcomes_of("ab", (2, 2)) == (0.5, 0.5)
+    assert outcomes_of("abc", (2, 2, 1)) == (0.5, 0.5, 0)
+    assert outcomes_of(("adversary", "agent"), (10, -10), {"adversary": 0}) == (1, 0)
+    assert outcomes_of(("adversary", "agent"), (0, 5), {"adversary": 0}) == (0, 1)
+
+
+def test_files_hold_the_record(tmp_path: Path) -> None:
+    matches = [played("x", "y", 1, number=k) for k in range(4)]
+    append_matches(tmp_path, matches[:3])
+    append_matches(tmp_path, matches[3:])
+    assert read_matches(tmp_path) == matches and json.dumps(to_row(matches[0]))
+    cut_lines(tmp_path / "matches.jsonl", 2)
+    assert read_matches(tmp_path) == matches[:2] and count_by_kind(matches) == {"x": {"pfsp": 4}}
+    events = [
+        PlayerEvent("added", "m", role="main"),
+        PlayerEvent("snapshot", "m@0", parent="m", role="main", checkpoint="f00", frames=7),
+        PlayerEvent("added", "e", role="exploiter"),
+        PlayerEvent("reset", "e", round=3),
+        PlayerEvent("frozen", "m", round=4, frames=9, checkpoint="ba4"),
+        PlayerEvent("retired", "m@0", round=5),
+    ]
+    append_events(tmp_path, events)
+    assert read_events(tmp_path) == events and last_resets(events) == {"e": 3}
+    assert players_after(events) == {
+        "m": Player("m", "main", learning=False, born_at_frames=9, checkpoint="ba4"),
+        "e": Player("e", "exploiter"),
+    }
+
+
+def test_draws_are_functions_of_their_number() -> None:
+    config = AlphaStarConfig()
+    league = check_league(config, SYMMETRIC)
+    draws = [draw_match(config, league, "main_0", n, seed=3) for n in range(50)]
+    assert draws == [draw_match(config, league, "main_0", n, seed=3) for n in reversed(range(50))][::-1]
+    assert draws != [draw_match(config, league, "main_0", n, seed=4) for n in range(50)]
+    seats = Counter(
+        next(side for side, name in pair.players.items() if name == "league_exploiter_0")
+        for pair in (draw_match(config, league, "league_exploiter_0", n, 0) for n in range(2000))
+    )
+    assert chisquare(list(seats.values())).pvalue > 0.001
+
+
+def league_of(config: LeagueConfig, matches: list[Match], extra: Sequence[Player] = (), **frames: int) -> LeagueState:
+    state = first_state(config, SEATS, first_players(config, SEATS, True))
+    players = {**state.players, **{player.id: player for player in extra}}
+    return replace(state, players=players, payoff=PayoffTable.from_matches(matches), frames={**state.frames, **frames})
+
+
+def kinds(config: LeagueConfig, league: LeagueState, player: str, n: int = 4000) -> Counter[str]:
+    return Counter(draw_match(config, league, player, k, seed=0).kind for k in range(n))
+
+
+def lost_to(player: str, other: str, wins: int, games: int = 20) -> list[Match]:
+    return [played(player, other, float(k < wins), k) for k in range(games)]
+
+
+def test_the_papers_shares() -> None:
+    config = AlphaStarConfig()
+    exploiter = Player("main_exploiter_0@0", "main_exploiter", learning=False, parent="main_exploiter_0")
+    league = league_of(config, lost_to("main_0", "main_exploiter_0@0", 2), [exploiter])
+    counts = kinds(config, league, "main_0")
+    assert chisquare([counts["self_play"], counts["pfsp"], counts["forgotten"]], [1400, 2000, 600]).pvalue > 0.001
+    without = kinds(config, league_of(config, []), "main_0")
+    assert chisquare([without["self_play"], without["pfsp"]], [2000, 2000]).pvalue > 0.001
+    half = kinds(config, league_of(config, []), "main_exploiter_0")
+    assert chisquare([half["main"], half["curriculum"]]).pvalue > 0.001
+    assert set(kinds(config, league_of(config, lost_to("main_exploiter_0", "main_0", 2)), "main_exploiter_0", 200)) == {
+        "curriculum"
+    }
+    assert set(kinds(config, league, "league_exploiter_0", 200)) == {"pfsp"}
+
+
+def test_gates_wait_for_games_and_snapshots_precede_resets() -> None:
+    config = AlphaStarConfig()
+    frames = {"main_exploiter_0": 5_000}
+    few = league_of(config, lost_to("main_exploiter_0", "main_0", 7, 7), **frames)
+    assert review(config, few, "main_exploiter_0", 0) == ()
+    beaten = league_of(config, lost_to("main_exploiter_0", "main_0", 20), **frames)
+    assert [d.action for d in review(config, beaten, "main_exploiter_0", 0)] == ["snapshot", "reset"]
+    early = league_of(config, lost_to("main_exploiter_0", "main_0", 20), main_exploiter_0=100)
+    assert review(config, early, "main_exploiter_0", 0) == ()
+    due = league_of(config, [], main_0=10_000, league_exploiter_0=10_000)
+    assert [d.action for d in review(config, due, "main_0", 0)] == ["snapshot"]
+    resets = sum(len(review(config, replace(due, round=r), "league_exploiter_0", 0)) == 2 for r in range(2000))
+    assert abs(resets / 2000 - 0.25) < 0.04
+    full = replace(config, max_players=5)
+    assert review(full, due, "league_exploiter_0", 0) == ()
+
+
+def test_a_planted_league_is_recovered_within_binomial_error() -> None:
+    rng, n = np.random.default_rng(0), 20
+    angle = rng.uniform(0, 2 * np.pi, n)
+    strength = rng.normal(size=n)
+    logits = strength[:, None] - strength[None] + np.sin(angle[:, None] - angle[None])
+    true = 1 / (1 + np.exp(-logits))
+    ids = [f"p{k}" for k in range(n)]
+    matches = [
+        played(ids[i], ids[j], float(rng.random() < true[i, j])) for i in range(n) for j in range(i) for _ in range(60)
+    ]
+    table = PayoffTable.from_matches(matches, ids, decay=1.0)
+    i, j = np.tril_indices(n, -1)
+    z = (table.win_rates[i, j] - true[i, j]) / np.sqrt(true[i, j] * (1 - true[i, j]) / 60)
+    assert 0.8 < z.std() < 1.2 and abs(z.mean()) < 0.25
+
+
+def test_delta_uniform_leaves_out_the_oldest() -> None:
+    past = tuple(Player(snapshot_id("main_0", k), "main", learning=False, parent="main_0") for k in range(6))
+    for delta, weights in ((0.0, [1] * 6), (0.5, [0, 0, 0, 1, 1, 1]), (1.0, [0] * 5 + [1])):
+        assert DeltaUniformConfig(delta=delta).weights(past[0], past, None).tolist() == weights  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("solver", "expected"), [("nash", [0, 0, 1]), ("uniform", [1 / 3] * 3), ("alpha_rank", [0, 0, 1])]
+)
+def test_psro_solves_the_meta_game(solver: Any, expected: list[float]) -> None:
+    past = [Player(f"oracle_0@{k}", "oracle", learning=False, parent="oracle_0") for k in range(3)]
+    matches = [m for a, b in ((1, 0), (2, 0), (2, 1)) for m in lost_to(past[a].id, past[b].id, 20)]
+    config = PSROConfig(solver=solver)
+    assert config.meta_strategy(league_of(config, matches, past), "") == pytest.approx(expected, abs=1e-3)
+
+
+def test_evaluation_matches_fill_empty_pairs() -> None:
+    past = [Player(f"oracle_0@{k}", "oracle", learning=False, parent="oracle_0") for k in range(3)]
+    config = PSROConfig(evaluation_share=0.9)
+    names = ["oracle_0", *(p.id for p in past)]
+    matches = [
+        m for i, a in enumerate(names) for b in names[:i] for m in lost_to(a, b, 1, 1) if {a, b} != {names[1], names[3]}
+    ]
+    league = league_of(config, matches, past)
+    drawn = [draw_match(config, league, "oracle_0", n, 0) for n in range(100)]
+    evaluated = {frozenset(p.players.values()) for p in drawn if p.kind == "evaluation"}
+    assert evaluated == {frozenset({names[1], names[3]})}
+
+
+@pytest.mark.parametrize("name", LEAGUES.names())
+def test_every_league_draws_in_both_kinds_of_games(name: str) -> None:
+    for spec in (SYMMETRIC, TAG):
+        config = LEAGUES.get(name)()
+        league = check_league(config, spec)
+        for player in league.learning:
+            pairing = draw_match(config, league, player.id, 0, 0)
+            assert list(pairing.players) == [side.name for side in league.sides]
+            for side, opponent in pairing.players.items():
+                assert league.players[opponent].side in ("", side)
+
+
+def test_errors() -> None:
+    alone = EnvSpec("alone", (group("player", "a"),))
+    with pytest.raises(ConfigError, match="needs two sides or more"):
+        check_league(AlphaStarConfig(), alone)
+    with pytest.raises(ConfigError, match=r"main_exploiter_0.*there is no opponent"):
+        check_league(AlphaStarConfig(main=MainOptions(count=0)), SYMMETRIC)
+    with pytest.raises(ConfigError, match="at most 3"):
+        check_league(AlphaStarConfig(max_players=3), SYMMETRIC)
+    with pytest.raises(ConfigError, match=r"no player in league\.players 'main_7'"):
+        check_league(AlphaStarConfig(players={"main_7": {}}), SYMMETRIC)
+    with pytest.raises(ConfigError, match="no side of tag"):
+        sides_of(TAG, AlphaStarConfig(win_threshold={"wolf": 0.0}))
+    with pytest.raises(ConfigError, match="looks cooperative"):
+        check_competitive([replace(played("x", "y", 0.5), returns=(3.0, 3.0))] * 32, "spread")
+    check_competitive([replace(played("x", "y", 0.5), returns=(0.0, 0.0))] * 32, "draws")

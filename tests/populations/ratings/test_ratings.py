@@ -1,0 +1,96 @@
+"""Known answers of ratings: the disc game, alpha-rank's table, Nash averaging, planted strengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marlnb.populations.ratings.alpha_rank import alpha_rank, alpha_rank_of_two
+from marlnb.populations.ratings.elo import SCALE, cyclic_part, disc_component, elo, transitive_part
+from marlnb.populations.ratings.nash_averaging import (
+    max_entropy_strategy,
+    nash_averaging,
+    relative_population_performance,
+)
+
+RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
+R, T, P, S, DELTA, EPS = 1.0, 2.0, 0.0, -1.0, 4.0, 0.25
+HAN = np.array(
+    [
+        [R - EPS / 2, R - EPS, 0, S + DELTA - EPS, R - EPS],
+        [R, R, S, S, S],
+        [0, T, P, P, P],
+        [T - DELTA, T, P, P, P],
+        [R, T, P, P, P],
+    ]
+)  # Han et al. 2013, as in OpenSpiel's test of alpha-rank
+
+
+@pytest.mark.parametrize("n", [3, 7, 12])
+def test_the_disc_game_is_all_cycle(n: int) -> None:
+    angle = 2 * np.pi * np.arange(n) / n
+    table = np.sin(angle[:, None] - angle[None])
+    assert np.linalg.matrix_rank(table) == 2
+    assert transitive_part(table) == pytest.approx(np.zeros(n)) and cyclic_part(table) == pytest.approx(table)
+    disc = disc_component(table)
+    assert disc.share == pytest.approx(1)
+    u, v = disc.coordinates.T
+    assert np.outer(u, v) - np.outer(v, u) == pytest.approx(table)
+    assert elo(1 / (1 + np.exp(-table)) * 100, np.full((n, n), 100.0)) == pytest.approx(np.zeros(n), abs=1e-6)
+
+
+def test_elo_recovers_planted_strengths() -> None:
+    strength = np.array([-300.0, -50.0, 0.0, 150.0, 200.0])
+    rate = 1 / (1 + np.exp(-(strength[:, None] - strength[None]) / SCALE))
+    ratings = elo(rate * 1e6, np.full((5, 5), 1e6))
+    assert ratings == pytest.approx(strength - strength.mean(), abs=0.1)
+
+
+def test_elo_is_finite_without_games_and_without_losses() -> None:
+    games = np.array([[0, 50, 0], [50, 0, 0], [0, 0, 0]])
+    ratings = elo(np.array([[0, 50, 0], [0, 0, 0], [0, 0, 0]]), games)
+    assert np.isfinite(ratings).all() and ratings[0] > ratings[2] > ratings[1]
+
+
+def test_alpha_rank_of_the_published_table() -> None:
+    expected = [0.40966787, 0.07959841, 0.20506998, 0.08505983, 0.2206039]
+    assert alpha_rank(HAN, m=20, alpha=0.1) == pytest.approx(expected, abs=1e-7)
+
+
+def test_alpha_rank_of_two_populations_equals_openspiels() -> None:
+    module = pytest.importorskip("open_spiel.python.egt.alpharank")
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 4))
+    pi = module.compute([a, b], m=20, alpha=0.5)[2].reshape(3, 4)
+    rows, columns = alpha_rank_of_two(a, b, m=20, alpha=0.5)
+    assert rows == pytest.approx(pi.sum(1), abs=1e-6) and columns == pytest.approx(pi.sum(0), abs=1e-6)
+
+
+def test_alpha_rank_bears_strong_selection() -> None:
+    shares = alpha_rank(np.array([[0.5, 0.0, 1.0], [1.0, 0.5, 0.0], [0.0, 1.0, 0.5]]), m=50, alpha=1000.0)
+    assert shares == pytest.approx([1 / 3] * 3)
+
+
+def test_nash_averaging_of_a_transitive_game_and_of_a_cycle() -> None:
+    transitive = np.array([[0, 0, -1], [0, 0, -1], [1, 1, 0]])
+    result = nash_averaging(transitive)
+    assert result.shares == pytest.approx([0, 0, 1]) and result.ratings == pytest.approx([-1, -1, 0])
+    cycle = nash_averaging(RPS)
+    assert cycle.shares == pytest.approx([1 / 3] * 3, abs=1e-6) and cycle.ratings == pytest.approx([0] * 3, abs=1e-6)
+
+
+def test_copies_of_a_player_change_no_rating() -> None:
+    index = [0, 1, 2, 2, 2]
+    result = nash_averaging(RPS[np.ix_(index, index)])
+    assert result.shares == pytest.approx([1 / 3, 1 / 3, 1 / 9, 1 / 9, 1 / 9], abs=1e-5)
+    assert result.ratings == pytest.approx([0] * 5, abs=1e-5)
+
+
+def test_the_largest_entropy_in_games_with_a_value() -> None:
+    assert max_entropy_strategy(np.ones((3, 2))) == pytest.approx([1 / 3] * 3)
+    assert max_entropy_strategy(np.array([[2.0, 2.0], [1.0, 3.0], [3.0, 1.0]])) == pytest.approx([1 / 3] * 3, abs=1e-5)
+
+
+def test_relative_population_performance() -> None:
+    assert relative_population_performance((RPS + 1) / 2) == pytest.approx(0.5)
+    assert relative_population_performance(np.array([[0.9, 0.8], [0.2, 0.3]])) == pytest.approx(0.8)
