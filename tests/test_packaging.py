@@ -94,6 +94,13 @@ def test_unpacked_wheel_runs_without_the_repository(wheel: Path, tmp_path: Path)
     assert Path(where).is_relative_to(tmp_path)
 
 
+def test_a_container_image_gets_every_module() -> None:
+    ignored = [line for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("**/")]
+    for pattern in ignored:
+        hidden = [str(path) for path in PACKAGE.glob(pattern) if any(path.glob("*.py"))]
+        assert hidden == [], f"{pattern} keeps them from the image"
+
+
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     code = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
     return run(sys.executable, "-c", code, "--no-cache", "--config", "pyproject.toml", cwd=folder)
