@@ -1,6 +1,7 @@
 """A league of one's own: that of RLlib, which it had until 2024. One threshold of the win rate for each agent.
 
-Source: ray-project/ray, rllib/algorithms/alpha_star/league_builder.py.
+Source: ray-project/ray, rllib/algorithms/alpha_star/league_builder.py; the threshold
+is that of the example that followed it, self_play_league_based_with_open_spiel.py.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class RLlibLeague(LeagueConfig):
         return tuple(NewPlayer(f"{s}{role}_0", role, s, with_snapshot=role == MAIN) for s in sides for role in roles)
 
     def draw(self, rng: np.random.Generator, player: Player, league: LeagueState) -> Draw:
-        kind, roles, learning = LEAGUE_EXPLOITER, (), False  # a league exploiter meets all snapshots
+        kind, learning = LEAGUE_EXPLOITER, False
+        roles: tuple[str, ...] = ()  # a league exploiter meets all snapshots
         if player.role == MAIN_EXPLOITER:
             kind, roles, learning = MAIN_EXPLOITER, (MAIN,), rng.random() < self.learning_main
         elif player.role == MAIN:

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 import marlnb as mnb
 from marlnb.errors import ConfigError
 from marlnb.league_config import LEAGUES
-from marlnb.populations.league.draws import draw_match, review
+from marlnb.populations.league.draws import Pairing, draw_match, review
 from marlnb.populations.league.matches import Match
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.players import Player, Side
@@ -52,7 +52,7 @@ def test_shares_of_matches() -> None:
     config = RLlibLeague(main_exploiter_match=0.2, league_exploiter_match=0.3, learning_main=0.25)
     league = league_with(config, ("main_0@1", "league_exploiter_0", 20), ("main_0@0", "league_exploiter_0", 0))
 
-    def draws(player: str) -> list[dict[str, str]]:
+    def draws(player: str) -> list[Pairing]:
         return [draw_match(config, league, player, k, seed=0) for k in range(2000)]
 
     kinds = Counter(draw.kind for draw in draws("main_0"))
