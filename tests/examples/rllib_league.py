@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from marlnb import LeagueConfig, option
+from marlnb.populations.builders.history import MAIN, new_players
 from marlnb.populations.league.draws import choose
 from marlnb.populations.league.players import NewPlayer, Player
 from marlnb.populations.league.state import Decision, Draw, LeagueState
 
-MAIN, MAIN_EXPLOITER, LEAGUE_EXPLOITER = "main", "main_exploiter", "league_exploiter"
+MAIN_EXPLOITER, LEAGUE_EXPLOITER = "main_exploiter", "league_exploiter"
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class RLlibLeague(LeagueConfig):
     keep_training: float = option(0.0, help="probability that an exploiter's copy learns instead", ge=0, le=1)
 
     def roster(self, sides: tuple[str, ...]) -> tuple[NewPlayer, ...]:
-        roles = (MAIN, MAIN_EXPLOITER, LEAGUE_EXPLOITER)
-        return tuple(NewPlayer(f"{s}{role}_0", role, s, with_snapshot=role == MAIN) for s in sides for role in roles)
+        exploiters = new_players(MAIN_EXPLOITER, 1, sides) + new_players(LEAGUE_EXPLOITER, 1, sides)
+        return new_players(MAIN, 1, sides, with_snapshot=True) + exploiters
 
     def draw(self, rng: np.random.Generator, player: Player, league: LeagueState) -> Draw:
         kind, learning = LEAGUE_EXPLOITER, False
