@@ -70,7 +70,7 @@ merge {{tmp}}/part.h5 --out {{tmp}}/merged.h5
 repair {{tmp}}/part.h5 --keep
 2 stop {{run}}
 benchmark {{plan}} --out {{tmp}}/bench --jobs 1 --compare {{theirs}} --no-report --quiet --json
-benchmark {{tmp}}/bench --compare {{theirs}} --dry-run
+benchmark {{tmp}}/bench --compare {{theirs}} --trust --dry-run
 benchmark --algorithms ippo --envs mpe/simple_spread --seeds 1 --config-dir {{conf}} --dry-run {TINY}
 batch a.ipynb --parameters --json
 batch a.ipynb --parameter n=0..1 --parameters-file {{yaml}} --on noting --set cores=1 --out {{tmp}}/batch \

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -68,7 +69,8 @@ def to_nwb(
         for agent in agents:
             module.add(_series(pynwb, name, array, agent, clock))
     _add_trials(file, recording, selection.episode, selection.t, step_s)
-    with writing(target, kind=RecordingError), replacing(target) as unfinished:
+    with writing(target, kind=RecordingError), replacing(target) as unfinished, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* does not end in '.nwb'", UserWarning)  # it is called so when complete
         with pynwb.NWBHDF5IO(str(unfinished), "w") as io:
             io.write(file)
     return target
