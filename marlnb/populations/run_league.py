@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from marlnb.config import EnvConfig
-from marlnb.display.formatting import count
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError, unknown
 from marlnb.experiment import Experiment
@@ -16,14 +16,17 @@ from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.player_log import PlayerEvent, read_events
 from marlnb.populations.league.players import Player, Side
 from marlnb.populations.league.roster import sides_of
+from marlnb.populations.league.summary import LeagueSummary, rate_players, summarise
+from marlnb.populations.ratings.player_ratings import PlayerRatings
 from marlnb.populations.training.league_files import LEAGUE, PlayerHistory
 from marlnb.populations.training.player_experiment import player_experiment, representatives
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learner
 from marlnb.training.policies.agents import weights_sha256
+from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Origin, Run
-from marlnb.training.runs.run_folder import RunFolder, Which
+from marlnb.training.runs.run_folder import METRICS, RunFolder, Which
 
 
 class RunLeague:
@@ -56,7 +59,7 @@ class RunLeague:
     def players(self) -> dict[str, LeaguePlayer]:
         """By id, the players that learn or have learnt, with those that have retired; snapshots are below them."""
         known = self.history.known.values()
-        return {player.id: LeaguePlayer(self, player) for player in known if not _is_snapshot(player)}
+        return {player.id: LeaguePlayer(self, player) for player in known if not player.is_snapshot}
 
     def __getitem__(self, name: str) -> LeaguePlayer:
         """A player or a snapshot by its id, as "main_0" or "main_0@3". Raises RunError: there is none."""
@@ -84,10 +87,25 @@ class RunLeague:
         """Matches of each learning player by kind."""
         return count_by_kind(self.matches())
 
+    def ratings(self) -> PlayerRatings:
+        """Elo of all players and snapshots, next to the cyclic share of the results, which Elo cannot show."""
+        return rate_players(self.payoff())
+
+    def frames(self) -> dict[str, int]:
+        """By player, the frames that it has learnt from, those before its resets included."""
+        turns = Counter(player for row in read_rows(self.run.path / METRICS) for player in row.get("turn", {}))
+        return {player: turns[player] * self.run.experiment.iteration_frames for player in self.players}
+
+    def summary(self) -> LeagueSummary:
+        """The league at a glance: its players, matches by kind, win rates and ratings."""
+        name = f"League {self.config.name} of {self.run.path}"
+        return summarise(name, self.history.events, self.matches(), self.payoff(), self.frames())
+
     def __repr__(self) -> str:
-        players = self.players
-        snapshots = sum(len(player.snapshots) for player in players.values())
-        return f"<League {self.config.name} of {self.run.path}: {', '.join(players)}; {count(snapshots, 'snapshot')}>"
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
 
 class LeaguePlayer:
@@ -111,7 +129,7 @@ class LeaguePlayer:
     def snapshots(self) -> list[LeaguePlayer]:
         """Its snapshots, oldest first."""
         known = self.league.history.known.values()
-        return [LeaguePlayer(self.league, other) for other in known if _is_snapshot(other) and other.parent == self.id]
+        return [LeaguePlayer(self.league, other) for other in known if other.is_snapshot and other.parent == self.id]
 
     @property
     def matches(self) -> list[Match]:
@@ -168,14 +186,14 @@ class LeaguePlayer:
 
     def __repr__(self) -> str:
         player = self.player
-        kind = "snapshot" if _is_snapshot(player) else "learning" if player.learning else "frozen"
+        kind = "snapshot" if player.is_snapshot else "learning" if player.learning else "frozen"
         after = f", after {player.born_at_frames:,} frames" if player.checkpoint else ""
         return f"<LeaguePlayer {player.id} of {self.league.run.path}: {player.role}, {kind}{after}>"
 
     @property
     def _learner(self) -> Player:
         """Itself, or of a snapshot the player that it was taken of."""
-        return self.league.history.known[self.player.parent] if _is_snapshot(self.player) else self.player
+        return self.league.history.known[self.player.parent] if self.player.is_snapshot else self.player
 
     def _weights(self) -> dict[str, dict[str, object]]:
         """By group, the weights of the groups that it plays."""
@@ -194,7 +212,3 @@ class LeaguePlayer:
     def _check(self, checkpoint: Which) -> None:
         if str(checkpoint) not in ("last", "best", "0"):
             raise CheckpointError(f"no checkpoint {checkpoint!r}: {self.id} has one set of weights; valid: last")
-
-
-def _is_snapshot(player: Player) -> bool:
-    return "@" in player.id

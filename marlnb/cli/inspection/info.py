@@ -1,5 +1,7 @@
 """Show what a run, a checkpoint or a recording contains.
 
+Of a run with a league also its players, matches by kind, win rates and ratings.
+
 examples:
   marlnb info runs/spread
   marlnb info runs/spread/checkpoints/50
@@ -32,9 +34,12 @@ def run(arguments: argparse.Namespace) -> None:
         facts = _recording_facts(path)
     else:
         facts = _run_facts(path)
+    league = facts.pop("league", None)
     if arguments.json:
-        return print_json(facts)
+        return print_json(facts if league is None else {**facts, "league": league.to_json()})
     _print_facts({key: value for key, value in facts.items() if key != "experiment"})
+    if league is not None:
+        print(f"\n{league}")
 
 
 def _run_facts(path: Path) -> dict[str, Any]:
@@ -62,6 +67,7 @@ def _run_facts(path: Path) -> dict[str, Any]:
         "checkpoints": [checkpoint.iteration for checkpoint in run.checkpoints],
         "recordings": {name: str(file) for name, file in run.recordings.items()},
         "experiment": experiment.to_json(),
+        **({} if experiment.league is None else {"league": run.league.summary()}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ANY_SIDE = ""
+SNAPSHOT_MARK = "@"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Player:
     born_at_frames: int = 0
     checkpoint: str | None = None
 
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether it is a copy of its parent, which may still learn."""
+        return SNAPSHOT_MARK in self.id
+
     def takes(self, side: str) -> bool:
         """Whether it can play a side; any player can where no side is asked for."""
         return ANY_SIDE in (self.side, side) or self.side == side
@@ -68,4 +74,4 @@ class Player:
 
 def snapshot_id(player: str, number: int) -> str:
     """The id of a player's snapshot, numbered from 0, as "main_0@3"."""
-    return f"{player}@{number}"
+    return f"{player}{SNAPSHOT_MARK}{number}"

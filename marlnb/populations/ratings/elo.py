@@ -4,7 +4,8 @@ An antisymmetric table A `[player, opponent]`, as the log-odds of win rates, is 
 
     A[i, j] = r_i - r_j + C[i, j],    r_i = mean_j A[i, j],    sum_j C[i, j] = 0
 
-In rock-paper-scissors r is 0 for all: all Elos are equal although each player beats another one.
+In rock-paper-scissors r is 0 for all: all Elos are equal although each player beats another one. Where not all pairs
+have met, r is the weighted least-squares solution over those that have (`cycles`).
 
 Source: Balduzzi et al. 2018, "Re-evaluating evaluation", sections 3 and 4 (arXiv:1806.02643).
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
 SCALE = 400.0
 """P[i beats j] = 1 / (1 + exp(-(r_i - r_j) / SCALE)), as in Vinyals et al. 2019."""
@@ -31,6 +33,18 @@ class Disc(NamedTuple):
 
     coordinates: np.ndarray
     share: float
+
+
+class Cycles(NamedTuple):
+    """How much of who beats whom no rating can show.
+
+    Attributes:
+        share: of the weighted squared log-odds, in [0, 1]; chance alone makes it larger than 0.
+        p_value: of a share as large, if there were no cycles.
+    """
+
+    share: float
+    p_value: float
 
 
 def elo(wins: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> np.ndarray:
@@ -76,6 +90,35 @@ def cyclic_part(table: np.ndarray) -> np.ndarray:
     """C `[player, opponent]`: an antisymmetric table without its transitive part."""
     rating = transitive_part(table)
     return np.asarray(np.asarray(table, float) - (rating[:, None] - rating[None]))
+
+
+def cycles(wins: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> Cycles:
+    """The cyclic part of results in which some pairs have not met.
+
+    With the log-odds A of each pair that has met, and the inverse w of their variance, n p (1 - p):
+
+        r = argmin Q(A - r_i + r_j),    Q(X) = sum over pairs of w X^2,    share = Q(A - r_i + r_j) / Q(A)
+
+    Without cycles, Q(A - r_i + r_j) follows a chi-squared distribution with (pairs - players + connected parts) degrees
+    of freedom. Draws, `prior_draws` and decayed games make p larger than it is, never smaller.
+
+    Args:
+        wins: wins and half of the draws `[player, opponent]`.
+        games: their number `[player, opponent]`, symmetric; fractions are allowed.
+        prior_draws: added to each pair, which keeps log-odds finite.
+    Source: Jiang et al. 2011, "Statistical ranking and combinatorial Hodge theory", section 4 (arXiv:0811.1067).
+    """
+    played = np.asarray(games, float) * (1 - np.eye(len(games)))
+    table = np.where(played > 0, log_odds(wins, played, prior_draws=prior_draws), 0.0)
+    rate = _sigmoid(table)
+    weight = np.where(played > 0, (played + prior_draws) * rate * (1 - rate), 0.0)
+    rating, _, rank, _ = np.linalg.lstsq(np.diag(weight.sum(1)) - weight, (weight * table).sum(1), rcond=1e-10)
+    residual = table - (rating[:, None] - rating[None])
+    total, cyclic = 0.5 * float((weight * table**2).sum()), 0.5 * float((weight * residual**2).sum())
+    n_free = int((played > 0).sum()) // 2 - int(rank)
+    if n_free == 0 or total == 0:
+        return Cycles(0.0, 1.0)
+    return Cycles(cyclic / total, float(chi2.sf(cyclic, n_free)))
 
 
 def disc_component(table: np.ndarray) -> Disc:

@@ -35,6 +35,7 @@ from marlnb.populations.league.player_log import PlayerEvent, append_events, las
 from marlnb.populations.league.players import Player, Side, snapshot_id
 from marlnb.populations.league.roster import check_league, first_players, first_state, sides_of
 from marlnb.populations.league.state import LeagueState
+from marlnb.populations.league.summary import summarise
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 SEATS = (Side("a", ("a",)), Side("b", ("b",)))
@@ -111,6 +112,36 @@ def test_files_hold_the_record(tmp_path: Path) -> None:
         "m": Player("m", "main", learning=False, born_at_frames=9, checkpoint="ba4"),
         "e": Player("e", "exploiter"),
     }
+
+
+def test_a_summary_by_hand() -> None:
+    events = [
+        PlayerEvent("added", "m", role="main"),
+        PlayerEvent("snapshot", "m@0", parent="m", role="main", checkpoint="f00"),
+        PlayerEvent("snapshot", "m@1", parent="m", role="main", checkpoint="f01", frames=5),
+        PlayerEvent("added", "<b>", role="exploiter"),
+        PlayerEvent("added", "old", role="exploiter"),
+        PlayerEvent("retired", "old"),
+    ]
+    matches = [played("m", "m@0", 1), played("m", "m@0", 1), played("m", "m@1", 0), played("m", "<b>", 0.5, round=2)]
+    payoff = PayoffTable.from_matches(matches, tuple(players_after(events)), decay=1.0)
+    summary = summarise("League toy", events, matches, payoff, {"m": 70})
+    shown = summary.to_json()
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
+    assert shown["title"] == "League toy: 3 players, 2 snapshots, 4 matches in 3 rounds"
+    assert [
+        (row["player"], row["state"], row["frames"], row["snapshots"], row["games"]) for row in shown["players"]
+    ] == [
+        ("m", "learning", 70, 2, 4),
+        ("<b>", "learning", 0, 0, 1),
+        ("old", "retired", 0, 0, 0),
+    ]
+    assert shown["matches"] == {"m": {"pfsp": 4}}
+    assert shown["win_rates"]["m"] == {"m": None, "<b>": 0.5, "m@*": pytest.approx(2 / 3)}
+    assert shown["win_rates"]["<b>"] == {"m": 0.5, "<b>": None, "m@*": None}
+    assert "#1@*" in repr(summary) and "<b>" in repr(summary) and "<td><b>" not in summary._repr_html_()
+    empty = summarise("League toy", [], [], PayoffTable.empty(), {})
+    assert "no two players have met" in repr(empty) and empty.to_json()["win_rates"] == {}
 
 
 def test_draws_are_functions_of_their_number() -> None:

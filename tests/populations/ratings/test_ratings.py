@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marlnb.populations.ratings.alpha_rank import alpha_rank, alpha_rank_of_two
-from marlnb.populations.ratings.elo import SCALE, cyclic_part, disc_component, elo, transitive_part
+from marlnb.populations.ratings.elo import SCALE, cycles, cyclic_part, disc_component, elo, transitive_part
 from marlnb.populations.ratings.nash_averaging import (
     max_entropy_strategy,
     nash_averaging,
@@ -50,6 +50,24 @@ def test_elo_is_finite_without_games_and_without_losses() -> None:
     games = np.array([[0, 50, 0], [50, 0, 0], [0, 0, 0]])
     ratings = elo(np.array([[0, 50, 0], [0, 0, 0], [0, 0, 0]]), games)
     assert np.isfinite(ratings).all() and ratings[0] > ratings[2] > ratings[1]
+
+
+def test_the_cyclic_share_of_cycles_of_planted_strengths_and_of_chance() -> None:
+    rps = cycles(np.array([[0, 10, 90], [90, 0, 10], [10, 90, 0]]), 100 * (1 - np.eye(3)))
+    assert rps.share == pytest.approx(1) and rps.p_value < 1e-9
+    chain = cycles(np.array([[0, 90, 0], [10, 0, 90], [0, 10, 0]]), [[0, 100, 0], [100, 0, 100], [0, 100, 0]])
+    assert chain.share == pytest.approx(0, abs=1e-9) and chain.p_value == 1  # no pair closes a cycle
+    rng, n = np.random.default_rng(0), 12
+    strength = rng.normal(size=n)
+    rate = 1 / (1 + np.exp(strength[None] - strength[:, None]))
+    met = np.triu(rng.random((n, n)) < 0.6, 1)
+    p_values = []
+    for _ in range(200):
+        won = rng.binomial(200, rate) * met
+        planted = cycles(won + (200 * met - won).T, 200 * (met + met.T))
+        assert planted.share < 0.1
+        p_values.append(planted.p_value)
+    assert 0.02 < np.mean(np.array(p_values) < 0.1) < 0.2
 
 
 def test_alpha_rank_of_the_published_table() -> None:

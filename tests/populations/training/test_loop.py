@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from marlnb.algorithms.rollout import Rollout
+from marlnb.cli import main
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.experiment import Experiment
 from marlnb.populations.training.match_policy import HOME_CELLS, MatchPolicy
@@ -52,6 +54,12 @@ def _train(experiment: Experiment, path: Path, kill_at: int | None = None) -> Pa
         for _ in trainer:
             pass
     return path
+
+
+def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 0
+    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("overrides", [TAG, RPS, ("env=pettingzoo/tictactoe", *TAG[1:])], ids=["tag", "rps", "ttt"])
@@ -104,7 +112,7 @@ def test_players_with_different_algorithms_and_networks_meet(tmp_path: Path) -> 
     assert run.policies()["player"].recurrent_shape is not None  # the run's own policy is that of main_0
 
 
-def test_the_files_of_a_run_show_its_league(tmp_path: Path) -> None:
+def test_the_files_of_a_run_show_its_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.open(_train(Experiment.compose(*TAG, "frames=1152"), tmp_path / "run"))
     league = run.league
     snapshot = next(iter(league.players.values())).snapshots[0]
@@ -114,6 +122,14 @@ def test_the_files_of_a_run_show_its_league(tmp_path: Path) -> None:
     table = league.payoff()
     assert np.all(table.win_rates + table.win_rates.T == pytest.approx(1.0))
     assert sum(sum(kinds.values()) for kinds in league.counts().values()) == len(league.matches())
+    shown = league.summary().to_json()
+    frames = {row["player"]: row["frames"] for row in shown["players"]}
+    assert sum(frames.values()) == 1152
+    counted = {name: {kind: n for kind, n in kinds.items() if n} for name, kinds in shown["matches"].items()}
+    assert counted == league.counts()
+    assert league.ratings().players == table.players
+    assert repr(league) in _printed(capsys, "info", str(run.path))
+    assert json.loads(_printed(capsys, "info", str(run.path), "--json"))["league"] == shown
 
 
 def test_a_missing_snapshot_is_named(tmp_path: Path) -> None:
