@@ -81,6 +81,15 @@ class LeagueConfig(ABC):
             sides: those that need players of their own; in a symmetric game one, `""`, as any player takes any seat.
         """
 
+    def check(self, league: LeagueState) -> None:
+        """Looks for options that can never have an effect, before anything is trained.
+
+        Args:
+            league: before its first match.
+        Raises:
+            ConfigError: there is one, as a gate that needs more games than the training has.
+        """
+
     @abstractmethod
     def draw(self, rng: np.random.Generator, player: Player, league: LeagueState) -> Draw:
         """Whom a learning player meets in one episode. Its own seat in a symmetric game is drawn elsewhere.

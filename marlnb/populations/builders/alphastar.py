@@ -143,10 +143,32 @@ class AlphaStarConfig(LeagueConfig):
         )
         roles = {player.id: player.role for player in players}
         for name in self.players:
+            at = f"league.players.{name}"
             if name not in roles:
-                raise ConfigError(unknown("player in league.players", name, roles), at=f"league.players.{name}")
-            self._options(name, roles[name])
+                raise ConfigError(unknown("player in league.players", name, roles), at=at)
+            try:
+                self._options(name, roles[name])
+            except ConfigError as error:
+                raise ConfigError(f"{at}: {error}", at=at) from error
         return players
+
+    def check(self, league: LeagueState) -> None:
+        """Raises ConfigError if a gate needs more games of a pair than a player's frames can hold, at one per frame."""
+        for player in league.learning:
+            options, frames, until = self._options(player.id, player.role), league.planned_frames, "in this training"
+            if options.gate is None:
+                continue
+            if options.reset == 1 and (options.snapshot_frames or frames) < frames:
+                frames, until = options.snapshot_frames or frames, "between two resets (snapshot_frames)"
+            if self.evaluation_share:
+                frames *= len(league.learning)  # evaluation matches take place among the episodes of all
+            if self.min_games > frames:
+                raise ConfigError(
+                    f"league {self.name!r}: the gate of {player.id!r} can never be reached: it needs min_games="
+                    f"{self.min_games:,} games against each opponent, but the player has at most {frames:,} {until}. "
+                    f"Use fewer min_games, more frames, or league.{player.role}.gate=null",
+                    at="league.min_games",
+                )
 
     def draw(self, rng: np.random.Generator, player: Player, league: LeagueState) -> Draw:
         options = self._options(player.id, player.role)

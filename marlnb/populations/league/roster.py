@@ -98,11 +98,13 @@ def check_league(config: LeagueConfig, spec: EnvSpec, planned_frames: int = 1_00
     """The league's first state, after some draws for each player on trial.
 
     Raises:
-        ConfigError: the environment has no sides, a role has no opponents, or a draw is not valid.
+        ConfigError: the environment has no sides, a role has no opponents, a draw is not valid, or the league's
+            config cannot do with these frames what its options say.
     """
     sides = sides_of(spec, config)
     league = first_state(config, sides, first_players(config, sides, is_symmetric(sides, spec)), planned_frames)
     for player in league.learning:
         for number in range(N_TRIAL_DRAWS):
             draw_match(config, league, player.id, number, seed=0)
+    config.check(league)
     return league

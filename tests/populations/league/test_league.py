@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import chisquare
 
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES, LeagueConfig
 from marlnb.populations.builders.alphastar import AlphaStarConfig, MainOptions
 from marlnb.populations.builders.fictitious import DeltaUniformConfig
@@ -38,6 +39,7 @@ from marlnb.populations.league.state import LeagueState
 from marlnb.populations.league.summary import summarise
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
+LEAGUE_EXPLOITERS = ("league_exploiter_0", "league_exploiter_1")
 SEATS = (Side("a", ("a",)), Side("b", ("b",)))
 
 
@@ -259,6 +261,31 @@ def test_every_league_draws_in_both_kinds_of_games(name: str) -> None:
             assert list(pairing.players) == [side.name for side in league.sides]
             for side, opponent in pairing.players.items():
                 assert league.players[opponent].side in ("", side)
+
+
+@pytest.mark.parametrize(
+    ("override", "frames", "message"),
+    [
+        ("league.main_exploiter.gate=1.0", 10**6, r"gate=1 can never be reached"),
+        ("league.players.league_exploiter_1.gate=1.5", 10**6, r"league_exploiter_1: gate=1\.5 can never be reached"),
+        ("league.min_games=500", 499, r"'main_exploiter_0' can never.*min_games=500.*at most 499 in this training"),
+        ("league.min_games=500 league.evaluation_share=0.1", 124, "at most 496 in this training"),
+        ("league.main_exploiter.snapshot_frames=7", 10**6, "at most 7 between two resets"),
+    ],
+)
+def test_a_gate_that_can_never_be_reached(override: str, frames: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        experiment = Experiment.compose("env=matrix/climbing", "algorithm=ippo", "league=alphastar", *override.split())
+        assert experiment.league is not None
+        check_league(experiment.league, SYMMETRIC, frames)
+
+
+def test_gates_that_can_be_reached() -> None:
+    check_league(AlphaStarConfig(min_games=500), SYMMETRIC, 500)
+    check_league(AlphaStarConfig(min_games=500, evaluation_share=0.1), SYMMETRIC, 125)
+    closed = {"gate": None}
+    config = AlphaStarConfig(players=dict.fromkeys(("main_exploiter_0", *LEAGUE_EXPLOITERS), closed), min_games=500)
+    check_league(config, SYMMETRIC, 100)
 
 
 def test_errors() -> None:
