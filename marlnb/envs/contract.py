@@ -277,9 +277,13 @@ def _check_determinism(env: VectorEnv, played: _Rollout, seed: int, subject: str
 def _check_seeds_alone(env: VectorEnv, seed: int) -> None:
     """An episode depends only on its seed: env 1 with one seed starts like env 0 with the next seed."""
     second = [tensor[1].clone() for tensor in valid(env.reset(seed))]
-    first = [tensor[0] for tensor in valid(env.reset(seed + 1))]
+    first = [tensor[0].clone() for tensor in valid(env.reset(seed + 1))]
     if not all(map(torch.equal, first, second)):
         raise _fail(env, "distinct envs", f"the episode of seed {seed + 1} starts differently in envs 0 and 1")
+    if env.resets_each:
+        step = env.reset_each(torch.full((env.n_envs,), seed + 1))
+        if not all(torch.equal(now[k], then) for now, then in zip(valid(step), first) for k in range(env.n_envs)):
+            raise _fail(env, "distinct envs", f"reset_each with the seed {seed + 1} starts other episodes than reset")
 
 
 def _check_saved_state(env: VectorEnv, seed: int) -> None:

@@ -100,6 +100,7 @@ class Regrouped(VectorEnv):
         labels = tuple(label for specs in self._label_specs.values() for label in specs)
         self.spec = replace(env.spec, groups=_group_specs(env.spec, groups), labels=labels)
         self._slices = {group.name: list(_agent_slices(group.agents, env.spec)) for group in self.spec.groups}
+        self.resets_each = env.resets_each
         self._step = allocate_step(self.spec, self.n_envs, self.device)
         self._actions = {
             group.name: torch.zeros(
@@ -112,6 +113,9 @@ class Regrouped(VectorEnv):
 
     def reset(self, seed: int) -> Step:
         return self._regroup(self.env.reset(seed))
+
+    def reset_each(self, seeds: Tensor) -> Step:
+        return self._regroup(self.env.reset_each(seeds))
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         for group in self.spec.groups:

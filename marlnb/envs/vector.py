@@ -80,15 +80,28 @@ class VectorEnv(ABC):
         spec: groups, spaces and labels.
         n_envs: B.
         device: where the step's tensors are.
+        resets_each: whether `reset_each` works.
     """
 
     spec: EnvSpec
     n_envs: int
     device: torch.device
+    resets_each: bool = False
 
     @abstractmethod
     def reset(self, seed: int) -> Step:
         """Starts a new episode in every environment; episode numbers start at zero."""
+
+    def reset_each(self, seeds: Tensor) -> Step:
+        """As `reset`, but environment b starts with the episode of `seeds[b]`, `[env]` int64 in `[0, 2**31)`; its k-th
+        episode has the seed `seeds[b] + k * n_envs`.
+
+        Several environments can then play one episode, each with another edit, or any single episode can be repeated.
+
+        Raises:
+            EnvError: this environment cannot.
+        """
+        raise EnvError(f"{self.spec.name} cannot start with chosen seeds in each of its environments; use reset(seed)")
 
     @abstractmethod
     def step(self, actions: Mapping[str, Tensor]) -> Step:
@@ -179,7 +192,22 @@ def step_of(arrays: Arrays) -> Step:
     return Step(groups, **shared)  # type: ignore[arg-type]
 
 
-def episode_seeds(seed: int, episode: Tensor) -> Tensor:
-    """The seed of episode number `episode[b]` of each environment b, `[env]` int64."""
+def seed_bases(seeds: Tensor, n_envs: int, device: torch.device) -> Tensor:
+    """What `episode_seeds` needs as its `seed` so that environment b starts with `seeds[b]`, `[env]` int64.
+
+    Raises:
+        EnvError: not one seed for each environment.
+    """
+    if tuple(seeds.shape) != (n_envs,):
+        raise EnvError(f"reset_each needs one seed for each of {n_envs} environments; got the shape {[*seeds.shape]}")
+    return seeds.to(device) - torch.arange(n_envs, device=device)
+
+
+def episode_seeds(seed: int | Tensor, episode: Tensor) -> Tensor:
+    """The seed of episode number `episode[b]` of each environment b, `[env]` int64.
+
+    Args:
+        seed: that of `VectorEnv.reset`, or `seed_bases`.
+    """
     env_index = torch.arange(episode.numel(), device=episode.device)
     return (seed + episode * episode.numel() + env_index) % SEED_SPAN

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from marlnb.envs.games.config import GameConfig
 from marlnb.envs.mpe.draws import uniform
-from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
 from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec
 
@@ -40,6 +40,7 @@ class Game(VectorEnv):
         n_draws: how many uniform random numbers each episode draws at its start.
     """
 
+    resets_each = True
     n_draws: int = 0
 
     def __init__(self, config: GameConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
@@ -47,7 +48,7 @@ class Game(VectorEnv):
         self.spec, self.n_envs, self.device = spec, n_envs, torch.device(device)
         (self.group,) = spec.groups
         self._step = allocate_step(spec, n_envs, self.device)
-        self._seed = 0
+        self._seed: int | Tensor = 0
         self._started = False
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self.clock = torch.zeros_like(self._episode)
@@ -79,7 +80,13 @@ class Game(VectorEnv):
         return self.alive
 
     def reset(self, seed: int) -> Step:
-        self._seed = int(seed)
+        return self._reset(int(seed))
+
+    def reset_each(self, seeds: Tensor) -> Step:
+        return self._reset(seed_bases(seeds, self.n_envs, self.device))
+
+    def _reset(self, seed: int | Tensor) -> Step:
+        self._seed = seed
         self._started = True
         self._episode.zero_()
         group = self._step.groups[self.group.name]
@@ -117,7 +124,8 @@ class Game(VectorEnv):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Every env's memory, clock and episode number, copied."""
-        state = {"clock": self.clock, "alive": self.alive, "episode": self._episode, "seed": torch.tensor(self._seed)}
+        state = {"clock": self.clock, "alive": self.alive, "episode": self._episode}
+        state["seed"] = torch.as_tensor(self._seed)
         return {name: value.clone() for name, value in {**state, **self._memories()}.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
@@ -126,7 +134,8 @@ class Game(VectorEnv):
                 f"{self.spec.name}: the saved state has {tuple(state['alive'].shape)} envs and agents; "
                 f"this environment has {tuple(self.alive.shape)}"
             )
-        self._seed, self._started = int(state["seed"]), True
+        self._seed = state["seed"].to(self.device).clone() if state["seed"].ndim else int(state["seed"])
+        self._started = True
         self._episode.copy_(state["episode"])
         self.clock.copy_(state["clock"])
         self.alive = state["alive"].to(self.device).clone()

@@ -13,7 +13,7 @@ from marlnb.envs.mpe.actions import action_spec, actor
 from marlnb.envs.mpe.draws import uniform
 from marlnb.envs.mpe.scenario import MPEOptions, Scenario
 from marlnb.envs.mpe.world import DTYPE, World
-from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
 from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec, GroupSpec, ObservationSpec
 
@@ -25,6 +25,8 @@ class MPE(VectorEnv):
     all envs run in lockstep, so an ordinary step needs no synchronisation with the device.
     """
 
+    resets_each = True
+
     def __init__(self, config: MPEOptions, n_envs: int, device: str = "cpu") -> None:
         check_n_envs(config.name, n_envs)
         self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
@@ -35,7 +37,7 @@ class MPE(VectorEnv):
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in agent) for agent in features])
         self._step = allocate_step(self.spec, n_envs, self.device)
         self._prepare_groups([row for agent in features for _, row in agent])
-        self._seed = 0
+        self._seed: int | Tensor = 0
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._clock = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._lockstep_clock = 0
@@ -43,7 +45,13 @@ class MPE(VectorEnv):
         self._label_world: World | None = None  # in which labels_of restores label states
 
     def reset(self, seed: int) -> Step:
-        self._seed = int(seed)
+        return self._reset(int(seed))
+
+    def reset_each(self, seeds: Tensor) -> Step:
+        return self._reset(seed_bases(seeds, self.n_envs, self.device))
+
+    def _reset(self, seed: int | Tensor) -> Step:
+        self._seed = seed
         self._episode.zero_()
         self._clock.zero_()
         self._lockstep_clock = 0
@@ -84,7 +92,7 @@ class MPE(VectorEnv):
             "start_range": self.world.start_range.clone(),
             "clock": self._clock.clone() if self.scenario.may_finish else lockstep_clock,
             "episode": self._episode.clone(),
-            "seed": torch.tensor(self._seed),
+            "seed": torch.as_tensor(self._seed).clone(),
             **{f"choice_{name}": value.clone() for name, value in self.world.choice.items()},
         }
 
@@ -100,7 +108,7 @@ class MPE(VectorEnv):
         self._clock.copy_(state["clock"])
         self._lockstep_clock = int(self._clock[0])
         self._episode.copy_(state["episode"])
-        self._seed = int(state["seed"])
+        self._seed = state["seed"].to(self.device).clone() if state["seed"].ndim else int(state["seed"])
         self._started = True
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
         self._clear_transition()

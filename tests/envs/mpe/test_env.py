@@ -185,3 +185,22 @@ def test_errors_name_the_request() -> None:
 def test_registering_imports_no_torch() -> None:
     code = "import sys, marlnb.envs.mpe; assert 'torch' not in sys.modules and 'mpe2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("config", [SimpleSpreadConfig(max_cycles=4), SimpleTagConfig(terminate_on_success=True)])
+def test_envs_can_start_with_chosen_seeds(config: SimpleSpreadConfig | SimpleTagConfig) -> None:
+    """Two envs with one seed play one episode, the one that `reset` plays with it, and a saved state keeps the seeds."""
+    env, alone, other = config.build(3), config.build(3), config.build(3)
+    step, expected = env.reset_each(torch.tensor([9, 9, 4])), alone.reset(seed=9)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        actions = {g.name: torch.randint(5, (1, g.n_agents), generator=generator).repeat(3, 1) for g in env.spec.groups}
+        step, expected = env.step(actions), alone.step(actions)
+        for name, group in step.groups.items():
+            for row in (0, 1):
+                assert torch.equal(group.observation[row], expected.groups[name].observation[0])
+            assert not torch.equal(group.observation[2], expected.groups[name].observation[0])
+    restored = other.load_state_dict(env.state_dict())
+    assert restored.episode_seed.tolist() == [9, 9, 4]
+    with pytest.raises(EnvError, match="one seed for each of 3 environments"):
+        env.reset_each(torch.tensor([1, 2]))
