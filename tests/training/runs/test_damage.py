@@ -58,6 +58,20 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_from_the_start(r
     assert len(run.metrics()) == rows
 
 
+def test_a_changed_value_in_the_metrics_is_noticed(run: Run) -> None:
+    path = run.path / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    number = len(lines) // 2
+    row = json.loads(lines[number])
+    lines[number] = lines[number].replace(f'"frames": {row["frames"]}', f'"frames": {row["frames"] + 1}')
+    assert json.loads(lines[number])["frames"] == row["frames"] + 1
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(RunError, match=rf"metrics.jsonl, line {number + 1}, is damaged: its values were changed"):
+        Run.open(run.path).metrics()
+    with pytest.raises(RunError, match=r"metrics.jsonl: a line is damaged: its values were changed"):
+        RunFollower(run).read()
+
+
 @pytest.mark.parametrize("line", ["3", "[1]", '"x"', "{}", '{"iteration": "3"}', '{"iteration": 3, "returns": 5}'] + [
     '{"iteration": 3, "returns": {"a": "high"}}', '{"iteration": 3, "returns": {"a": [1]}}',
     '{"iteration": 3, "learning": {"a": {"loss": "x"}}}', '{"iteration": 3, "frames": {"a": "b"}}', "[" * 9999,
