@@ -11,10 +11,8 @@ import grimp  # import-linter's
 import networkx  # torch's
 import pytest
 
-TRAINER = {"checkpoint_saver", "profiler", "trainer", "training_callback"}
 MICROSCOPE = {"controls", "microscope"}
 EXPECTED = {
-    frozenset(f"marlnb.training.{name}" for name in TRAINER): "a trainer's parts get the trainer, for its type only",
     frozenset(f"marlnb.widgets.microscope.{name}" for name in MICROSCOPE): "one widget: controls call its methods",
 }
 """Circles that are known, with the reason."""

@@ -13,7 +13,7 @@ from marlnb.training.control import cancel_request, request
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import drive, open_run
-from marlnb.training.training_callback import TrainingCallback
+from marlnb.training.trainer import TrainingCallback
 
 AWAIT_POLL_S = 0.05
 

@@ -1,15 +1,18 @@
-"""CheckpointSaver: when a training saves a checkpoint, and which older ones it then deletes."""
+"""CheckpointSaver: when a training saves a checkpoint, which older ones it then deletes, and how it is restored."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 from marlnb.disk import writing
-from marlnb.errors import DiskError
+from marlnb.errors import CheckpointError, DiskError
+from marlnb.experiment import Experiment
+from marlnb.training.limits import Trained
+from marlnb.training.loop import TrainingLoop
 from marlnb.training.runs.checkpoint import (
     Checkpoint,
     drop_stop_checkpoints,
@@ -27,16 +30,20 @@ from marlnb.training.runs.files import (
     STATUS,
     remove_temporaries,
 )
-
-if TYPE_CHECKING:
-    from marlnb.training.trainer import Trainer
+from marlnb.training.runs.run import Run
+from marlnb.training.runs.run_folder import State
 
 WRITTEN = (EXPERIMENT, SPEC, METRICS, EVALUATIONS, STATUS)  # only by who holds the folder's lock
 MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
 
 
 class CheckpointSaver:
-    """Saves the checkpoints of a training.
+    """Saves the checkpoints of a training, and restores it from one.
+
+    Args:
+        experiment: what is trained.
+        run: the folder.
+        loop: what is saved and restored.
 
     Attributes:
         iteration: of the last checkpoint; 0 if there is none.
@@ -44,38 +51,65 @@ class CheckpointSaver:
         save_s: how long the last one took to save.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
+    def __init__(self, experiment: Experiment, run: Run, loop: TrainingLoop) -> None:
+        self._experiment, self._run, self._loop = experiment, run, loop
         self.iteration, self.seconds, self.save_s = 0, 0.0, 0.0
         self._left_unsaved: int | None = None
         self._in_job = bool(os.environ.get(JOB_VARIABLE))
 
-    def save(self) -> Checkpoint:
-        """`Trainer.save`."""
-        trainer = self._trainer
-        if trainer.loop.env.state_dict() is None:
-            trainer.loop.begin(trainer.iteration)
-        start, folder = time.perf_counter(), trainer.run.path / "checkpoints"
-        progress = {
-            "seconds": trainer.seconds,
-            "agent_steps": trainer.agent_steps,
-            "evaluation_returns": trainer.evaluation_returns,
-        }
+    def save(
+        self, trained: Trained, state: State, returns: Mapping[str, float], evaluation: Mapping[str, float]
+    ) -> Checkpoint:
+        """`Trainer.save`.
+
+        Args:
+            trained: how much has been trained.
+            state: of the training.
+            returns: by group, the mean return that the checkpoint is ranked by.
+            evaluation: by group, the mean return of the last evaluation; empty before the first.
+        """
+        if self._loop.env.state_dict() is None:
+            self._loop.begin(trained.iterations)
+        start, folder = time.perf_counter(), self._run.path / "checkpoints"
+        is_scheduled = self._is_scheduled(trained, state)
         saved = save_checkpoint(
             folder,
-            {**trainer.loop.state_dict(), **progress},
-            iteration=trainer.iteration,
-            frames=trainer.frames,
-            returns=trainer.returns,
-            at_stop=self._in_job and trainer.state == "stopped" and not self._is_scheduled,
+            {
+                **self._loop.state_dict(),
+                "seconds": trained.seconds,
+                "agent_steps": trained.agent_steps,
+                "evaluation_returns": dict(evaluation),
+            },
+            iteration=trained.iterations,
+            frames=trained.frames,
+            returns=dict(returns),
+            at_stop=self._in_job and state == "stopped" and not is_scheduled,
         )
-        if self._is_scheduled or not self._in_job:  # in a batch job, checkpoints made at stops stay until the next one
+        if is_scheduled or not self._in_job:  # in a batch job, checkpoints made at stops stay until the next one
             with writing(folder):
                 if self._in_job:
-                    drop_stop_checkpoints(folder, trainer.iteration)
-                rotate_checkpoints(folder, trainer.experiment.keep_checkpoints)
-        self.iteration, self.seconds, self.save_s = trainer.iteration, trainer.seconds, time.perf_counter() - start
+                    drop_stop_checkpoints(folder, trained.iterations)
+                rotate_checkpoints(folder, self._experiment.keep_checkpoints)
+        self.iteration, self.seconds, self.save_s = trained.iterations, trained.seconds, time.perf_counter() - start
         return saved
+
+    def restore(self, checkpoint: Checkpoint) -> tuple[Trained, dict[str, float]]:
+        """Restores the loop. Returns how much had been trained, and the last evaluation by group.
+
+        Raises:
+            CheckpointError: the file is damaged, of something else, or of another experiment.
+        """
+        spec, state = self._loop.env.spec, checkpoint.load()
+        try:
+            # checkpoints of earlier versions have no agent steps
+            agent_steps = state.get("agent_steps", checkpoint.frames * len(spec.agents))
+            trained = Trained(checkpoint.iteration, checkpoint.frames, state["seconds"], agent_steps)
+            evaluation = _saved_evaluation(state, spec.group_names)
+            self._loop.load_state_dict(state, checkpoint.iteration)
+        except KeyError as error:
+            raise CheckpointError(f"{checkpoint.path} lacks {error}; it is not a checkpoint of a training") from error
+        self.iteration, self.seconds = trained.iterations, trained.seconds
+        return trained, evaluation
 
     @contextmanager
     def saying_what_is_saved(self) -> Iterator[None]:
@@ -84,42 +118,48 @@ class CheckpointSaver:
             yield
         except DiskError as error:
             saved = f"checkpoint {self.iteration} is complete" if self.iteration else "no checkpoint is saved yet"
-            again = f"`marlnb resume {self._trainer.run.path}` continues"
+            again = f"`marlnb resume {self._run.path}` continues"
             named = DiskError(f"{error}; {saved}; when the disk can be written, {again}")
             named.errno, named.problem = error.errno, error.problem
             raise named from error
 
     def tidy_up(self) -> None:
         """Removes what a training that was killed left: temporary files, and checkpoints that it was to delete."""
-        folder = self._trainer.run.path / "checkpoints"
+        folder = self._run.path / "checkpoints"
         with writing(folder):
-            remove_temporaries(self._trainer.run.path, WRITTEN)
+            remove_temporaries(self._run.path, WRITTEN)
             remove_leftovers(folder)
             newest = list_checkpoints(folder)[-1:]
             if newest and not newest[0].at_stop:
                 drop_stop_checkpoints(folder, newest[0].iteration)
-                rotate_checkpoints(folder, self._trainer.experiment.keep_checkpoints)
+                rotate_checkpoints(folder, self._experiment.keep_checkpoints)
 
-    def is_due(self, *, ending: bool) -> bool:
+    def is_due(self, trained: Trained, state: State, *, ending: bool) -> bool:
         """Whether a checkpoint is due: on schedule, and when a training ends.
 
         A checkpoint resets an environment that cannot be saved, which changes what follows. A batch job must end in the
         same bits however often it is stopped. So it leaves a few minutes' work unsaved at a stop and repeats it later.
         """
-        trainer = self._trainer
-        if self._is_scheduled or not ending or not self._in_job or trainer.loop.env.state_dict() is not None:
-            return self._is_scheduled or ending
-        is_too_long = trainer.seconds - self.seconds >= MAX_REPEATED_S
+        is_scheduled = self._is_scheduled(trained, state)
+        if is_scheduled or not ending or not self._in_job or self._loop.env.state_dict() is not None:
+            return is_scheduled or ending
+        is_too_long = trained.seconds - self.seconds >= MAX_REPEATED_S
         consequence = f"the iterations after {self.iteration} are repeated"
         if is_too_long:
-            consequence = f"it is reset at iteration {trainer.iteration}, which changes what follows"
-        if self._left_unsaved != trainer.iteration:
-            trainer.run.log_event(f"the environment cannot be saved: {consequence}")
-        self._left_unsaved = trainer.iteration
+            consequence = f"it is reset at iteration {trained.iterations}, which changes what follows"
+        if self._left_unsaved != trained.iterations:
+            self._run.log_event(f"the environment cannot be saved: {consequence}")
+        self._left_unsaved = trained.iterations
         return is_too_long
 
-    @property
-    def _is_scheduled(self) -> bool:
+    def _is_scheduled(self, trained: Trained, state: State) -> bool:
         """Whether an undisturbed training has a checkpoint here too."""
-        trainer = self._trainer
-        return trainer.iteration % trainer.experiment.checkpoint_every == 0 or trainer.state == "complete"
+        return trained.iterations % self._experiment.checkpoint_every == 0 or state == "complete"
+
+
+def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> dict[str, float]:
+    """The last evaluation by group. Earlier versions saved its mean over groups, of use where there is one."""
+    if "evaluation_returns" in state:
+        return dict(state["evaluation_returns"])
+    score = state["evaluation_score"]
+    return {} if score is None or len(groups) > 1 else {groups[0]: score}

@@ -1,10 +1,12 @@
-"""The limits that end a training: frames, iterations, minutes and agent steps, whichever is reached first."""
+"""What ends a training: frames, iterations, minutes and agent steps, whichever is reached first, or a return."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from marlnb.experiment import Experiment
+from marlnb.training.shared_return import earn_differently, shared_return
 
 LENGTHS = ("frames", "max_iterations", "max_minutes", "max_agent_steps")  # options of an Experiment
 
@@ -41,6 +43,23 @@ def reached_limit(experiment: Experiment, trained: Trained) -> str:
     }
     reached = (name for name, limit in limits_of(experiment).items() if limit is not None and done[name] >= limit)
     return next((f"{name}={getattr(experiment, name)}" for name in reached), "")
+
+
+def return_of_target(experiment: Experiment, returns: Mapping[str, float]) -> float | None:
+    """The return that `target_return` is compared with; None if it is not known yet.
+
+    Args:
+        experiment: what is trained.
+        returns: by group, the mean return of one agent.
+    Raises:
+        ConfigError: the groups are rewarded differently, and `target_group` names none of them.
+    """
+    if experiment.target_group is not None:
+        return returns.get(experiment.target_group)
+    if experiment.target_return is not None and earn_differently(returns):
+        each = ", ".join(f"{name} {value:.4g}" for name, value in returns.items())
+        raise experiment.missing_target_group(returns, f" ({each})")
+    return shared_return(returns)
 
 
 def expected_frames(experiment: Experiment, trained: Trained, rate: float) -> int:

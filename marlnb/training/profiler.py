@@ -10,16 +10,13 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from marlnb.display.formatting import count, format_duration
 from marlnb.training.runs.files import write_atomically
-
-if TYPE_CHECKING:
-    from marlnb.training.trainer import Trainer
 
 FOLDER = "profile"  # in the run's folder
 TRACE = "trace.json.gz"
@@ -53,46 +50,51 @@ class PhaseTimes:
 
 
 class TrainingProfiler:
-    """Writes `<run>/profile`: the trace, and the tables of phases and operators. A callback of a training.
+    """Writes `<run>/profile`: the trace, and the tables of phases and operators.
+
+    Args:
+        run: the run's folder.
+        device: of the networks.
 
     Attributes:
         summary: the tables, once the training has ended; empty before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: Path, device: str) -> None:
         self.summary = ""
+        self._folder, self._has_gpu = run / FOLDER, torch.device(device).type == "cuda"
         self._operators: list[str] = []
         self._own_s = 0.0  # of the trace, which is not the training's
         self._profiler: profile | None = None
 
-    def begin(self, trainer: Trainer) -> None:
-        self._folder = trainer.run.path / FOLDER
+    def begin(self, iteration: int) -> None:
+        """Called before the first iteration of a session, after `iteration` earlier ones."""
         self._folder.mkdir(exist_ok=True)
-        self._start, self._first = time.perf_counter(), trainer.iteration + 1
-        has_gpu = torch.device(trainer.experiment.device).type == "cuda"
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if has_gpu else [])]
+        self._start, self._first = time.perf_counter(), iteration + 1
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._has_gpu else [])]
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it would write two lines to stderr
         plan = schedule(wait=N_SKIPPED - 1, warmup=1, active=N_TRACED, repeat=1)
         self._profiler = profile(activities=activities, schedule=plan, on_trace_ready=self._save_trace)
         self._profiler.start()
 
-    def after_iteration(self, trainer: Trainer) -> None:
-        self._last = trainer.iteration
-        if self._profiler is not None and trainer.state == "running":
+    def after_iteration(self, iteration: int, *, is_last: bool) -> None:
+        self._last = iteration
+        if self._profiler is not None and not is_last:
             start = time.perf_counter()
             self._profiler.step()
-            if trainer.iteration - self._first + 1 >= N_SKIPPED + N_TRACED:
+            if iteration - self._first + 1 >= N_SKIPPED + N_TRACED:
                 self._stop()
             self._own_s += time.perf_counter() - start
 
-    def end(self, trainer: Trainer) -> None:
+    def end(self, iteration: int, phases: PhaseTimes) -> None:
+        """Writes the tables."""
         if not hasattr(self, "_start"):
             return
         total = time.perf_counter() - self._start - self._own_s
         self._stop()
-        n_iterations = trainer.iteration - self._first + 1
-        phases = _phase_table(trainer.phases.seconds, total)
-        lines = [f"profile of {count(n_iterations, 'iteration')}, from number {self._first}", "", *phases, ""]
+        n_iterations = iteration - self._first + 1
+        table = _phase_table(phases.seconds, total)
+        lines = [f"profile of {count(n_iterations, 'iteration')}, from number {self._first}", "", *table, ""]
         if self._operators:
             lines += [*self._operators, "", f"trace: {self._folder / TRACE}, for {VIEWERS}"]
         else:

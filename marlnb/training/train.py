@@ -37,8 +37,7 @@ from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run, opened_run
 from marlnb.training.runs.run_folder import trust_training
-from marlnb.training.trainer import Trainer
-from marlnb.training.training_callback import TrainingCallback
+from marlnb.training.trainer import Trainer, TrainingCallback
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 RunLike = Run | str | os.PathLike[str]

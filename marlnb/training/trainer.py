@@ -11,8 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
@@ -25,7 +24,7 @@ from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
 from marlnb.training.league_support import league_support
 from marlnb.training.learners import check_device, check_length
-from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit
+from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop, TrainingLoop
 from marlnb.training.policies.agents import weights_sha256
@@ -33,13 +32,12 @@ from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoint import Checkpoint
-from marlnb.training.runs.files import EVALUATION, LOCK, STOP
+from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
 from marlnb.training.runs.scores import EXPLORING, GREEDY
-from marlnb.training.shared_return import earn_differently, shared_return
-from marlnb.training.training_callback import TrainingCallback
+from marlnb.training.shared_return import shared_return
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +45,22 @@ if TYPE_CHECKING:
     from marlnb.envs.vector import VectorEnv
 
 STATUS_INTERVAL_S = 1.0
+
+
+class TrainingCallback(Protocol):
+    """Called between the iterations of a training: `train(..., callbacks=[...])`. It must not change the training.
+
+    If it raises, the training ends as failed; the last checkpoint is complete.
+    """
+
+    def begin(self, trainer: Trainer) -> None:
+        """Called before the first iteration, after a start or a resume: `trainer.iteration` iterations are done."""
+
+    def after_iteration(self, trainer: Trainer) -> None:
+        """Called after each iteration, once its checkpoint, if it has one, is saved."""
+
+    def end(self, trainer: Trainer) -> None:
+        """Called once when the training ends for any reason; `trainer.state` says which."""
 
 
 class Trainer:
@@ -92,10 +106,9 @@ class Trainer:
         self._stop_reason: str | None = None
         self.stopped_because = ""
         self.allocation_ends = self._closed = False
-        self._deadline, self._saver = Deadline(), CheckpointSaver(self)
-        self.phases, self.profiler = PhaseTimes(), TrainingProfiler() if experiment.profile else None
-        self._lock = RunLock(run.path / LOCK)
-        self._resources = ExitStack()
+        self._deadline, self.phases = Deadline(), PhaseTimes()
+        self.profiler = TrainingProfiler(run.path, experiment.device) if experiment.profile else None
+        self._lock, self._resources = RunLock(run.path / LOCK), ExitStack()
         self._resources.callback(self._lock.release)  # after everything else
         self._evaluator = self._resources.enter_context(closing(Evaluator(experiment, run.path / EVALUATION)))
         self._loggers: list[TorchRLLogger] = []
@@ -109,10 +122,13 @@ class Trainer:
             check_length(experiment, env.spec)
             if experiment.target_group is not None:
                 env.spec.group(experiment.target_group)
+            self._saver = CheckpointSaver(experiment, run, self.loop)
             self._begin()
-            for callback in (*callbacks, *([self.profiler] if self.profiler is not None else [])):
+            for callback in callbacks:
                 self._callbacks.append(callback)
                 callback.begin(self)
+            if self.profiler is not None:
+                self.profiler.begin(self.iteration)
         except BaseException as error:
             self._fail(error)
             raise
@@ -142,7 +158,12 @@ class Trainer:
     @property
     def returns(self) -> dict[str, float]:
         """By group, the mean return of one agent, of the last evaluation or else of recent episodes."""
-        return self.evaluation_returns if self.experiment.evaluate_every else self.loop.episodes.recent_returns
+        return self.evaluation_returns if self._evaluates else self.loop.episodes.recent_returns
+
+    @property
+    def _evaluates(self) -> bool:
+        """Whether evaluations, not exploring episodes, say how good the policies are during the training."""
+        return bool(self.experiment.evaluate_every) or self.experiment.evolution is not None
 
     @property
     def score(self) -> float | None:
@@ -188,7 +209,7 @@ class Trainer:
             CheckpointError: it cannot be written; earlier checkpoints are complete.
         """
         with self.phases.timed("checkpoint"):
-            saved = self._saver.save()
+            saved = self._saver.save(self.trained, self.state, self.returns, self.evaluation_returns)
         self._deadline.record_checkpoint(self._saver.save_s)
         return saved
 
@@ -197,7 +218,7 @@ class Trainer:
         if self._closed:
             return
         try:
-            if self._saver.iteration != self.iteration and self._saver.is_due(ending=True):
+            if self._saver.iteration != self.iteration and self._saver.is_due(self.trained, self.state, ending=True):
                 self.save()
         except BaseException as error:
             self._fail(error)
@@ -215,7 +236,7 @@ class Trainer:
 
     def _build_loop(self, env: VectorEnv, device: torch.device) -> TrainingLoop:
         experiment = self.experiment
-        if experiment.league is None:
+        if experiment.league is None and experiment.evolution is None:
             return Loop(experiment, env, device)
         loop = league_support().build_loop(experiment, env, device, self.run.path)
         self._resources.callback(loop.close)
@@ -232,7 +253,9 @@ class Trainer:
                 "delete them to train from the start"
             )
         if checkpoints:
-            self._restore(checkpoints[-1])
+            trained, self.evaluation_returns = self._saver.restore(checkpoints[-1])
+            self.iteration, self.frames = trained.iterations, trained.frames
+            self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
         else:
             self.loop.begin(0)
         self.run.cut_metrics(self.iteration)
@@ -245,31 +268,18 @@ class Trainer:
             self.run.log_event(self._deadline.ignored)
         self._write_status()
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        state = checkpoint.load()
-        try:
-            self.iteration = self._saver.iteration = checkpoint.iteration
-            self.frames, self.seconds = checkpoint.frames, state["seconds"]
-            self.evaluation_returns = _saved_evaluation(state, self.loop.env.spec.group_names)
-            # checkpoints of earlier versions have no agent steps
-            self.agent_steps = state.get("agent_steps", self.frames * len(self.loop.env.spec.agents))
-            self.loop.load_state_dict(state, checkpoint.iteration)
-            self._saver.seconds = self.seconds
-        except KeyError as error:
-            raise CheckpointError(f"{checkpoint.path} lacks {error}; it is not a checkpoint of a training") from error
-
     def _iterate(self) -> Report:
         start = time.perf_counter()
         advance = self.loop.advance()
         self.iteration += 1
-        self.frames += self.experiment.iteration_frames
+        self.frames += self.experiment.iteration_frames + advance.extra_frames
         self.agent_steps += advance.agent_steps
         self._rate = self.experiment.iteration_frames / advance.seconds
         for phase in ("stepping", "acting", "learning"):
             self.phases.add(phase, getattr(advance, f"{phase}_s"))
         self._iteration_s = time.perf_counter() - start
         self.seconds += self._iteration_s
-        if evaluation := self._evaluate():
+        if evaluation := self._evaluate(advance):
             evaluation_s = time.perf_counter() - start - self._iteration_s
             self.seconds += evaluation_s
             self._iteration_s += evaluation_s
@@ -279,13 +289,14 @@ class Trainer:
         for logger in self._loggers:
             logger.log(report)
         self._check_end()
-        if self._saver.is_due(ending=self.state != "running"):
+        if self._saver.is_due(self.trained, self.state, ending=self.state != "running"):
             self.save()
         if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
-            self._lock.touch()
-            self._write_status()
+            self.report_state(self.state)
         for callback in self._callbacks:
             callback.after_iteration(self)
+        if self.profiler is not None:
+            self.profiler.after_iteration(self.iteration, is_last=self.state != "running")
         return report
 
     def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
@@ -310,8 +321,11 @@ class Trainer:
             turn=advance.turn,
         )
 
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self, advance: Advance) -> dict[str, float]:
         experiment, every = self.experiment, self.experiment.evaluate_every
+        if experiment.evolution is not None:  # a population evaluates its members itself
+            self.evaluation_returns = advance.evaluation or self.evaluation_returns
+            return advance.evaluation
         last = bool(reached_limit(experiment, self.trained))
         if every:
             is_due = last or self.iteration % every == 0
@@ -330,17 +344,18 @@ class Trainer:
     def _check_end(self) -> None:
         if self.state != "running":
             return
-        stop = self.run.path / STOP
-        if limit := reached_limit(self.experiment, self.trained):
+        limit = reached_limit(self.experiment, self.trained)
+        if limit and (self.loop.may_end or not limit.startswith("frames=")):
             self.state = "complete"
             if not limit.startswith("frames="):
                 self.run.log_event(f"{limit} reached")
         elif self._target_reached:
             self.state = "complete"
-            self.run.log_event(f"target return {self.experiment.target_return} reached: {self._return_of_target()}")
-        elif stop.exists() or self._stop_reason is not None:
-            self._stop(self._stop_reason or _read_reason(stop) or "the file STOP")
-            stop.unlink(missing_ok=True)
+            reached = return_of_target(self.experiment, self.returns)
+            self.run.log_event(f"target return {self.experiment.target_return} reached: {reached}")
+        elif (request := stop_reason(self.run.path)) is not None or self._stop_reason is not None:
+            self._stop(self._stop_reason or request or "the file STOP")
+            (self.run.path / STOP).unlink(missing_ok=True)
         elif (reason := self._deadline.reason_to_stop(self._iteration_s)) is not None:
             self.allocation_ends = True
             self._stop(reason)
@@ -352,24 +367,10 @@ class Trainer:
 
     @property
     def _target_reached(self) -> bool:
-        target, reached = self.experiment.target_return, self._return_of_target()
+        target, reached = self.experiment.target_return, return_of_target(self.experiment, self.returns)
         if target is None or reached is None or reached < target:
             return False
-        return self.experiment.evaluate_every > 0 or self.loop.episodes.recent_episodes >= MIN_EPISODES
-
-    def _return_of_target(self) -> float | None:
-        """The return that `target_return` is compared with; None if it is not known yet.
-
-        Raises:
-            ConfigError: the groups are rewarded differently, and `target_group` names none of them.
-        """
-        experiment, returns = self.experiment, self.returns
-        if experiment.target_group is not None:
-            return returns.get(experiment.target_group)
-        if experiment.target_return is not None and earn_differently(returns):
-            each = ", ".join(f"{name} {value:.4g}" for name, value in returns.items())
-            raise experiment.missing_target_group(returns, f" ({each})")
-        return shared_return(returns)
+        return self._evaluates or self.loop.episodes.recent_episodes >= MIN_EPISODES
 
     def _fail(self, error: BaseException) -> None:
         """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`."""
@@ -388,6 +389,8 @@ class Trainer:
         with self._resources:
             for callback in self._callbacks:
                 callback.end(self)
+            if self.profiler is not None:
+                self.profiler.end(self.iteration, self.phases)
 
     def _write_status(self, state: State | None = None, **facts: Any) -> None:
         self._status_at = time.monotonic()
@@ -404,19 +407,3 @@ class Trainer:
             **({"reason": self.stopped_because} if self.stopped_because else {}),
             **facts,
         )
-
-
-def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> dict[str, float]:
-    """The last evaluation by group. Earlier versions saved its mean over groups, of use where there is one."""
-    if "evaluation_returns" in state:
-        return dict(state["evaluation_returns"])
-    score = state["evaluation_score"]
-    return {} if score is None or len(groups) > 1 else {groups[0]: score}
-
-
-def _read_reason(stop: Path) -> str:
-    """The reason written into the file STOP; empty if there is none."""
-    try:
-        return stop.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

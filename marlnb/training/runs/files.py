@@ -63,6 +63,14 @@ def is_run(path: str | os.PathLike[str]) -> bool:
     return (Path(path).expanduser() / EXPERIMENT).is_file()
 
 
+def stop_reason(run: Path) -> str | None:
+    """The reason written into a run folder's file STOP; empty if it gives none; None without such a file."""
+    try:
+        return (run / STOP).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "" if (run / STOP).exists() else None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Raises RunError if the file cannot be read as a JSON object."""
     try:
