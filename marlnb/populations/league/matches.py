@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from marlnb.errors import ConfigError, RunError
-from marlnb.training.runs.files import read_lines, write_atomically
+from marlnb.populations.append_only import append_rows
+from marlnb.training.runs.files import read_lines
 
 MATCHES = "matches.jsonl"
 EVALUATION = "evaluation"
 MIN_COOPERATIVE_MATCHES = 32
+MAX_CORRELATION = 0.9
 
 
 @dataclass(frozen=True)
@@ -106,25 +109,6 @@ def append_matches(folder: Path, matches: Iterable[Match]) -> None:
     append_rows(folder / MATCHES, map(to_row, matches))
 
 
-def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Adds lines to a JSON-lines file, all of them at once."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
-
-
-def cut_lines(path: Path, n_lines: int) -> None:
-    """Keeps the first lines of a JSON-lines file, as a resumed training does.
-
-    Raises:
-        RunError: it has fewer.
-    """
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    if len(lines) < n_lines:
-        raise RunError(f"{path} has {len(lines)} lines, but the checkpoint was saved after {n_lines}")
-    if len(lines) > n_lines:
-        write_atomically(path, "".join(f"{line}\n" for line in lines[:n_lines]))
-
-
 def count_by_kind(matches: Iterable[Match]) -> dict[str, dict[str, int]]:
     """How many matches of each kind each learning player had: `counts[player][kind]`."""
     counts: dict[str, Counter[str]] = {}
@@ -133,17 +117,31 @@ def count_by_kind(matches: Iterable[Match]) -> dict[str, dict[str, int]]:
     return {player: dict(kinds) for player, kinds in counts.items()}
 
 
-def check_competitive(matches: Iterable[Match], env_name: str) -> None:
-    """Raises ConfigError if all sides always had the same return, and not 0 each time: then they do not compete."""
-    all_returns = [match.returns for match in matches]
-    if len(all_returns) < MIN_COOPERATIVE_MATCHES:
-        return
-    if all(len(set(returns)) == 1 for returns in all_returns) and any(returns[0] != 0 for returns in all_returns):
-        raise ConfigError(
-            f"a league needs sides that compete, but in {env_name} all sides had equal returns in each of the first "
-            f"{len(all_returns)} matches: it looks cooperative. Train it without league=",
-            at="league",
-        )
+def check_competitive(matches: Iterable[Match], env_name: str) -> bool:
+    """Whether the sides compete; False if there are too few matches to tell.
+
+    They do not if their returns are equal in each match, or rise and fall together: a correlation above
+    `MAX_CORRELATION` between all pairs of sides, as in a team whose members share a reward and have one of their own.
+
+    Raises:
+        ConfigError: they do not compete.
+    """
+    returns = np.array([match.returns for match in matches if any(match.returns)])  # [match, side]
+    if len(returns) < MIN_COOPERATIVE_MATCHES:
+        return False
+    varied = returns.std(0).all()
+    correlation = float(np.corrcoef(returns.T).min()) if varied else -1.0
+    if (returns == returns[:, :1]).all():
+        observed = "all sides had equal returns"
+    elif correlation > MAX_CORRELATION:
+        observed = f"the returns of the sides rise and fall together (a correlation of {correlation:.2f} or more)"
+    else:
+        return True
+    raise ConfigError(
+        f"a league needs sides that compete, but in {env_name} {observed} in the first {len(returns)} matches: it "
+        "looks cooperative. Train it without league=, or say who wins with league.win_threshold={side: return}",
+        at="league",
+    )
 
 
 def between(matches: Iterable[Match], *players: str) -> Iterator[Match]:

@@ -87,6 +87,10 @@ class LeagueLoop:
         """By group, the policy of the first player that acts for it."""
         return {name: learner.policy for name, learner in self.learners.items()}
 
+    @property
+    def may_end(self) -> bool:
+        return True
+
     def begin(self, iteration: int) -> None:
         """Begins new matches everywhere; at the beginning of a training also the league."""
         if not self._started:
@@ -327,10 +331,9 @@ class LeagueLoop:
         self._history.add(event)
 
     def _check_competitive(self, matches: list[Match]) -> None:
-        if self._unclear is not None:
-            self._unclear += matches
-            check_competitive(self._unclear, self._spec.name)
-            if any(len(set(match.returns)) > 1 for match in self._unclear):
+        if self._unclear is not None and not self.config.win_threshold:
+            self._unclear += [match for match in matches if any(match.returns)]
+            if check_competitive(self._unclear, self._spec.name):
                 self._unclear = None
 
     def _frames_of(self, players: Mapping[str, Player]) -> dict[str, int]:

@@ -84,7 +84,10 @@ class SnapshotStore:
                     f"the snapshot {player} was made for group {name!r} with {_text(theirs)}; "
                     f"{self.spec.name} has {_text(ours)}"
                 )
-        weights: PolicyWeights = read_state(self.path(sha256))["weights"]
+        try:
+            weights: PolicyWeights = read_state(self.path(sha256))["weights"]
+        except CheckpointError as error:
+            raise CheckpointError(f"the snapshot {player} cannot be read: {error}") from error
         return weights
 
     def path(self, sha256: str) -> Path:

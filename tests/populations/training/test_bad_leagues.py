@@ -1,0 +1,112 @@
+"""Leagues that cannot be trained or resumed, by the command: one clear error each, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from marlnb.cli import main
+from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.specs import ObservationSpec
+from marlnb.training.runs.run import Run
+
+SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16", "keep_checkpoints=0", "tuned=false")
+RPS = ("env=tests.populations.training.games:RockPaperScissors", "league=alphastar")
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command that fails prints last; one line, without traceback."""
+    capsys.readouterr()
+    assert main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert "Traceback" not in printed
+    return printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*RPS, "league.main.count=0"), r"player 'main_exploiter_0': there is no opponent"),
+        ((*RPS, "league.main_exploiter.gate=1"), r"league\.main_exploiter: gate=1 can never be reached"),
+        ((*RPS, "league.players.main_0.gate=2"), r"league\.players\.main_0: gate=2 can never be reached"),
+        ((*RPS, "league.min_games=101"), r"'main_exploiter_0' can never.*min_games=101.*at most 100"),
+        (("env=matrix/climbing", "league=alphastar", "league.sides=groups"), "needs two sides"),
+    ],
+)
+def test_options_that_cannot_work_leave_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    path = tmp_path / "run"
+    error = error_of(capsys, "train", *arguments, *SMALL, "frames=400", f"run={path}")
+    assert re.search(message, error), error
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "observed"),
+    [("matrix/climbing", "all sides had equal returns"), ("mpe/simple_spread", "rise and fall together")],
+)
+def test_a_cooperative_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str], env: str, observed: str) -> None:
+    path = tmp_path / "run"
+    options = (*SMALL, "rollout_steps=25", "n_envs=32", "frames=100000")
+    error = error_of(capsys, "train", f"env={env}", "league=self_play", *options, f"run={path}")
+    assert observed in error and f"in {env} " in error and "league.win_threshold" in error
+    run = Run.open(path)
+    assert run.status()["state"] == "failed" and len(run.league.matches()) >= 32
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    assert main(["train", *RPS, *SMALL, "frames=384", "seed=3", f"run={path}"]) == 0
+    return path
+
+
+def _delete(store: SnapshotStore, sha256: str) -> None:
+    shutil.rmtree(store.path(sha256))
+
+
+def _damage(store: SnapshotStore, sha256: str) -> None:
+    tensors = store.path(sha256) / "tensors.bin"
+    content = bytearray(tensors.read_bytes())
+    content[-1] ^= 1
+    tensors.write_bytes(content)
+
+
+def _give_other_spaces(store: SnapshotStore, sha256: str) -> None:
+    """The league's files name another environment's snapshot, as after a wrong copy."""
+    (group,) = store.spec.groups
+    other = replace(store.spec, groups=(replace(group, observation=ObservationSpec((7,))),))
+    theirs = SnapshotStore(store.folder.parent, other).write("main_0", 0, {group.name: {"w": torch.zeros(1)}})
+    players = store.folder.parent / "players.jsonl"
+    players.write_text(players.read_text().replace(sha256, theirs))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_delete, "the snapshot main_0@0 is missing: no folder"),
+        (_damage, "the snapshot main_0@0 cannot be read: "),
+        (_give_other_spaces, "the snapshot main_0@0 was made for group 'player' with agents 2, observation [7]"),
+    ],
+)
+def test_a_snapshot_that_cannot_be_used(
+    trained: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[SnapshotStore, str], None], message: str
+) -> None:
+    run = Run.open(trained)
+    checkpoint = run.league["main_0@0"].player.checkpoint
+    assert checkpoint is not None
+    spoil(SnapshotStore(run.league.folder, run.spec), checkpoint)
+    matches, state = (trained / "league" / "matches.jsonl").read_text(), run.checkpoint().path
+    error = error_of(capsys, "resume", str(trained), "--frames", "768")
+    assert message in error, error
+    assert (trained / "league" / "matches.jsonl").read_text() == matches
+    assert Run.open(trained).checkpoint().path == state
+    assert json.loads((trained / "status.json").read_text())["state"] in ("complete", "failed")
