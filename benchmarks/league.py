@@ -1,0 +1,86 @@
+"""The cost of a league: AlphaStar's with four learning players, compared with plain self-play, per environment step.
+
+connect_four: one main, one main exploiter and two league exploiters. simple_tag: two mains and two main exploiters, one
+of each for either side. Plain self-play is the same training without a league: one network for both seats of
+connect_four, one for each group of simple_tag. CPU seconds of a whole iteration, one thread, environments in the same
+process. The two take turns, in both orders; before that the league plays until it has snapshots. Target: 1.15 times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+
+from benchmarks.table import Row, report
+from marlnb.experiment import Experiment
+from marlnb.training.runs.run import Run
+from marlnb.training.trainer import Trainer
+
+SNAPSHOT_FRAMES = 2_000  # few, so that past players are met soon
+COMMON = (
+    *("algorithm=ippo", "tuned=false", "model.hidden=[256,256]", "algorithm.minibatch_frames=400"),
+    *("algorithm.epochs=4", "n_envs=8", "rollout_steps=125", "frames=100_000_000", "checkpoint_every=1_000_000"),
+)
+ENVS = {
+    "connect_four": ("env=pettingzoo/connect_four", "env.workers=0"),
+    "simple_tag": ("env=mpe/simple_tag",),
+}
+LEAGUES = {
+    "connect_four": ("league=alphastar",),
+    "simple_tag": ("league=alphastar", "league.league_exploiter.count=0"),
+}
+ROLES = ("main", "main_exploiter", "league_exploiter")
+MAX_RATIO = 1.15
+
+
+def trainer(env: str, league: bool, folder: Path) -> Trainer:
+    """A training of one environment, with a league or without."""
+    words = [*ENVS[env], *COMMON]
+    if league:
+        words += [*LEAGUES[env], *(f"league.{role}.snapshot_frames={SNAPSHOT_FRAMES}" for role in ROLES)]
+    experiment = Experiment.compose(*words)
+    return Trainer(experiment, Run.create(folder / f"{env}-{'league' if league else 'plain'}", experiment))
+
+
+def measure(env: str, repetitions: int, warm_up: int) -> list[Row]:
+    """CPU milliseconds per 1,000 environment steps; a repetition is one turn of each of the four players."""
+    spent: dict[str, list[float]] = {"self-play": [], "league": []}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        running = {
+            name: stack.enter_context(trainer(env, name == "league", Path(folder))) for name in ("self-play", "league")
+        }
+        for _ in range(4 * warm_up):
+            next(running["league"])
+        next(running["self-play"])
+        n_frames = 4 * running["league"].experiment.iteration_frames
+        for repetition in range(repetitions):
+            for name in sorted(running, reverse=bool(repetition % 2)):
+                start = time.process_time()
+                for _ in range(4):
+                    next(running[name])
+                spent[name].append(1e6 * (time.process_time() - start) / n_frames)
+        league = running["league"].run.league
+        print(f"{env}: {len(league.history.playing)} players and snapshots, {len(league.matches()):,} matches")
+    plain, ours = (Row(name, tuple(values), "CPU ms per 1,000 steps") for name, values in spent.items())
+    return [plain, Row(ours.what, ours.values, ours.unit, against=plain.what, target=MAX_RATIO, at_most=True)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--envs", nargs="+", choices=tuple(ENVS), default=tuple(ENVS))
+    parser.add_argument("--repetitions", type=int, default=10, help="turns of each player that are measured")
+    parser.add_argument("--warm-up", type=int, default=8, help="turns of each player before")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for env in arguments.envs:
+        rows = measure(env, arguments.repetitions, arguments.warm_up)
+        report(f"league-{env}", f"A league of four learning players on {env}", rows)
+
+
+if __name__ == "__main__":
+    main()
