@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from marlnb.lazy import lazy_exports
 from marlnb.models.hooks.activation_sources import ActivationSource, register_activation_reader
-from marlnb.training.league_support import LeagueSupport, register_league
+from marlnb.training.population_support import PopulationSupport, register_populations
 
 if TYPE_CHECKING:
     from marlnb import algorithms as algorithms
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from marlnb.analysis.dictionaries.dictionary import Dictionary as Dictionary
     from marlnb.analysis.dictionaries.feature_labels import label_features as label_features
     from marlnb.analysis.dictionaries.train import train_dictionary as train_dictionary
+    from marlnb.analysis.interventions.causal_map import causal_map as causal_map
     from marlnb.analysis.interventions.intervene import intervene as intervene
     from marlnb.analysis.interventions.mediation import mediation as mediation
     from marlnb.analysis.interventions.tracing import trace as trace
     from marlnb.analysis.interventions.usage import usage as usage
+    from marlnb.analysis.populations.match import match as match
     from marlnb.analysis.representations.development import development as development
     from marlnb.analysis.representations.embedding import embed as embed
     from marlnb.analysis.representations.event_average import event_average as event_average
@@ -66,10 +68,17 @@ if TYPE_CHECKING:
     from marlnb.config import option as option
     from marlnb.envs.contract import check_vector_env as check_vector_env
     from marlnb.envs.custom import environment as environment
+    from marlnb.envs.tensor.picture import draw_discs as draw_discs
+    from marlnb.envs.tensor.rules import TensorEnv as TensorEnv
+    from marlnb.envs.tensor.rules import agent_group as agent_group
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
     from marlnb.envs.vector_env import vector_env as vector_env
     from marlnb.errors import MarlnbError as MarlnbError
+    from marlnb.evolution_config import EVOLUTIONS as EVOLUTIONS
+    from marlnb.evolution_config import EvolutionConfig as EvolutionConfig
+    from marlnb.evolution_config import evolution as evolution
     from marlnb.experiment import Experiment as Experiment
+    from marlnb.galleries.gallery import gallery as gallery
     from marlnb.league_config import LEAGUES as LEAGUES
     from marlnb.league_config import LeagueConfig as LeagueConfig
     from marlnb.league_config import league as league
@@ -131,7 +140,11 @@ def _read_activations(path: str) -> ActivationSource:
 register_activation_reader(_read_activations)
 
 
-def _league_loop(experiment: Any, env: Any, device: Any, folder: Any) -> Any:
+def _population_loop(experiment: Any, env: Any, device: Any, folder: Any) -> Any:
+    if experiment.evolution is not None:
+        from marlnb.populations.training.evolution_loop import EvolutionLoop
+
+        return EvolutionLoop(experiment, env, device, folder)
     from marlnb.populations.training.loop import LeagueLoop
 
     return LeagueLoop(experiment, env, device, folder)
@@ -149,5 +162,11 @@ def _open_league(run: Any) -> Any:
     return RunLeague(run)
 
 
-# Trainings, a lower layer, can then train and open leagues.
-register_league(LeagueSupport(_league_loop, _league_learners, _open_league))
+def _open_population(run: Any) -> Any:
+    from marlnb.populations.run_population import RunPopulation
+
+    return RunPopulation(run)
+
+
+# Trainings, a lower layer, can then train and open leagues and populations.
+register_populations(PopulationSupport(_population_loop, _league_learners, _open_league, _open_population))

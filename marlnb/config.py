@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from marlnb.builders import Builders
 from marlnb.errors import ConfigError, unknown
 from marlnb.registry import Registry
+from marlnb.search_range import SearchRange
 from marlnb.specs import ActionKind, EnvFacts, EnvSpec, GroupSpec, InputSpec
 from marlnb.trust import loaded
 from marlnb.unloaded import Unloaded
@@ -51,6 +52,7 @@ def option(
     le: float | None = None,
     lt: float | None = None,
     effect: str = "",
+    search: SearchRange | None = None,
 ) -> Any:
     """A dataclass field with help, unit and valid range, from which forms, help texts and checks are made.
 
@@ -67,9 +69,10 @@ def option(
         lt: exclusive maximum.
         effect: what becomes of a value that names code or a file, as "imports and calls". Such a value in a run folder
             of another person has no effect before the user trusts it (`marlnb.trust`).
+        search: range and scale in which populations mutate the value; None: it cannot be mutated.
     """
     metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le, "lt": lt}
-    metadata["effect"] = effect
+    metadata["effect"], metadata["search"] = effect, search
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -216,6 +219,7 @@ class AlgorithmConfig(ABC):
         simultaneous_only: whether every living agent of the group must act at every step.
         team_reward: whether the group's agents share one reward, the mean over the living agents.
         recurrent_options: options that have an effect with networks that have a state only.
+        mutable: options that a population mutates unless `evolution.mutable` names others.
     """
 
     registry: ClassVar[Registry[type[AlgorithmConfig]]] = ALGORITHMS
@@ -228,6 +232,7 @@ class AlgorithmConfig(ABC):
     simultaneous_only: ClassVar[bool] = False
     team_reward: ClassVar[bool] = False
     recurrent_options: ClassVar[tuple[str, ...]] = ()
+    mutable: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         validate(self)

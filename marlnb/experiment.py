@@ -10,6 +10,7 @@ from marlnb.codec import from_json, to_json
 from marlnb.composition.tuned import TunedBy
 from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig, option
 from marlnb.errors import ConfigError, TrustError, unknown
+from marlnb.evolution_config import EvolutionConfig
 from marlnb.league_config import LeagueConfig
 from marlnb.trust import describe, loaded, trusted
 from marlnb.unloaded import Unloaded
@@ -45,7 +46,12 @@ class Experiment:
     league: LeagueConfig | None = option(
         None, help="how players learn against each other and their snapshots; none: the groups learn with each other"
     )
-    frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
+    evolution: EvolutionConfig | None = option(
+        None, help="how a population of trainings is selected and mutated; none: one training"
+    )
+    frames: int = option(
+        1_000_000, help="length of the training; of all members of a population together", unit="frames", ge=1
+    )
     max_iterations: int | None = option(None, help="end after so many iterations", unit="iterations", ge=1)
     max_minutes: float | None = option(
         None, help="end after so much training time, all sessions together", unit="minutes", gt=0
@@ -99,6 +105,8 @@ class Experiment:
                 f"{self.iteration_frames:,}; at most {MAX_ITERATION_FRAMES:,} fit into memory",
                 at="rollout_steps",
             )
+        if self.league is not None and self.evolution is not None:
+            raise ConfigError("a training has a league= or an evolution=, not both", at="evolution")
         n_iterations = -(-self.frames // self.iteration_frames)
         if self.max_iterations is not None and self.max_iterations > n_iterations:
             n_frames = self.max_iterations * self.iteration_frames
@@ -241,7 +249,7 @@ class Experiment:
     def unloaded(self) -> dict[str, Unloaded]:
         """By position, as "env" and "algorithms.prey", the parts that name code which has not been imported."""
         parts: dict[str, Any] = {
-            name: getattr(self, name) for name in ("env", "algorithm", "model", "critic", "league")
+            name: getattr(self, name) for name in ("env", "algorithm", "model", "critic", "league", "evolution")
         }
         for several in ("algorithms", "models", "critics"):
             parts |= {f"{several}.{name}": part for name, part in getattr(self, several).items()}

@@ -133,7 +133,7 @@ class Registry(Generic[T]):
                 hint = f"; a function that returns a PettingZoo environment: {call}"
             raise ConfigError(
                 f"{path} is no {self.kind}: expected a dataclass derived from marlnb.EnvConfig, AlgorithmConfig, "
-                f"ModelConfig or LeagueConfig, as the part requires; got {member!r}{hint}"
+                f"ModelConfig, LeagueConfig or EvolutionConfig, as the part requires; got {member!r}{hint}"
             )
         if not is_dataclass(member) or "__dataclass_fields__" not in vars(member):
             raise ConfigError(f"{path} needs the decorator @dataclass(frozen=True), so that its options are known")

@@ -10,12 +10,13 @@ from marlnb.lazy import public_names
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
-    "Experiments": ("config", "experiment", "league_config"),
+    "Experiments": ("config", "experiment", "league_config", "evolution_config"),
     "Environments": ("envs",),
     "Sites and edits": ("models",),
     "Training and runs": ("training", "allocations"),
     "Recordings": ("recording",),
     "Analyses": ("analysis",),
+    "Gallery": ("galleries",),
     "Batches and benchmarks": ("batch",),
     "Widgets": ("widgets",),
     "Errors": ("errors",),
@@ -25,6 +26,7 @@ OPTIONS = {
     "Options of algorithms": "marlnb/algorithms",
     "Options of networks": "marlnb/models/networks",
     "Options of leagues": "marlnb/populations/builders",
+    "Options of evolution": "marlnb/populations/selection",
 }
 """Pages of registered configurations with all their options: title and folder."""
 PACKAGES = {
@@ -86,7 +88,7 @@ def result_classes() -> Iterator[str]:
 
 def registered_classes(path: Path) -> Iterator[str]:
     """The classes of a file that a decorator registers under a name."""
-    pattern = r"^@(?:ALGORITHMS|MODELS|LEAGUES)\.register\(.+\)\n(?:@.+\n)*class (\w+)"
+    pattern = r"^@(?:ALGORITHMS|MODELS|LEAGUES|EVOLUTIONS)\.register\(.+\)\n(?:@.+\n)*class (\w+)"
     for name in re.findall(pattern, path.read_text(encoding="utf-8"), flags=re.MULTILINE):
         yield f"{module_of(path)}.{name}"
 

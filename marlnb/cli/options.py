@@ -23,6 +23,7 @@ _PARTS = {
     "model": "model=NAME",
     "critic": "critic=NAME",
     "league": "league=NAME",
+    "evolution": "evolution=NAME",
     "algorithms": "algorithms.GROUP=NAME",
     "models": "models.GROUP=NAME",
     "critics": "critics.GROUP=NAME",

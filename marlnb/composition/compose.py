@@ -33,6 +33,7 @@ from marlnb.composition.starting_values import Path, set_value, starting_values
 from marlnb.composition.variants import Variants, base_of
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
 from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
+from marlnb.evolution_config import EVOLUTIONS
 from marlnb.imports import is_import_path
 from marlnb.league_config import LEAGUES
 from marlnb.registry import Registry
@@ -44,6 +45,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "algorithm": ALGORITHMS,
     "model": MODELS,
     "league": LEAGUES,
+    "evolution": EVOLUTIONS,
 }
 _PRIMARY = "marlnb_experiment"
 _Node = tuple[str | None, str, dict[str, Any], str | None]  # group, name, content, package

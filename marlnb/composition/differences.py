@@ -90,12 +90,12 @@ class _Base:
         by_part: dict[str, list[Difference]] = {}
         scalars = [name for name in self.data if name not in (*PARTS, *PARTS_BY_GROUP, "tuned")]
         lengths = list(self._changed([(name,) for name in (*LENGTHS, *scalars) if name in scalars]))
-        for part in ("env", "model", "critic", "algorithm", "league", *PARTS_BY_GROUP):
+        for part in ("env", "model", "critic", "algorithm", "league", "evolution", *PARTS_BY_GROUP):
             if part in PARTS_BY_GROUP:
                 by_part[part] = [change for name in self.data[part] for change in self._of_part((part, name))]
             elif part == "critic":
                 by_part[part] = list(self._of_critic())
-            elif self.data[part] is None:  # no league
+            elif self.data[part] is None:  # no league or evolution
                 by_part[part] = []
             else:
                 by_part[part] = list(self._of_part((part,)))

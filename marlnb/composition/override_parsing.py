@@ -17,8 +17,15 @@ from marlnb.errors import ConfigError, shown
 MAX_LENGTH, MAX_KEY_LENGTH, MAX_DEPTH = 50_000, 200, 30  # of an override
 MAX_SHOWN = 400  # characters of Hydra's messages
 DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
-GROUP_OF = {"env": "env", "algorithm": "algorithm", "model": "model", "critic": "model", "league": "league"}
-EXAMPLES = {**DEFAULTS, "env": "mpe/simple_spread", "league": "alphastar"}
+GROUP_OF = {
+    "env": "env",
+    "algorithm": "algorithm",
+    "model": "model",
+    "critic": "model",
+    "league": "league",
+    "evolution": "evolution",
+}
+EXAMPLES = {**DEFAULTS, "env": "mpe/simple_spread", "league": "alphastar", "evolution": "tournament"}
 GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
 
 

@@ -26,7 +26,10 @@ from marlnb.values import validate
 
 PARTS = ("algorithm", "model", "critic")
 """Parts of an experiment whose options an entry may set, as `algorithm.lr`."""
-NOT_TUNED = ("env", "seed", "device", "groups", "league", "algorithms", "models", "critics", "loggers", "tuned")
+NOT_TUNED = (
+    *("env", "seed", "device", "groups", "league", "evolution"),
+    *("algorithms", "models", "critics", "loggers", "tuned"),
+)
 """Options of an experiment that no entry sets: they say what is trained, and where."""
 
 

@@ -18,8 +18,8 @@ from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.scripted import FrozenPolicy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.collect.seeds import GLOBAL_GENERATORS, derive_seed
-from marlnb.training.league_support import league_support
 from marlnb.training.policies.compatibility import check_group_fit
+from marlnb.training.population_support import population_support
 from marlnb.training.runs.run_folder import RunFolder
 
 COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
@@ -36,7 +36,7 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     """
     experiment = experiment.loaded(env=False)
     if experiment.league is not None:  # the first player of each group
-        experiment = league_support().learners_experiment(experiment, spec)
+        experiment = population_support().learners_experiment(experiment, spec)
     for name in experiment.algorithms:
         spec.group(name)
     for part, table in (("models", experiment.models), ("critics", experiment.critics)):

@@ -44,7 +44,9 @@ class Advance:
         acting_s: seconds of choosing actions and storing them.
         learning_s: seconds of learning.
         seconds: of the whole iteration.
-        turn: in a league, whose turn it was and how its matches ended; else empty.
+        turn: in a league or population, whose turn it was, and how a league's matches ended; else empty.
+        extra_frames: beyond those of one rollout: of a population's evaluations.
+        evaluation: by group, the mean return of a population's fittest member, at the end of a generation; else empty.
     """
 
     episodes: EpisodeStatistics
@@ -55,6 +57,8 @@ class Advance:
     learning_s: float
     seconds: float
     turn: dict[str, Any] = field(default_factory=dict)
+    extra_frames: int = 0
+    evaluation: dict[str, float] = field(default_factory=dict)
 
 
 class RecentEpisodes(Protocol):
@@ -67,7 +71,11 @@ class RecentEpisodes(Protocol):
 
 
 class TrainingLoop(Protocol):
-    """What a Trainer needs of its loop; that of a league is `marlnb.populations.training.loop.LeagueLoop`."""
+    """What a Trainer needs of its loop; leagues and populations have theirs in `marlnb.populations.training`.
+
+    Attributes:
+        may_end: whether the training may end here because of its frames; a population's ends after a generation.
+    """
 
     @property
     def env(self) -> VectorEnv: ...
@@ -77,6 +85,8 @@ class TrainingLoop(Protocol):
     def policies(self) -> Mapping[str, Policy]: ...
     @property
     def episodes(self) -> RecentEpisodes: ...
+    @property
+    def may_end(self) -> bool: ...
     def begin(self, iteration: int) -> None: ...
     def advance(self) -> Advance: ...
     def state_dict(self) -> dict[str, Any]: ...
@@ -114,6 +124,10 @@ class Loop:
     @property
     def policies(self) -> dict[str, Policy]:
         return {name: learner.policy for name, learner in self.learners.items()}
+
+    @property
+    def may_end(self) -> bool:
+        return True
 
     def begin(self, iteration: int) -> None:
         """Resets every environment, with a seed that depends on the experiment and the iteration only."""

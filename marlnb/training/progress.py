@@ -176,8 +176,10 @@ def describe(report: Report, frames: int, rate: float, *, bar: bool = False, end
 
 
 def describe_turn(turn: Mapping[str, Any]) -> str:
-    """Whose turn it was in a league, and how its matches ended: `round 12  main_0 scored 64% in 40 matches`."""
+    """Whose turn it was: `round 12  main_0 scored 64% in 40 matches` in a league, `generation 3  member_0`."""
     ((player, results),) = turn.items()
+    if "generation" in results:
+        return f"generation {results['generation']}  {player}"
     n_matches, outcome = results["matches"], results["outcome"]
     result = f"played {n_matches}" if outcome is None else f"scored {outcome:.0%} in {n_matches}"
     return f"round {results['round']}  {player} {result} matches"

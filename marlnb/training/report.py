@@ -32,7 +32,8 @@ class Report:
         recent_returns: by group, the mean return in the latest iterations with 100 episodes in total.
         agent_steps: steps of single agents since the run started, counted where they acted.
         turn: in a league, of the player whose turn this iteration was: the `round`, how many of its `matches` ended,
-            and the mean `outcome` of those against others (1: won, 0: lost). `learning` is by player there. Else empty.
+            and the mean `outcome` of those against others (1: won, 0: lost). In a population, of the member: the
+            `generation`. `learning` is by player or member there. Else empty.
     """
 
     iteration: int

@@ -22,13 +22,13 @@ from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
-from marlnb.training.league_support import league_support
 from marlnb.training.learners import check_device, check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, Loop, TrainingLoop
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
+from marlnb.training.population_support import population_support
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoint import Checkpoint
@@ -238,7 +238,7 @@ class Trainer:
         experiment = self.experiment
         if experiment.league is None and experiment.evolution is None:
             return Loop(experiment, env, device)
-        loop = league_support().build_loop(experiment, env, device, self.run.path)
+        loop = population_support().build_loop(experiment, env, device, self.run.path)
         self._resources.callback(loop.close)
         return loop
 

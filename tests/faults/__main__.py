@@ -19,7 +19,7 @@ from tests.faults.processes import DISK_ERRORS, Fault, Outcome, compiler, has_li
 KINDS = ("kill", "torn", "full", *DISK_ERRORS, "clock")
 FULL = ("ENOSPC", "EDQUOT", "full")
 WORDS = {"ENOSPC": "is full", "full": "is full", "EDQUOT": "quota", "EROFS": "is read-only", "EIO": "does not work"}
-NAMES = ("train", "record", "segments", "merge", "repair", "backfill", "batch", "supervisor", "job")
+NAMES = ("train", "evolve", "record", "segments", "merge", "repair", "backfill", "batch", "supervisor", "job")
 
 
 class Trial:

@@ -60,16 +60,31 @@ class Scenario:
     program: str = ""
 
 
+_SMALL = (
+    "env=mpe/simple_spread", "env.N=2", "env.max_cycles=5", "algorithm=ippo", "algorithm.epochs=1",
+    "model.hidden=[4]", "n_envs=2", "rollout_steps=5", "threads=1", "keep_checkpoints=2",
+)  # fmt: skip
+
+
 def _experiment() -> Experiment:
-    return Experiment.compose(
-        "env=mpe/simple_spread", "env.N=2", "env.max_cycles=5", "algorithm=ippo", "algorithm.epochs=1",
-        "model.hidden=[4]", "n_envs=2", "rollout_steps=5", "threads=1", "frames=40", "checkpoint_every=1",
-        "keep_checkpoints=2", "evaluate_every=2", "evaluation_episodes=2",
-    )  # fmt: skip
+    overrides = ("frames=40", "checkpoint_every=1", "evaluate_every=2", "evaluation_episodes=2")
+    return Experiment.compose(*_SMALL, *overrides)
 
 
 def _train(folder: Path) -> None:
     train(_experiment(), folder / "run", resume=True, progress=False)
+
+
+def _evolve(folder: Path) -> None:
+    overrides = ("evolution=tournament", "evolution.population=2", "evolution.generation_frames=10")
+    experiment = Experiment.compose(*_SMALL, *overrides, "frames=120", "checkpoint_every=3", "evaluation_episodes=2")
+    train(experiment, folder / "run", resume=True, progress=False)
+
+
+def _evolved(folder: Path) -> Result:
+    result = _trained(folder)
+    result["lineage"] = (folder / "run" / "population" / "lineage.jsonl").read_text()
+    return result
 
 
 def _trained(folder: Path) -> Result:
@@ -230,6 +245,7 @@ def copy(prepared: Path, folder: Path) -> Path:
 
 SCENARIOS = {
     "train": Scenario(lambda folder: None, _train, _trained),
+    "evolve": Scenario(lambda folder: None, _evolve, _evolved),
     "record": Scenario(_make_recordings, partial(_record, frames=True), _recorded),
     "segments": Scenario(_make_recordings, partial(_record, segment_bytes=2000), _recorded),
     "merge": Scenario(lambda folder: _make_recordings(folder, 0, 100), _merge, _recorded),

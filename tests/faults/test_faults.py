@@ -13,7 +13,11 @@ from tests.faults.processes import compiler
 @pytest.mark.skipif(compiler() is None, reason="no C compiler (cc, gcc or clang) for tests/faults/faults.c")
 @pytest.mark.parametrize(
     "sample",
-    ["--scenario train --kind kill --kind full --every 80", "--scenario record --kind kill --kind full --every 380"],
+    [
+        "--scenario train --kind kill --kind full --every 80",
+        "--scenario evolve --kind kill --every 60",
+        "--scenario record --kind kill --kind full --every 380",
+    ],
 )
 def test_a_sample_of_the_crash_matrix(sample: str) -> None:
     done = subprocess.run([sys.executable, "-m", "tests.faults", *sample.split()], capture_output=True, text=True)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import ConfigError
+from marlnb.search_range import SearchRange
 
 
 @dataclass(frozen=True)
@@ -15,18 +16,33 @@ class OffPolicyConfig(AlgorithmConfig):
 
     on_policy: ClassVar[bool] = False
     recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
+    mutable: ClassVar[tuple[str, ...]] = ("lr", "batch_size", "tau")
 
-    lr: float = option(5e-4, help="Adam's learning rate", gt=0, le=10)
+    lr: float = option(5e-4, help="Adam's learning rate", gt=0, le=10, search=SearchRange("log", 1e-5, 1e-2))
     adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
-    gamma: float = option(0.99, help="discount per step", ge=0, le=1)
+    gamma: float = option(0.99, help="discount per step", ge=0, le=1, search=SearchRange("one_minus", 0.9, 0.9999))
     max_grad_norm: float = option(10.0, help="bound on the gradient norm of each network; 0: none", ge=0)
     buffer_frames: int = option(
         1_000_000, help="size of the replay buffer; the oldest frames go", unit="frames", ge=1, le=10**9
     )
-    batch_size: int = option(256, help="size of a minibatch; a frame holds every agent", unit="frames", ge=1)
-    updates: int = option(100, help="gradient steps after each rollout", ge=1, le=1_000_000)
+    batch_size: int = option(
+        256,
+        help="size of a minibatch; a frame holds every agent",
+        unit="frames",
+        ge=1,
+        search=SearchRange("log", 32, 1024),
+    )
+    updates: int = option(
+        100, help="gradient steps after each rollout", ge=1, le=1_000_000, search=SearchRange("log", 1, 1000)
+    )
     learning_starts: int = option(5_000, help="before, actions are random and nothing is learnt", unit="frames", ge=0)
-    tau: float = option(0.005, help="share of the weights that target networks take over at each step", gt=0, le=1)
+    tau: float = option(
+        0.005,
+        help="share of the weights that target networks take over at each step",
+        gt=0,
+        le=1,
+        search=SearchRange("log", 5e-4, 0.1),
+    )
     target_every: int = option(
         0, help="gradient steps between two full copies of the weights into the targets; 0: soft updates by tau", ge=0
     )
@@ -68,4 +84,10 @@ class QActorCriticConfig(OffPolicyConfig):
     recurrent: ClassVar[bool] = False
     centralised: ClassVar[bool] = False
 
-    lr_critic: float | None = option(None, help="the critics' learning rate; none: the actor's", gt=0, le=10)
+    lr_critic: float | None = option(
+        None,
+        help="the critics' learning rate; none: the actor's",
+        gt=0,
+        le=10,
+        search=SearchRange("log", 1e-5, 1e-2),
+    )

@@ -8,6 +8,7 @@ from typing import ClassVar
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.choices import Squash, StdOf
+from marlnb.search_range import SearchRange
 
 
 @dataclass(frozen=True)
@@ -16,16 +17,31 @@ class OnPolicyConfig(AlgorithmConfig):
 
     centralised: ClassVar[bool] = False
     recurrent_options: ClassVar[tuple[str, ...]] = ("sequence_length",)
+    mutable: ClassVar[tuple[str, ...]] = ("lr",)
 
-    lr: float = option(3e-4, help="Adam's learning rate", gt=0, le=10)
-    lr_critic: float | None = option(None, help="the critic's learning rate; none: the actor's", gt=0, le=10)
+    lr: float = option(3e-4, help="Adam's learning rate", gt=0, le=10, search=SearchRange("log", 1e-5, 1e-2))
+    lr_critic: float | None = option(
+        None,
+        help="the critic's learning rate; none: the actor's",
+        gt=0,
+        le=10,
+        search=SearchRange("log", 1e-5, 1e-2),
+    )
     lr_final: float | None = option(None, help="learning rate after anneal_frames; it changes linearly", ge=0, le=10)
     anneal_frames: int = option(0, help="frames over which the learning rate moves to lr_final", unit="frames", ge=0)
     adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
-    gamma: float = option(0.99, help="discount per step", ge=0, le=1)
-    gae_lambda: float = option(0.95, help="weight of longer advantage estimates", ge=0, le=1)
-    epochs: int = option(10, help="passes over each rollout", ge=1, le=10_000)
-    minibatch_frames: int = option(400, help="size of a minibatch; a frame holds every agent", unit="frames", ge=1)
+    gamma: float = option(0.99, help="discount per step", ge=0, le=1, search=SearchRange("one_minus", 0.9, 0.9999))
+    gae_lambda: float = option(
+        0.95, help="weight of longer advantage estimates", ge=0, le=1, search=SearchRange("one_minus", 0.5, 0.999)
+    )
+    epochs: int = option(10, help="passes over each rollout", ge=1, le=10_000, search=SearchRange("log", 1, 30))
+    minibatch_frames: int = option(
+        400,
+        help="size of a minibatch; a frame holds every agent",
+        unit="frames",
+        ge=1,
+        search=SearchRange("divisors", 16, 100_000, of="iteration_frames"),
+    )
     n_minibatches: int = option(0, help="minibatches per epoch; 0: as many as minibatch_frames gives", ge=0)
     sequence_length: int = option(
         16, help="steps of backpropagation through recurrent networks", unit="steps", ge=1, le=100_000

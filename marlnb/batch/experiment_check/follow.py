@@ -21,7 +21,7 @@ from marlnb.batch.experiment_check.placeholder import MARK, PLACEHOLDER, Placeho
 MAX_STEPS = 20_000  # statements of one job
 MAX_RANGE = 1_000
 _EFFECTS = ("breakpoint", "compile", "eval", "exec", "exit", "help", "input", "open", "print", "quit")
-_PARTS = ("env", "algorithm", "model", "critic", "league", "algorithms", "models", "critics", "experiment")
+_PARTS = ("env", "algorithm", "model", "critic", "league", "evolution", "algorithms", "models", "critics", "experiment")
 
 
 @dataclass

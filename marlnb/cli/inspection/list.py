@@ -1,4 +1,4 @@
-"""List environments, algorithms, models, leagues, or the sites of a run's policies.
+"""List environments, algorithms, models, leagues, evolutions, or the sites of a run's policies.
 
 examples:
   marlnb list envs
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from marlnb.models.policies.policy import Policy
 
-_GROUPS = {"envs": "env", "algorithms": "algorithm", "models": "model", "leagues": "league"}
+_GROUPS = {"envs": "env", "algorithms": "algorithm", "models": "model", "leagues": "league", "evolutions": "evolution"}
 KINDS = (*_GROUPS, "sites")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -11,6 +10,7 @@ import numpy as np
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.league_config import LeagueConfig
+from marlnb.populations.counter_draws import generator
 from marlnb.populations.league.matches import EVALUATION
 from marlnb.populations.league.players import ANY_SIDE, Player
 from marlnb.populations.league.state import Action, Decision, Draw, LeagueState
@@ -22,17 +22,6 @@ class Pairing:
 
     kind: str
     players: dict[str, str]
-
-
-def generator(seed: int, purpose: str, player: str, number: int) -> np.random.Generator:
-    """Random numbers of one draw: Philox with a key of (seed, purpose, player), and a counter that starts at `number`.
-
-    The number is in the counter's highest word, so the streams of two draws never overlap.
-    """
-    digest = hashlib.sha256(f"{seed}/{purpose}/{player}".encode()).digest()
-    key = np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
-    counter = np.array([0, 0, 0, number], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def draw_match(config: LeagueConfig, league: LeagueState, learner: str, number: int, seed: int) -> Pairing:

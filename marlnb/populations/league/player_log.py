@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from marlnb.errors import RunError, unknown
-from marlnb.populations.league.matches import append_rows
+from marlnb.populations.append_only import append_rows
 from marlnb.populations.league.players import Player
 from marlnb.training.runs.files import read_lines
 

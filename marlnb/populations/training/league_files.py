@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from marlnb.populations.league.matches import MATCHES, Match, append_matches, cut_lines, read_matches
+from marlnb.populations.append_only import cut_lines
+from marlnb.populations.league.matches import MATCHES, Match, append_matches, read_matches
 from marlnb.populations.league.player_log import (
     PLAYERS,
     PlayerEvent,

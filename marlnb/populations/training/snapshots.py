@@ -44,7 +44,8 @@ class SnapshotStore:
         temporary = self.folder / f"{TEMPORARY}{player}-{os.getpid()}"
         spaces = {name: _spaces(self.spec.group(name)) for name in weights}
         try:
-            shutil.rmtree(temporary, ignore_errors=True)
+            for leftover in self.folder.glob(f"{TEMPORARY}{player}-*"):  # of a process that was killed
+                shutil.rmtree(leftover, ignore_errors=True)
             temporary.mkdir(mode=0o700)
             sha256 = write_state(
                 temporary, {"weights": weights}, {"player": player, "frames": frames, "spaces": spaces}

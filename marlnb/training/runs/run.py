@@ -10,8 +10,8 @@ from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RunError
 from marlnb.specs import GroupSpec
-from marlnb.training.league_support import league_support
 from marlnb.training.learners import build_learners, load_learners
+from marlnb.training.population_support import population_support
 from marlnb.training.runs.run_folder import RunFolder, Which
 
 if TYPE_CHECKING:
@@ -46,7 +46,18 @@ class Run(RunFolder):
         """
         if self.experiment.league is None:
             raise RunError(f"{self.path} has no league: it was trained without league=")
-        return league_support().open_league(self)
+        return population_support().open_league(self)
+
+    @property
+    def population(self) -> Any:
+        """Members, lineage and winner of its evolution: a `marlnb.populations.run_population.RunPopulation`.
+
+        Raises:
+            RunError: it was trained without evolution.
+        """
+        if self.experiment.evolution is None:
+            raise RunError(f"{self.path} has no population: it was trained without evolution=")
+        return population_support().open_population(self)
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         """The policy of each group with the weights of a checkpoint, ready to act.

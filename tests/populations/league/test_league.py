@@ -16,6 +16,7 @@ from scipy.stats import chisquare
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES, LeagueConfig
+from marlnb.populations.append_only import cut_lines
 from marlnb.populations.builders.alphastar import AlphaStarConfig, MainOptions
 from marlnb.populations.builders.fictitious import DeltaUniformConfig
 from marlnb.populations.builders.psro import PSROConfig
@@ -25,7 +26,6 @@ from marlnb.populations.league.matches import (
     append_matches,
     check_competitive,
     count_by_kind,
-    cut_lines,
     outcomes_of,
     read_matches,
     to_row,

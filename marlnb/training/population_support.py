@@ -1,4 +1,4 @@
-"""How a training reaches leagues, which are in a layer above: the package's root registers what it needs of them."""
+"""How a training reaches leagues and evolution, in a layer above: the package's root registers what it needs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ if TYPE_CHECKING:
     from marlnb.training.runs.run_folder import RunFolder
 
 
-class LeagueSupport(NamedTuple):
-    """What leagues provide.
+class PopulationSupport(NamedTuple):
+    """What leagues and evolution provide.
 
     Attributes:
-        build_loop: the `TrainingLoop` of a league's training: of an experiment, an environment, a device and the run's
-            folder.
+        build_loop: the `TrainingLoop` of a league or of a population: of an experiment, an environment, a device and
+            the run's folder.
         learners_experiment: the experiment of the learners that a league's checkpoint has by group of agents.
         open_league: the league of a run, as `run.league` gives it.
+        open_population: the population of a run, as `run.population` gives it.
     """
 
     build_loop: Callable[[Experiment, VectorEnv, torch.device, Path], Any]
     learners_experiment: Callable[[Experiment, EnvSpec], Experiment]
     open_league: Callable[[RunFolder], Any]
+    open_population: Callable[[RunFolder], Any]
 
 
-_registered: list[LeagueSupport] = []
+_registered: list[PopulationSupport] = []
 
 
-def register_league(support: LeagueSupport) -> None:
+def register_populations(support: PopulationSupport) -> None:
     _registered[:] = [support]
 
 
-def league_support() -> LeagueSupport:
+def population_support() -> PopulationSupport:
     return _registered[0]

@@ -1,0 +1,30 @@
+"""JSON-lines files that only grow: the record of leagues and populations. A resumed training cuts them back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from marlnb.errors import RunError
+from marlnb.training.runs.files import write_atomically
+
+
+def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Adds lines to a JSON-lines file, all of them at once."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+
+
+def cut_lines(path: Path, n_lines: int) -> None:
+    """Keeps the first lines of a JSON-lines file, as a resumed training does.
+
+    Raises:
+        RunError: it has fewer.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if len(lines) < n_lines:
+        raise RunError(f"{path} has {len(lines)} lines, but the checkpoint was saved after {n_lines}")
+    if len(lines) > n_lines:
+        write_atomically(path, "".join(f"{line}\n" for line in lines[:n_lines]))

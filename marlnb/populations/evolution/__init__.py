@@ -1,0 +1,1 @@
+"""Populations: members that train, are evaluated, selected and mutated; their lineage is in plain files."""

@@ -1,0 +1,107 @@
+"""`lineage.jsonl`: where each member of each generation came from, what was changed, and how fit it was. The record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from marlnb.errors import RunError
+from marlnb.populations.append_only import append_rows, cut_lines
+from marlnb.training.runs.files import read_lines
+
+POPULATION = "population"
+LINEAGE = "lineage.jsonl"
+FOUNDER, KEPT, COPIED, REFUSED = "founder", "kept", "copied", "refused"  # operators that change nothing
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """One member in one generation.
+
+    Attributes:
+        generation: from 0.
+        member: its place in the population, from 0.
+        parent: the member of the generation before from which it continues; None in the first.
+        operator: what was done to the parent at the beginning: founder; kept, the parent itself; copied; or the kind
+            of mutation; refused, if the mutation would not fit and the parent was copied as it is.
+        reason: why it was refused.
+        changes: by path, as `algorithm.lr`, the old and the new value.
+        seed: of its environments, exploration and shuffles.
+        options: by path, the values of all options that can mutate, while it trained.
+        frames: that its weights have learnt from when the generation ends, those of its ancestors included.
+        fitness: at the end of the generation; None if its training diverged.
+        score: of this generation's evaluation alone.
+        returns: by group, of each evaluation episode, the mean return of one agent.
+        evaluation_seed: episode k has the seed `evaluation_seed + k`, the same for all members and generations.
+        checkpoint: SHA-256 of its weights at the end of the generation.
+    """
+
+    generation: int
+    member: int
+    parent: int | None
+    operator: str
+    reason: str = ""
+    changes: Mapping[str, list[Any]] = field(default_factory=dict)
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    frames: int = 0
+    fitness: float | None = None
+    score: float | None = None
+    returns: Mapping[str, list[float | None]] = field(default_factory=dict)
+    evaluation_seed: int = 0
+    checkpoint: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Generation and place, as "12-3"."""
+        return f"{self.generation}-{self.member}"
+
+    @property
+    def parent_id(self) -> str | None:
+        return None if self.parent is None else f"{self.generation - 1}-{self.parent}"
+
+
+def read_lineage(folder: Path) -> list[Lineage]:
+    """The lines in a population's folder: generation by generation, in the order of the places.
+
+    Raises:
+        RunError: a line is damaged. An incomplete last one is skipped.
+    """
+    try:
+        return [Lineage(**row) for row in read_lines(folder / LINEAGE)]
+    except TypeError as error:
+        raise RunError(f"a line of {folder / LINEAGE} is no member: {error}") from error
+
+
+class LineageFile:
+    """Writes `lineage.jsonl`, which only grows. A checkpoint holds its number of lines.
+
+    Attributes:
+        folder: `<run>/population`.
+        n_rows: lines that were written.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.folder = run / POPULATION
+        self.n_rows = 0
+
+    def add(self, rows: Iterable[Lineage]) -> None:
+        """Adds a generation."""
+        rows = list(rows)
+        append_rows(self.folder / LINEAGE, map(asdict, rows))
+        self.n_rows += len(rows)
+
+    def cut(self, n_rows: int) -> None:
+        """Keeps the first lines, to which a resumed training continues. Raises RunError: there are fewer."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        cut_lines(self.folder / LINEAGE, n_rows)
+        self.n_rows = n_rows
+
+    def sync(self) -> None:
+        """Makes the lines durable, before a checkpoint counts on them."""
+        if (self.folder / LINEAGE).exists():
+            with open(self.folder / LINEAGE, "rb") as file:
+                os.fsync(file.fileno())

@@ -1,0 +1,219 @@
+"""RunPopulation: the population of a run folder, read from its files: members, fitness, and their ancestors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marlnb.config import EnvConfig
+from marlnb.display.notebook_html import frame_html, note_html, title_html
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import CheckpointError, RunError, unknown
+from marlnb.evolution_config import EvolutionConfig
+from marlnb.experiment import Experiment
+from marlnb.models.policies.policy import Policy
+from marlnb.populations.evolution.hyperparameters import mutables, with_options
+from marlnb.populations.evolution.lineage import POPULATION, Lineage, read_lineage
+from marlnb.populations.training.evolving_member import member_experiment
+from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.learners import build_learner
+from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.run import Origin, Run
+from marlnb.training.runs.run_folder import RunFolder, Which
+from marlnb.training.runs.scores import GREEDY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class RunPopulation:
+    """The population of a run, as its files are now; `run.population["12-3"]` is member 3 in generation 12.
+
+    Attributes:
+        run: the run.
+        folder: `<run>/population`.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run if isinstance(run, Run) else Run(run.path, run.experiment)
+        self.folder = run.path / POPULATION
+
+    @property
+    def config(self) -> EvolutionConfig:
+        assert self.run.experiment.evolution is not None
+        return self.run.experiment.evolution
+
+    def lineage(self) -> list[Lineage]:
+        """All members of all generations that were evaluated, oldest first."""
+        return read_lineage(self.folder)
+
+    @property
+    def members(self) -> list[PopulationMember]:
+        """The members of the last generation that was evaluated."""
+        rows = self.lineage()
+        return [PopulationMember(self, row) for row in rows if row.generation == rows[-1].generation]
+
+    @property
+    def best(self) -> PopulationMember:
+        """The fittest member of the last generation; the run itself opens with its weights.
+
+        Raises:
+            RunError: no generation has been evaluated yet, or the training of every member diverged.
+        """
+        evaluated = [member for member in self.members if member.row.fitness is not None]
+        if not evaluated:
+            raise RunError(f"{self.run.path} has no member with a fitness: no generation has ended yet")
+        return max(evaluated, key=lambda member: member.row.fitness or 0.0)
+
+    def __getitem__(self, name: str) -> PopulationMember:
+        """A member by generation and place, as "12-3". Raises RunError: there is none."""
+        known = {row.id: row for row in self.lineage()}
+        if name not in known:
+            raise RunError(unknown(f"member in the population of {self.run.path}", name, tuple(known)))
+        return PopulationMember(self, known[name])
+
+    def ancestors(self, name: str) -> list[Lineage]:
+        """The line of a member through all generations, itself last."""
+        known = {row.id: row for row in self.lineage()}
+        line, row = [], self[name].row
+        while True:
+            line.append(row)
+            if row.parent_id is None:
+                return line[::-1]
+            row = known[row.parent_id]
+
+    def winner(self, path: str | os.PathLike[str]) -> Run:
+        """Writes the fittest member as an ordinary run, which can be evaluated, recorded, analysed and trained further.
+
+        Args:
+            path: of the new run's folder.
+        Raises:
+            RunError: the folder holds something else.
+            CheckpointError: the run has no checkpoint.
+        """
+        checkpoint = self.run.checkpoint()
+        state = checkpoint.load()
+        member = state["population"]["members"][state["population"]["best"]]
+        row, frames = Lineage(**member["row"]), int(member["frames"])
+        own = PopulationMember(self, row).experiment
+        experiment = replace(own, frames=max(frames, own.iteration_frames))
+        run = Run.create(path, experiment)
+        run.write_spec(self.run.spec)
+        progress = {"seconds": 0.0, "agent_steps": frames * len(self.run.spec.agents), "evaluation_returns": {}}
+        iteration, returns = frames // own.iteration_frames, dict(checkpoint.returns)
+        loop = {**member["loop"], "learners": state["learners"]}
+        save_checkpoint(
+            run.path / "checkpoints", {**loop, **progress}, iteration=iteration, frames=frames, returns=returns
+        )
+        facts = {"iteration": iteration, "frames": frames, "frames_total": frames, "scores": {GREEDY: returns}}
+        run.write_status("complete", **facts)
+        run.log_event(f"member {row.id} of {self.run.path}")
+        return run
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line for each member of each generation: fitness, parent, operator, and the options that can mutate."""
+        import pandas as pd
+
+        columns = ("generation", "member", "parent", "operator", "fitness", "score", "frames")
+        rows = [{**{name: getattr(row, name) for name in columns}, **row.options} for row in self.lineage()]
+        frame = pd.DataFrame(rows, columns=None if rows else columns)
+        return frame.astype({"parent": "Int64"})
+
+    def __repr__(self) -> str:
+        rows = self.lineage()
+        name = f"<population of {self.run.path}: {self.config.name}, {self.config.population} members"
+        if not rows:
+            return f"{name}, no generation has ended yet>"
+        best = self.best
+        return f"{name}, {rows[-1].generation + 1} generations; fittest {best.id} with {best.row.fitness:.4g}>"
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        last = frame[frame["generation"] == frame["generation"].max()]
+        return title_html(repr(self).strip("<>")) + frame_html(last, digits=4) + note_html("the last generation")
+
+
+class PopulationMember:
+    """One member in one generation; it is played, evaluated and recorded as a run is.
+
+    Attributes:
+        population: to which it belongs.
+        row: its line of the lineage.
+    """
+
+    def __init__(self, population: RunPopulation, row: Lineage) -> None:
+        self.population, self.row = population, row
+
+    @property
+    def id(self) -> str:
+        """Generation and place, as "12-3"."""
+        return self.row.id
+
+    @property
+    def path(self) -> Path:
+        """Folder of its recordings."""
+        return self.population.folder / "members" / self.id
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.population.run.spec
+
+    @property
+    def n_envs(self) -> int:
+        return self.population.run.n_envs
+
+    @property
+    def experiment(self) -> Experiment:
+        """What it trained with in its generation, without evolution."""
+        experiment = self.population.run.experiment
+        own = replace(member_experiment(experiment, self.row.member, self.row.generation), seed=self.row.seed)
+        return with_options(own, mutables(experiment, self.spec), self.row.options)
+
+    def schedule(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """The options with which its weights were trained: from how many frames on, and their values by path."""
+        line, schedule, start = self.population.ancestors(self.id), [], 0
+        for row in line:
+            if not schedule or dict(schedule[-1][1]) != dict(row.options):
+                schedule.append((start, dict(row.options)))
+            start = row.frames
+        return schedule
+
+    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
+        return self.population.run.build_env(n_envs, device=device, env=env)
+
+    def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
+        """The policy of each group with its weights at the end of its generation, ready to act.
+
+        Raises:
+            CheckpointError: its snapshot is missing or damaged.
+        """
+        self._check(checkpoint)
+        weights = SnapshotStore(self.population.folder, self.spec).read(self.id, self.row.checkpoint)
+        experiment, policies = self.experiment, {}
+        for group in self.spec.groups:
+            policy = build_learner(experiment, self.spec, group, device).policy
+            try:
+                policy.load_state_dict(weights[group.name])
+            except RuntimeError as error:
+                raise CheckpointError(f"the weights of {self.id} do not fit its networks: {error}") from error
+            policies[group.name] = policy.eval()
+        return policies
+
+    def origin(self, checkpoint: Which = "last") -> Origin:
+        self._check(checkpoint)
+        return Origin(0, str(self.row.checkpoint))
+
+    def policy_index(self, group: GroupSpec) -> list[int]:
+        return self.population.run.policy_index(group)
+
+    def __repr__(self) -> str:
+        fitness = "diverged" if self.row.fitness is None else f"fitness {self.row.fitness:.4g}"
+        return f"<member {self.id} of {self.population.run.path}: {self.row.operator}, {fitness}>"
+
+    def _check(self, checkpoint: Which) -> None:
+        if str(checkpoint) not in ("last", "best", "0"):
+            raise CheckpointError(f"no checkpoint {checkpoint!r}: {self.id} has one set of weights; valid: last")

@@ -1,0 +1,1 @@
+"""Kinds of evolution: which members continue, and which of those are mutated."""

@@ -1,0 +1,167 @@
+"""Populations that train: resuming, inheritance, the winner, and errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.cli import main
+from marlnb.errors import ConfigError, RunError
+from marlnb.experiment import Experiment
+from marlnb.training.runs.run import Run
+from marlnb.training.trainer import Trainer
+
+SMALL = (
+    "env=mpe/simple_spread", "algorithm=ippo", "algorithm.epochs=1", "model.hidden=[8]", "n_envs=2", "rollout_steps=8",
+    "evolution=tournament", "evolution.population=3", "evolution.generation_frames=32", "evaluation_episodes=2",
+)  # fmt: skip
+
+
+def _values(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    items = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, (list, tuple)) else None
+    if items is None:
+        yield path, state
+    else:
+        for key, value in items:
+            yield from _values(value, f"{path}/{key}")
+
+
+def _result(path: Path) -> tuple[str, dict[str, Any]]:
+    state = dict(_values(Run.open(path).checkpoint().load()))
+    return (path / "population" / "lineage.jsonl").read_text(), {k: v for k, v in state.items() if "seconds" not in k}
+
+
+def _assert_equal(first: Path, second: Path) -> None:
+    (lineage, state), (other_lineage, other_state) = _result(first), _result(second)
+    assert lineage == other_lineage and len(lineage.splitlines()) > 6
+    assert state.keys() == other_state.keys()
+    for key, value in state.items():
+        other = other_state[key]
+        assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, key
+
+
+@pytest.mark.parametrize("overrides", [(), ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=2")])
+def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    overrides = tuple(text for text in (*SMALL, *overrides) if not (overrides and "epochs" in text))
+    experiment = Experiment.compose(*overrides, "frames=700", "checkpoint_every=4", "keep_checkpoints=0")
+    mnb.train(experiment, tmp_path / "whole", progress=False)
+    for kill_at in (6, 7):  # at the end of a generation, and after a selection
+        path = tmp_path / str(kill_at)
+        trainer = Trainer(experiment, Run.create(path, experiment))
+        for _ in range(kill_at):
+            next(trainer)
+        trainer._saver.iteration = trainer.iteration  # as a kill would: nothing is saved at the end
+        trainer.close()
+        mnb.resume(path, progress=False)
+        _assert_equal(tmp_path / "whole", path)
+
+
+def test_a_killed_process_is_continued_by_the_same_command(tmp_path: Path) -> None:
+    command = [*SMALL, "frames=1500", "checkpoint_every=3", "keep_checkpoints=0"]
+    mnb.train(Experiment.compose(*command), tmp_path / "whole", progress=False)
+    arguments = [sys.executable, "-m", "marlnb", "train", *command, f"run={tmp_path / 'killed'}", "--resume"]
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        metrics = tmp_path / "killed" / "metrics.jsonl"
+        while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < 10):
+            pass
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    subprocess.run(arguments, check=True, capture_output=True, env=os.environ)
+    _assert_equal(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_child_has_its_parents_weights_and_moments(tmp_path: Path) -> None:
+    overrides = ("evolution.size=3", "evolution.probability.none=0", "evolution.mutable=[lr]")
+    experiment = Experiment.compose(*SMALL, *overrides, "frames=700")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        loop = trainer.loop
+        while not loop.may_end:
+            next(trainer)
+        parents = [member.loop.learners["agent"].state_dict() for member in loop.members]
+        loop._next_generation()
+        rows = [member.row for member in loop.members]
+        child = next(row for row in rows if row.operator == "hyperparameters" and row.parent != row.member)
+        state, parent = loop.members[child.member].loop.learners["agent"].state_dict(), parents[child.parent]
+        for part in ("policy", "optimizer"):
+            for key, value in _values(parent[part]):
+                other = dict(_values(state[part]))[key]
+                assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, key
+        assert float(parent["optimizer"]["actor"]["mean"].abs().sum()) > 0
+        assert not torch.equal(state["shuffler"], parent["shuffler"])
+        old, new = child.changes["algorithm.lr"]
+        assert loop.members[child.member].loop.learners["agent"].config.lr == new != old
+        assert loop.members[child.member].experiment.seed == child.seed != rows[child.parent].seed
+
+
+def test_the_lineage_says_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *SMALL, "frames=1000", f"run={tmp_path / 'run'}"]) == 0
+    assert "generation" in capsys.readouterr().err
+    run = Run.open(tmp_path / "run")
+    population = run.population
+    rows = population.lineage()
+    n_generations = rows[-1].generation + 1
+    assert len(rows) == 3 * n_generations and {row.evaluation_seed for row in rows} == {rows[0].evaluation_seed}
+    evaluation_frames = sum(25 * len(row.returns["agent"]) for row in rows)
+    assert run.status()["frames"] == 96 * n_generations + evaluation_frames >= 1000
+    for row in rows:
+        assert row.score == pytest.approx(sum(row.returns["agent"]) / 2)
+        if row.generation:
+            parent = population[row.parent_id].row
+            assert row.frames == parent.frames + 32
+            assert {path: old for path, (old, _) in row.changes.items()}.items() <= parent.options.items()
+            last = [r.score for r in population.ancestors(row.id)][-3:]
+            assert row.fitness == pytest.approx(sum(last) / len(last))
+    best = population.best
+    assert best.row.fitness == max(row.fitness for row in rows[-3:])
+    seeds = {"episodes": 2, "seed": best.row.evaluation_seed}
+    assert mnb.evaluate(best, **seeds).return_mean == mnb.evaluate(run, **seeds).return_mean
+    assert mnb.evaluate(best, **seeds).return_mean["agent"] == pytest.approx(best.row.score)
+    assert best.schedule()[0][0] == 0 and dict(best.schedule()[-1][1]) == best.row.options
+    winner = population.winner(tmp_path / "winner")
+    assert mnb.evaluate(winner, **seeds).return_mean == mnb.evaluate(run, **seeds).return_mean
+    assert winner.experiment.evolution is None and winner.experiment.algorithm.lr == best.row.options["algorithm.lr"]
+    longer = mnb.resume(winner, frames=winner.status()["frames"] + 16, progress=False)
+    assert longer.status()["state"] == "complete"
+    assert len(population.to_frame()) == len(rows) and best.id in repr(population)
+
+
+def test_founders_are_drawn_and_the_first_has_the_given_options(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*SMALL, "evolution.founders=drawn", "frames=300")
+    run = mnb.train(experiment, tmp_path / "run", progress=False)
+    founders = run.population.lineage()[:3]
+    assert founders[0].options["algorithm.lr"] == experiment.algorithm.lr
+    rates = {row.options["algorithm.lr"] for row in founders}
+    assert len(rates) == 3 and all(1e-5 <= rate <= 1e-2 for rate in rates)
+
+
+def test_a_target_ends_a_population(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*SMALL, "frames=100_000", "target_return=-1000")
+    run = mnb.train(experiment, tmp_path / "run", progress=False)
+    assert run.status()["state"] == "complete" and len(run.population.lineage()) == 3
+
+
+def test_a_population_without_a_common_fitness_needs_a_group(tmp_path: Path) -> None:
+    overrides = tuple(text.replace("simple_spread", "simple_tag") for text in SMALL)
+    with pytest.raises(ConfigError, match="target_group=adversary or target_group=agent"):
+        mnb.train(Experiment.compose(*overrides, "frames=1000"), tmp_path / "run", progress=False)
+
+
+def test_errors_name_what_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="population=3 members of 32 frames each"):
+        mnb.train(Experiment.compose(*SMALL, "frames=90"), tmp_path / "short", progress=False)
+    with pytest.raises(ConfigError, match="not both"):
+        Experiment.compose(*SMALL, "league=self_play")
+    run = mnb.train(Experiment.compose(*SMALL, "frames=100"), tmp_path / "run", progress=False)
+    with pytest.raises(RunError, match="9-9"):
+        _ = run.population["9-9"]
+    with pytest.raises(RunError, match="without evolution="):
+        _ = run.population.winner(tmp_path / "winner").population
