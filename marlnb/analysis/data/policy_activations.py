@@ -112,7 +112,8 @@ def compatible_policy(
 def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tuple[Policy | None, list[str]]:
     """The group's policy with new random weights; None and the reason where it cannot be run on these rows.
 
-    The experiment's own initialisation draws the weights; external agents' weights are shuffled within each tensor.
+    The experiment's own initialisation draws the weights; those of external agents, and of the two players of a match,
+    are shuffled within each tensor.
     """
     experiment = source.recording.experiment
     if experiment is not None:
@@ -120,6 +121,8 @@ def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tup
         policy = build_learners(other_seed, source.env, "cpu")[source.group].policy.eval()
     elif source.given_policies is not None and source.group in source.given_policies:
         policy = shuffle_weights(source.given_policies[source.group], seed)
+    elif source.is_of_players:
+        policy = shuffle_weights(source.policies()[source.group], seed)
     else:
         reason = "the recording does not hold its experiment; pass policies=agents.by_group"
         return None, [f"no untrained network to compare with: {reason}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
+from marlnb.populations.matches.seating_file import recorded_source
+from marlnb.recording.tools.policy_source import origin_at, policies_of
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.run import Run
 from marlnb.version import __version__
@@ -124,15 +127,21 @@ class RowSource:
         return Rows(index, episode[index], t[index])
 
     def policies(self, checkpoint: int | None = None) -> Mapping[str, Policy]:
-        """The policies of the checkpoint that made the recording, or of one of several, from the run folder.
+        """The policies that made the recording, from its run, its league's player or its match.
 
+        Args:
+            checkpoint: one of several that were recorded.
         Raises:
             AnalysisError: the run or its checkpoint does not exist, or several made the recording and none was chosen.
+            RecordingError: a player of a league has learnt since it was recorded.
         """
         iteration, path = self.resolve_checkpoint(checkpoint), self.recording.run_path
         external = self.recording.experiment is None
         advice = "pass policies=agents.by_group" if external else "pass policies={group: policy}"
         if path is None:
+            player = recorded_source(self._folder, self.recording.path.stem)
+            if player is not None:
+                return policies_of(self.recording, player, origin_at(self.recording, 0))
             origin = f" (external agents: {self.recording.source})" if external else ""
             raise AnalysisError(f"{self.recording.path} is in no run folder: policies unknown{origin}; {advice}")
         run = Run.open(path)
@@ -145,6 +154,15 @@ class RowSource:
         if run.checkpoint(iteration).sha256 != sha256_of[iteration]:
             raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
         return run.policies(iteration)
+
+    @property
+    def is_of_players(self) -> bool:
+        """Whether it was made by a league's player or in a match."""
+        return self.recording.run_path is None and recorded_source(self._folder, self.recording.path.stem) is not None
+
+    @property
+    def _folder(self) -> Path:
+        return self.recording.path.absolute().parent.parent
 
     def resolve_checkpoint(self, checkpoint: int | None = None) -> int:
         """The iteration requested, or the only one.

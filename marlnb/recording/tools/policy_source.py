@@ -6,22 +6,27 @@ from collections.abc import Mapping
 
 from marlnb.errors import RecordingError
 from marlnb.models.policies.policy import Policy
+from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin
 
 
 def source_of(recording: Recording, policy_source: PolicySourceLike | None, *, trust: bool = False) -> PolicySource:
-    """The recorded policies' source: `policy_source`, or the run folder that holds the file.
+    """The recorded policies' source: `policy_source`, or the run, the league's player or the match that holds the file.
 
     Args:
         trust: allow the code that the run folder names (`Run.trust`).
     Raises:
         RecordingError: `policy_source` is None and the file is in no run folder.
+        RunError: the file is of a match, and a player's run does not exist any more.
     """
     if policy_source is not None:
         return as_policy_source(policy_source, trust=trust)
     if recording.run_path is None:
+        player = recorded_source(recording.path.absolute().parent.parent, recording.path.stem, trust=trust)
+        if player is not None:
+            return player
         raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; give policy_source=")
     return as_policy_source(recording.run_path, trust=trust)
 

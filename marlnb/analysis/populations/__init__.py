@@ -1,0 +1,1 @@
+"""Players of leagues compared: matches, exploits, representations and concepts along their snapshots."""

@@ -1,0 +1,146 @@
+"""match: plays and records two players against each other: players or snapshots of leagues, or any two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from marlnb.analysis.populations.match_result import MatchResult, result_warnings, scores_of
+from marlnb.analysis.stats.wilson import wilson_interval
+from marlnb.config import resolve_config
+from marlnb.errors import ConfigError, unknown
+from marlnb.populations.league.matches import Match, check_competitive, outcomes_of
+from marlnb.populations.league.players import Side
+from marlnb.populations.matches.seating import Seating, label_of, league_rules, match_sides, seatings
+from marlnb.populations.matches.seating_file import write_players
+from marlnb.recording.capture.config import RecordingConfig
+from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
+from marlnb.training.runs.run_folder import Which
+
+MATCHES = "matches"
+EPISODES = 100
+
+
+def match(
+    a: PolicySourceLike,
+    b: PolicySourceLike,
+    *,
+    episodes: int = EPISODES,
+    checkpoints: tuple[Which, Which] = ("last", "last"),
+    sides: str | Sequence[str] | None = None,
+    win_threshold: Mapping[str, float] | None = None,
+    explore: bool = True,
+    name: str | None = None,
+    exist: Literal["error", "open"] = "open",
+    progress: bool = True,
+    trust: bool = False,
+    **options: Any,
+) -> MatchResult:
+    """Plays two players against each other, and records every episode.
+
+    The first player takes each side that it can for an equal number of episodes, with the same seeds; the second takes
+    all other sides. The recordings are in `matches/<name>` in the folder of `a`, one for each side. They open as any
+    recording; where both players share a group of agents, sites have the agent's name, as
+    `player/actor/player_0/hidden_1`.
+
+    Args:
+        a: a player or snapshot of a league, as `run.league["main_0@3"]`; a run or its folder; or other agents.
+        b: another one, with the same groups, observations and actions.
+        episodes: of all sides together.
+        checkpoints: of a and b, where they are runs.
+        sides: that a takes; None: each that is possible.
+        win_threshold: by side, the return above which it wins; None: that of the league.
+        explore: sample actions, as in a league's matches; otherwise take the most likely.
+        name: of the folder; None: `<a>-<b>`.
+        exist: "open" uses existing recordings of the same episodes; "error" refuses.
+        progress: show a line with the number of episodes.
+        trust: allow the code that the folders name.
+        options: further options of `marlnb.record`, as `sites=...`, `frames=1` or `seed=...`.
+    Raises:
+        ConfigError: the players have other groups, observations or actions, cannot take different sides, or share
+            their returns; or the environment has one side only.
+        RecordingError: there are recordings of this name with other players or options.
+        CheckpointError: a snapshot is missing or damaged.
+    """
+    first, second = (as_policy_source(source, trust=trust) for source in (a, b))
+    if fixed := [name for name in ("checkpoint", "edits", "agents") if name in options]:
+        raise ConfigError(f"match has no option {fixed[0]!r}: both players are recorded whole, as trained")
+    rules = league_rules(first, second)
+    all_sides = match_sides(first, second)
+    label = name or f"{label_of(first)}-{label_of(second)}"
+    folder = first.path / MATCHES / label
+    iterations = (first.origin(checkpoints[0]).iteration, second.origin(checkpoints[1]).iteration)
+    contestants = ((first, iterations[0]), (second, iterations[1]))
+    chosen = _chosen(seatings(*contestants, all_sides, folder), sides)
+    if episodes < len(chosen):
+        names = ", ".join(seating.side.name for seating in chosen)
+        raise ConfigError(f"episodes must be {len(chosen)} or more, one for each side of {label}: {names}")
+    config = resolve_config(RecordingConfig, None, {"explore": explore, **options})
+    write_players(folder, first, second, iterations)
+    tables, recordings = [], {}
+    for k, seating in enumerate(chosen):
+        n_episodes = episodes // len(chosen) + (k < episodes % len(chosen))
+        own = replace(config, name=seating.side.name, episodes=n_episodes)
+        recording = record(seating, own, exist=exist, progress=progress)
+        recordings[seating.side.name] = recording
+        tables.append(_episodes(recording, seating, all_sides, win_threshold or rules.win_threshold, n_episodes))
+    table = pd.concat(tables, ignore_index=True)
+    n_distinct = len(table.drop_duplicates(["side", "length", "return_a", "return_b"]))
+    return MatchResult(
+        a=label_of(first),
+        b=label_of(second),
+        env=first.spec.name,
+        episodes=table,
+        win_rate=wilson_interval(float(table["score"].mean()), len(table)),
+        recordings=recordings,
+        seatings={seating.side.name: seating for seating in chosen},
+        explore=explore,
+        warnings=result_warnings(len(table), n_distinct, explore),
+    )
+
+
+def _chosen(possible: Sequence[Seating], sides: str | Sequence[str] | None) -> list[Seating]:
+    names = [seating.side.name for seating in possible]
+    wanted = names if sides is None else [sides] if isinstance(sides, str) else list(sides)
+    for name in wanted:
+        if name not in names:
+            raise ConfigError(unknown(f"side of {label_of(possible[0].contestants[0][0])} in this match", name, names))
+    return [seating for seating in possible if seating.side.name in wanted]
+
+
+def _episodes(
+    recording: Recording, seating: Seating, sides: Sequence[Side], win_threshold: Mapping[str, float], n: int
+) -> pd.DataFrame:
+    """One row for each episode of a recorded match.
+
+    Raises:
+        ConfigError: all sides always have equal returns.
+    """
+    rows = recording.episodes.iloc[:n]
+    names = [side.name for side in sides]
+    returns = np.stack([rows[list(side.agents)].mean(axis=1) for side in sides], axis=1)
+    outcomes = np.array([outcomes_of(names, list(each), win_threshold) for each in returns])
+    players = {name: label_of(seating.contestants[name != seating.side.name][0]) for name in names}
+    played = [
+        Match(k, "", "match", players, tuple(returns[k]), tuple(outcomes[k]), int(steps))
+        for k, steps in enumerate(rows["n_steps"])
+    ]
+    check_competitive(played, recording.spec.name)
+    own = names.index(seating.side.name)
+    return pd.DataFrame(
+        {
+            "side": seating.side.name,
+            "episode": rows.index,
+            "seed": rows["seed"].to_numpy(),
+            "length": rows["n_steps"].to_numpy(),
+            "return_a": returns[:, own],
+            "return_b": np.delete(returns, own, axis=1).mean(axis=1),
+            "score": scores_of(outcomes, own),
+        }
+    )

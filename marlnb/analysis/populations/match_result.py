@@ -1,0 +1,115 @@
+"""MatchResult: who won a match of two players, and its recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from marlnb.analysis.results import Result, few_episodes_warning
+from marlnb.analysis.stats.bootstrap import Interval
+from marlnb.analysis.stats.wilson import wilson_interval
+from marlnb.display.formatting import count
+from marlnb.populations.matches.seating import Seating
+from marlnb.recording.file.reader import Recording
+
+WIN, DRAW = 1.0, 0.5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MatchResult(Result):
+    """The episodes of two players against each other, half of them with the first player on each side.
+
+    Attributes:
+        a: the first player.
+        b: the second player, who takes all other sides.
+        env: name of the environment.
+        episodes: side (of a), episode (of that side's recording), seed, length, return_a, return_b, and score: 1 if a
+            won, 0.5 for a draw, 0 if it lost.
+        win_rate: mean score of a, with its 95% interval (Wilson).
+        recordings: by side of a.
+        seatings: by side of a: the policies, for what needs `policy_source=`.
+        explore: whether actions were sampled.
+        warnings: reasons not to trust the result.
+    """
+
+    NOT_IN_JSON: ClassVar[tuple[str, ...]] = ("episodes", "recordings", "seatings")
+
+    a: str
+    b: str
+    env: str
+    episodes: pd.DataFrame
+    win_rate: Interval
+    recordings: Mapping[str, Recording]
+    seatings: Mapping[str, Seating]
+    explore: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def recording(self) -> Recording:
+        """The recording with a on its first side."""
+        return next(iter(self.recordings.values()))
+
+    @property
+    def draws(self) -> int:
+        """Number of episodes without a winner."""
+        return int((self.episodes["score"] == DRAW).sum())
+
+    @property
+    def verdict(self) -> str:
+        """Who is stronger, if that is clear, with the win rate of a."""
+        rate, n = self.win_rate, len(self.episodes)
+        if rate.low > DRAW:
+            who = f"{self.a} beats {self.b}"
+        elif rate.high < DRAW:
+            who = f"{self.b} beats {self.a}"
+        else:
+            who = f"{self.a} and {self.b}: no clear winner"
+        drawn = f", {count(self.draws, 'draw')}" if self.draws else ""
+        return (
+            f"{who} in {self.env}: win rate of {self.a} {rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}] "
+            f"({count(n, 'episode')}{drawn})."
+        )
+
+    def table(self) -> pd.DataFrame:
+        """By side of a: episodes, win rate with its interval, wins, draws, losses, mean returns and mean length."""
+        rows = []
+        for side, part in self.episodes.groupby("side", sort=False):
+            score = part["score"].to_numpy()
+            rate = wilson_interval(float(score.mean()), len(score))
+            counts = {name: int((score == value).sum()) for name, value in (("won", WIN), ("drawn", DRAW), ("lost", 0))}
+            means = part[["return_a", "return_b", "length"]].mean().to_dict()
+            rows.append(
+                {f"{self.a} as": side, "episodes": len(part), "win_rate": rate.value, "low": rate.low}
+                | {"high": rate.high, **counts, **means}
+            )
+        return pd.DataFrame(rows)
+
+    def _repr_table(self) -> pd.DataFrame:
+        return self.table()
+
+
+def result_warnings(n_episodes: int, n_distinct: int, explore: bool) -> tuple[str, ...]:
+    """Reasons not to trust the interval of a win rate."""
+    warnings = few_episodes_warning(n_episodes)
+    if not explore and n_distinct < n_episodes:
+        warnings += (
+            f"both players take their most likely actions, and the {n_episodes} episodes have {n_distinct} different "
+            "returns and lengths: episodes repeat each other, so the interval is too narrow; explore=True samples "
+            "actions",
+        )
+    return warnings
+
+
+def scores_of(outcomes: np.ndarray, side: int) -> np.ndarray:
+    """1, 0.5 or 0 for each episode: whether one side did better than the best other.
+
+    Args:
+        outcomes: `[episode, side]`, as `outcomes_of` gives them.
+        side: index of the side.
+    """
+    others = np.delete(outcomes, side, axis=1).max(axis=1)
+    return np.asarray(0.5 + 0.5 * np.sign(outcomes[:, side] - others))

@@ -1,0 +1,1 @@
+"""Matches between any two players: their seats, and their policies."""

@@ -1,0 +1,69 @@
+"""match.json: who played a recorded match, so that its recordings open without anything else."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from marlnb.disk import write_atomically
+from marlnb.errors import RunError
+from marlnb.populations.matches.seating import match_sides, seatings
+from marlnb.populations.run_league import LeaguePlayer
+from marlnb.populations.training.league_files import LEAGUE
+from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.files import read_json
+from marlnb.training.runs.run import Run, opened_run
+
+MATCH, PLAYERS = "match.json", "players"
+
+
+def write_players(folder: Path, first: PolicySource, second: PolicySource, iterations: tuple[int, int]) -> None:
+    """Writes who played into a match's folder; nothing if a player is not in a run folder."""
+    rows = [_row(source, iteration, folder) for source, iteration in zip((first, second), iterations)]
+    if all(rows):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(folder / MATCH, json.dumps({"players": rows}, indent=2) + "\n")
+
+
+def recorded_source(folder: Path, side: str, *, trust: bool = False) -> PolicySource | None:
+    """Who acted in the recordings of a folder: a match's, or that of a league's player or snapshot; None: neither.
+
+    Args:
+        folder: that holds `recordings/`.
+        side: of the match's first player: the name of the recording.
+        trust: allow the code that a run's folder names.
+    Raises:
+        RunError: a player's run or snapshot does not exist any more.
+    """
+    if (folder / MATCH).is_file():
+        first, second = (_player(row, folder, trust) for row in read_json(folder / MATCH)["players"])
+        for seating in seatings(first, second, match_sides(first[0], second[0]), folder):
+            if seating.side.name == side:
+                return seating
+        raise RunError(f"{folder / MATCH} has no side {side!r}")
+    if folder.parent.name == PLAYERS and folder.parent.parent.name == LEAGUE:
+        player = opened_run(folder.parent.parent.parent, trust=trust).league[folder.name]
+        assert isinstance(player, LeaguePlayer)
+        return player
+    return None
+
+
+def _row(source: PolicySource, iteration: int, folder: Path) -> dict[str, Any]:
+    if isinstance(source, LeaguePlayer):
+        run, facts = source.league.run.path, {"player": source.id}
+    elif isinstance(source, Run):
+        run, facts = source.path, {}
+    else:
+        return {}
+    return {"run": os.path.relpath(run.absolute(), folder.absolute()), "checkpoint": iteration, **facts}
+
+
+def _player(row: dict[str, Any], folder: Path, trust: bool) -> tuple[PolicySource, int]:
+    try:
+        run = opened_run(folder / row["run"], trust=trust)
+        source = run.league[row["player"]] if "player" in row else run
+        return source, int(row["checkpoint"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder / MATCH} is damaged: {error}") from error

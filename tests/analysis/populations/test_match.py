@@ -1,0 +1,132 @@
+"""match: who wins, what is recorded of whom, and what opens a match's recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.analysis.stats.wilson import wilson_interval
+from marlnb.errors import ConfigError, RecordingError
+from marlnb.models.policies.seated_policy import SeatedPolicy
+from marlnb.populations.run_league import RunLeague
+from marlnb.training.policies.policy_source import PolicySource
+
+SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16")
+RPS = "env=tests.populations.training.games:RockPaperScissors"
+
+
+def _trained(path: Path, *overrides: str) -> mnb.Run:
+    return mnb.train(mnb.Experiment.compose(*overrides, *SMALL), path, progress=False)
+
+
+@pytest.fixture(scope="module")
+def league(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunLeague]:
+    run = _trained(tmp_path_factory.mktemp("match") / "rps", RPS, "env.steps=2", "league=alphastar", "frames=640")
+    yield run.league
+
+
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> mnb.Run:
+    overrides = (RPS, "env.steps=2", "model=gru", "model.recurrent_size=12", "frames=64")
+    return _trained(tmp_path_factory.mktemp("match") / "gru", *overrides)
+
+
+def _activations(source: PolicySource, observation: np.ndarray, layer: str) -> torch.Tensor:
+    policy = source.policies()["player"]
+    with mnb.models.hooks.capture.capture(policy, f"player/actor/{layer}") as activations, torch.no_grad():
+        policy.logits(torch.as_tensor(observation))
+    return activations[f"player/actor/{layer}"]
+
+
+def test_a_match_is_scored_from_its_recorded_episodes(league: RunLeague) -> None:
+    result = mnb.match(league["main_0"], league["main_0@0"], episodes=41, progress=False)
+    assert list(result.recordings) == ["player_0", "player_1"]
+    wins, n = 0.0, 0
+    for side, recording in result.recordings.items():
+        returns = recording.episodes[side].to_numpy()
+        wins, n = wins + float((returns > 0).sum() + 0.5 * (returns == 0).sum()), n + len(returns)
+    assert n == 41 and result.win_rate.value == pytest.approx(wins / n)
+    assert result.table()["episodes"].tolist() == [21, 20]
+    assert f"win rate of main_0 {wins / n:.2f}" in result.verdict and "41 episodes" in repr(result)
+    assert result.to_json()["win_rate"]["value"] == pytest.approx(wins / n)
+
+
+def test_each_seat_has_the_activations_of_its_own_player(league: RunLeague) -> None:
+    players = {"a": league["main_exploiter_0"], "b": league["main_0@0"]}
+    result = mnb.match(*players.values(), episodes=4, progress=False)
+    for side, recording in result.recordings.items():
+        for agent in range(2):
+            name = f"player_{agent}"
+            player = players["a" if name == side else "b"]
+            site = recording[f"player/actor/{name}/hidden_1"].to_numpy()[:, 0]
+            observation = recording.steps("player", "observation").to_numpy()
+            expected = _activations(player, observation, "hidden_1")[:, agent]
+            assert np.allclose(site, expected, atol=1e-5)
+
+
+def test_a_matchs_recording_is_explained_edited_and_opened_like_any_other(league: RunLeague) -> None:
+    result = mnb.match(league["main_0"], league["main_exploiter_0"], episodes=24, progress=False)
+    path = result.recordings["player_1"].path
+    opened = mnb.Recording.open(path)
+    attribution = mnb.attribute(opened, group="player", to="action", method="saliency", progress=False)
+    assert "player_0" in attribution.agents and np.isfinite(attribution.values).all()
+    microscope = mnb.microscope(opened)
+    assert list(microscope.view.agents) == ["player_0", "player_1"]
+    weights = mnb.Ablate("player/actor/player_1/head", units=[0, 1])
+    effect = mnb.intervene(result.seatings["player_1"], weights, episodes=4, progress=False)
+    assert "4 episodes" in effect.verdict
+    decoding = mnb.decode(opened, site="player/actor/player_1/hidden_1", label="t", n_shuffles=2, progress=False)
+    assert "player_1/hidden_1" in decoding.verdict and "untrained network" in decoding.verdict
+
+
+def test_networks_of_other_kinds_meet(league: RunLeague, recurrent: mnb.Run) -> None:
+    """A recurrent and a feed-forward player; the recurrent one carries its state through the episode."""
+    result = mnb.match(recurrent, league["main_0"], episodes=6, progress=False)
+    recording = result.recordings["player_1"]
+    policy = result.seatings["player_1"].policies()["player"]
+    assert isinstance(policy, SeatedPolicy) and recording["player/actor/player_1/gru"].shape[-1] == 12
+    alone = recurrent.policies()["player"]
+    steps = recording.steps("player", "observation").sel(episode=0)
+    states, state = recording["player/actor/player_1/gru"].sel(episode=0), None
+    for observation, recorded in zip(torch.as_tensor(np.asarray(steps)), np.asarray(states)):
+        _, state = alone.logits(observation[None], recurrent=state)
+        assert state is not None and np.allclose(recorded[0], state[0, 1, 0].detach(), atol=1e-5)
+
+
+def test_sides_are_played_by_their_own_players(tmp_path: Path) -> None:
+    tag = _trained(tmp_path / "tag", "env=mpe/simple_tag", "league=alphastar", "frames=64").league
+    chaser, runner = tag["adversary_main_0"], tag["agent_main_0"]
+    result = mnb.match(runner, chaser, episodes=3, win_threshold={"adversary": 0}, progress=False)
+    assert list(result.recordings) == ["agent"]
+    caught = result.recording.episodes[["adversary_0", "adversary_1", "adversary_2"]].mean(axis=1).to_numpy() > 0
+    assert result.episodes["score"].tolist() == [0.0 if each else 1.0 for each in caught]
+    with pytest.raises(ConfigError, match=r"adversary_main_0 plays only adversary .* only adversary, so they cannot"):
+        mnb.match(chaser, tag["adversary_main_exploiter_0"], progress=False)
+
+
+def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: Path) -> None:
+    spread = _trained(tmp_path / "spread", "env=mpe/simple_spread", "frames=64")
+    a, b = league["main_0"], league["main_0@0"]
+    with pytest.raises(ConfigError, match="groups"):
+        mnb.match(a, spread, progress=False)
+    with pytest.raises(ConfigError, match="episodes must be 2 or more, one for each side"):
+        mnb.match(a, b, episodes=1, progress=False)
+    with pytest.raises(ConfigError, match="side of main_0 in this match 'north'"):
+        mnb.match(a, b, sides="north", progress=False)
+    with pytest.raises(ConfigError, match=r"mpe/simple_spread .*cooperative"):
+        mnb.match(spread, spread, episodes=96, progress=False)
+    mnb.match(a, b, episodes=2, name="twice", progress=False)
+    with pytest.raises(RecordingError, match="name"):
+        mnb.match(a, b, episodes=4, name="twice", progress=False)
+
+
+def test_wilsons_interval_of_eight_of_ten() -> None:
+    """Newcombe 1998 (10.1002/(SICI)1097-0258(19980430)17:8<857::AID-SIM777>3.0.CO;2-E): 81 of 263 is .2553 to .3662."""
+    interval = wilson_interval(81 / 263, 263)
+    assert (interval.low, interval.high) == (pytest.approx(0.2553, abs=5e-5), pytest.approx(0.3662, abs=5e-5))
+    assert wilson_interval(1.0, 10).high == 1.0
