@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EXTENSION := extensions/lab/labextension/install.json
+FRONT_END := $(shell find extensions -type f -not -path '*/node_modules/*' -not -path '*/lib/*' -not -path '*/labextension/*' -not -name '*.tsbuildinfo' 2>/dev/null)
 PEERS := .peers/benchmarl
 BENCHMARKS := $(sort $(filter-out __init__ contest peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
 
@@ -12,7 +14,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults groundtruth wheel clean
+.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,7 +73,20 @@ docs-setup: $(READY)
 	  if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[docs]'; \
 	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[docs]'; fi; }
 
+extension: $(EXTENSION) ## build the JupyterLab extension, extensions/lab, with Node.js from PyPI if there is none; 2 min
+
+$(EXTENSION): $(FRONT_END) | $(READY)
+	@PATH="$(abspath $(BIN)):$$PATH"; command -v npm >/dev/null || { \
+	  if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[extension]'; \
+	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[extension]'; fi; }
+	cd extensions && export PATH="$(abspath $(BIN)):$$PATH" && npm ci --no-audit --no-fund --loglevel=error && npm run check && npm test && npm run build
+	@mkdir -p $(VENV)/share/jupyter/labextensions && ln -sfn $(abspath extensions/lab/labextension) $(VENV)/share/jupyter/labextensions/marlnb
+
+extension-test: extension browser-setup ## install the wheel where no Node.js is; drive the extension in a real JupyterLab and Chromium
+	MARLNB_EXTENSION_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/extension $(ARGS)
+
 lab: $(READY) ## open JupyterLab on the start page; in a container ARGS="--ip 0.0.0.0"
+	@$(MAKE) --no-print-directory extension || echo "the extension was not built: JupyterLab opens without its panels"
 	$(BIN)/python -m marlnb lab $(ARGS)
 
 check: $(READY) ## lint, format, types, layers, vocabulary and the architecture picture
@@ -123,8 +138,8 @@ verify-defaults: $(READY) ## score and time of `env=E algorithm=A` alone, a tabl
 groundtruth: $(READY) ## score marlnb's analyses on planted circuits, the whole grid; ARGS="--seeds 1"
 	$(BIN)/python -m marlnb.groundtruth $(ARGS)
 
-wheel: $(READY) ## build dist/marlnb-*.whl
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+wheel: extension ## build dist/marlnb-*.whl, with the JupyterLab extension
+	MARLNB_EXTENSION=required $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean: ## remove what was built, not the runs
 	rm -rf $(VENV) .peers dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -24,6 +24,8 @@ PAGES = [
 ]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 BENCHMARKS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if "def main(" in path.read_text())
+ENTRIES = "marlnb/galleries/entries/"
+EXTENSION = ".data/data/share/jupyter/labextensions/marlnb/"
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
@@ -31,9 +33,9 @@ MODULES = sorted(
 )
 
 
-def run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(*words: str, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
     # the folder of the command under test comes first, before an editable install
-    env = {**os.environ, "PYTHONPATH": str(cwd)}
+    env = {**os.environ, "PYTHONPATH": str(cwd), **variables}
     return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
@@ -70,11 +72,34 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    inside = {name for name in names if ".dist-info/" not in name}
+    inside = {name for name in names if ".dist-info/" not in name and EXTENSION not in name}
     hidden = ("__pycache__", ".ipynb_checkpoints")
     files = {path.relative_to(ROOT) for path in PACKAGE.rglob("*") if path.is_file()}
-    assert inside == {path.as_posix() for path in files if not set(hidden) & set(path.parts)}
+    package = {path.as_posix() for path in files if not set(hidden) & set(path.parts)}
+    entries = {name for name in inside if name.startswith(ENTRIES)}
+    assert inside == package | entries
+    shipped = {name.removeprefix(ENTRIES).split("/")[0] for name in entries}
+    folders = [ROOT / "data" / name for name in shipped]
+    data = {path.relative_to(ROOT / "data").as_posix() for folder in folders for path in folder.rglob("*.*")}
+    assert "speaker_listener" in shipped and {f"{ENTRIES}{name}" for name in data} == entries
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_wheel_holds_the_jupyterlab_extension_where_it_is_built(wheel: Path) -> None:
+    built = ROOT / "extensions" / "lab" / "labextension"
+    expected = {path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()}
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition(EXTENSION)[2] for name in names if EXTENSION in name} == expected
+
+
+def test_a_wheel_that_needs_the_extension_is_not_built_without_it(tmp_path: Path) -> None:
+    for name in ("marlnb", "extensions"):
+        (tmp_path / name).mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "extensions/hatch_build.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    words = (sys.executable, "-m", "hatchling", "build", "--target", "wheel")
+    done = run(*words, cwd=tmp_path, MARLNB_EXTENSION="required")
+    assert done.returncode != 0 and "make extension" in done.stderr
 
 
 def test_wheel_states_python_licence_and_command(wheel: Path) -> None:
@@ -90,6 +115,8 @@ def test_unpacked_wheel_runs_without_the_repository(wheel: Path, tmp_path: Path)
     listed = run(sys.executable, "-m", "marlnb", "list", "algorithms", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
     assert "mappo" in listed.stdout
+    gallery = run(sys.executable, "-m", "marlnb", "gallery", "show", "speaker_listener", cwd=tmp_path)
+    assert gallery.returncode == 0 and str(tmp_path / ENTRIES) in gallery.stdout, gallery.stderr
     where = run(sys.executable, "-c", "import marlnb; print(marlnb.__file__)", cwd=tmp_path).stdout.strip()
     assert Path(where).is_relative_to(tmp_path)
 

@@ -141,15 +141,19 @@ def until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:
 
 
 @contextmanager
-def lab_on(folder: Path, *, options: Sequence[str] = ()) -> Iterator[Lab]:
-    """A JupyterLab with nothing of this user's settings, ended with its kernels afterwards."""
+def lab_on(folder: Path, *, options: Sequence[str] = (), python: Path | None = None) -> Iterator[Lab]:
+    """A JupyterLab with nothing of this user's settings, ended with its kernels afterwards.
+
+    Args:
+        python: of the environment whose JupyterLab and marlnb run; None: this one's, with the marlnb of this folder.
+    """
     words = ["jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}"]
     words += ["--ServerApp.port_retries=0", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", *options]
     home = folder / ".home"
     settings = home / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false"}))
-    with _served(words, folder, home, "--ServerApp.port={}") as lab:
+    with _served(words, folder, home, "--ServerApp.port={}", python) as lab:
         yield lab
 
 
@@ -162,7 +166,9 @@ def start_page_on(folder: Path) -> Iterator[Lab]:
 
 
 @contextmanager
-def _served(module_and_options: Sequence[str], folder: Path, home: Path, port_option: str) -> Iterator[Lab]:
+def _served(
+    module_and_options: Sequence[str], folder: Path, home: Path, port_option: str, python: Path | None = None
+) -> Iterator[Lab]:
     home.mkdir(parents=True, exist_ok=True)
     port, token = _free_port(), secrets.token_hex(16)
     environment = {
@@ -172,10 +178,10 @@ def _served(module_and_options: Sequence[str], folder: Path, home: Path, port_op
         "JUPYTER_TOKEN": token,
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_PLATFORM_DIRS": "1",
-        "PYTHONPATH": str(ROOT),
+        **({"PYTHONPATH": str(ROOT)} if python is None else {}),
         "OMP_NUM_THREADS": "1",
     }
-    words = [sys.executable, "-m", *module_and_options, port_option.format(port)]
+    words = [str(python or sys.executable), "-m", *module_and_options, port_option.format(port)]
     with open(home / "server.log", "wb") as log:
         server = subprocess.Popen(words, env=environment, cwd=folder, stdout=log, stderr=log)
     try:

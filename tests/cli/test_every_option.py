@@ -52,9 +52,14 @@ record {{run}} --name a --episodes 2 --agents agent_0 agent_1 agent_2 --n-envs 1
 record {{run}} --name b --episodes 1 --env mpe/simple_spread env.max_cycles=5 --config-dir {{conf}} \
 --segment-bytes 100000 --quiet
 info {{run}} --json
+runs {{run}} --json
+runs {{run}}
 info {RECORDING}
 list sites {{run}} --trust --json
 list envs --config-dir {{conf}}
+gallery --json
+2 gallery make nothing --out {{tmp}}/made
+2 gallery add {{run}} --name mine
 {ATTRIBUTE} --agent agent_0 --to action --method shapley_value_sampling --n-samples 2 --features auto \
 --baseline mean --given action --rows 't < 3' --sources own --episodes 0 --checkpoint 3 --batch-size 8 \
 --seed 1 --out {{tmp}}/a --trust

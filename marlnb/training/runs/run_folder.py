@@ -40,10 +40,10 @@ from marlnb.training.runs.files import (
     read_lines,
     remove_temporaries,
 )
-from marlnb.training.runs.lock import is_locked
-from marlnb.training.runs.rows import checked_status, read_rows
+from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.scores import scores_text
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
+from marlnb.training.runs.status import read_status
 from marlnb.trust import trust, trusted
 
 if TYPE_CHECKING:
@@ -267,11 +267,7 @@ class RunFolder:
 
         state is interrupted if a training ended without reporting it, for example after a kill.
         """
-        file = self.path / STATUS
-        status = checked_status(read_json(file)) if file.exists() else {"state": "created", "frames": 0}
-        if status["state"] in ("running", "paused") and not is_locked(self.path / LOCK):
-            status["state"] = "interrupted"
-        return status
+        return read_status(self.path)
 
     def write_status(self, state: State, **facts: Any) -> None:
         """Replaces `status.json` atomically; on a full disk, in the space that it has."""

@@ -1,0 +1,29 @@
+"""Puts the built JupyterLab extension into the wheel, where `make extension` has built it.
+
+Without it a wheel, an editable install and a source distribution work as before, less the extension, so that nobody
+needs Node.js. With MARLNB_EXTENSION=required, as `make wheel` sets it, a missing one is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+BUILT = Path("extensions", "lab", "labextension")
+TARGET = "share/jupyter/labextensions/marlnb"
+
+
+class ExtensionHook(BuildHookInterface):
+    """Adds the files as data of the environment: JupyterLab looks for extensions in `share/jupyter`."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        is_built = (Path(self.root) / BUILT / "install.json").is_file()
+        if not is_built and os.environ.get("MARLNB_EXTENSION") == "required":
+            raise FileNotFoundError(f"{BUILT} is not built; run `make extension` first")
+        if is_built and version != "editable":
+            build_data["shared_data"][BUILT.as_posix()] = TARGET

@@ -1,0 +1,147 @@
+import type { Kernel, ServiceManager, Session } from '@jupyterlab/services';
+import { PromiseDelegate } from '@lumino/coreutils';
+
+export const SESSION = 'marlnb panel';
+const TYPE = 'marlnb';
+const TARGET = 'marlnb';
+const PROTOCOL = 1;
+const TIMEOUT_MS = 60_000;
+const START = 'import marlnb.lab.service; marlnb.lab.service.serve()';
+
+interface Reply {
+  id?: number;
+  answer?: unknown;
+  error?: string;
+  protocol?: number;
+  version?: string;
+}
+
+/** The hidden kernel: requests go to marlnb.lab in the user's own environment, on the machine of the server. */
+export class Backend {
+  constructor(
+    private readonly services: ServiceManager.IManager,
+    private readonly kernelName: () => string
+  ) {}
+
+  /** Whether answers come from another process than before, so that nothing it remembered is known any more. */
+  onReset: (() => void) | null = null;
+
+  /** Raises an Error with a sentence for the user. */
+  async request<Answer>(verb: string, args: object = {}): Promise<Answer> {
+    this.comm ??= this.open();
+    let comm: Kernel.IComm;
+    try {
+      comm = await this.comm;
+    } catch (error) {
+      this.comm = null;
+      throw error;
+    }
+    const id = ++this.lastId;
+    const pending = new PromiseDelegate<unknown>();
+    this.pending.set(id, pending);
+    const timer = window.setTimeout(() => this.settle(id, 'the kernel of the panel did not answer'), TIMEOUT_MS);
+    void comm.send({ text: JSON.stringify({ id, verb, arguments: args }) });
+    try {
+      return (await pending.promise) as Answer;
+    } finally {
+      window.clearTimeout(timer);
+    }
+  }
+
+  /** Ends the kernel; the next request starts another. */
+  async shutDown(): Promise<void> {
+    const session = this.session;
+    this.reset('the kernel of the panel was shut down');
+    await session?.shutdown();
+    session?.dispose();
+    this.session = null;
+  }
+
+  private async open(): Promise<Kernel.IComm> {
+    const session = (this.session ??= await this.start());
+    const kernel = session.kernel;
+    if (!kernel) {
+      this.session = null;
+      throw new Error('the kernel of the panel has ended');
+    }
+    const done = await kernel.requestExecute({ code: START, silent: true, store_history: false }).done;
+    if (done.content.status !== 'ok') {
+      const reason = done.content.status === 'error' ? `: ${done.content.evalue}` : '';
+      throw new Error(
+        `the kernel "${kernel.name}" cannot import marlnb${reason}. Choose one of an environment with marlnb in the settings.`
+      );
+    }
+    const comm = kernel.createComm(TARGET);
+    const greeted = new PromiseDelegate<Reply>();
+    comm.onMsg = message => {
+      const reply = JSON.parse(message.content.data['text'] as string) as Reply;
+      if (reply.protocol !== undefined) {
+        greeted.resolve(reply);
+      } else if (reply.id !== undefined) {
+        this.settle(reply.id, reply.error ?? null, reply.answer);
+      }
+    };
+    comm.onClose = () => this.reset('the kernel of the panel closed the connection');
+    comm.open();
+    const { protocol, version } = await greeted.promise;
+    if (protocol !== PROTOCOL) {
+      throw new Error(
+        `the kernel has marlnb ${version ?? ''}, which speaks protocol ${protocol ?? '?'}; this extension speaks ${PROTOCOL}. Install the same version in both.`
+      );
+    }
+    return comm;
+  }
+
+  private async start(): Promise<Session.ISessionConnection> {
+    const { sessions, kernelspecs } = this.services;
+    await Promise.all([sessions.ready, kernelspecs.ready]);
+    const name = this.kernelName() || kernelspecs.specs?.default || '';
+    for (const model of sessions.running()) {
+      if (model.type === TYPE && model.name === SESSION && model.kernel?.name === name) {
+        return this.follow(sessions.connectTo({ model }));
+      }
+    }
+    const options = { name: SESSION, path: SESSION, type: TYPE, kernel: { name } };
+    return this.follow(await sessions.startNew(options));
+  }
+
+  private follow(session: Session.ISessionConnection): Session.ISessionConnection {
+    session.statusChanged.connect((_, status) => {
+      if (status === 'restarting' || status === 'autorestarting') {
+        this.reset('the kernel of the panel restarts');
+      } else if (status === 'dead' || status === 'terminating') {
+        this.session = null;
+        this.reset('the kernel of the panel has ended');
+      }
+    });
+    session.kernelChanged.connect(() => this.reset('the kernel of the panel was changed'));
+    session.disposed.connect(() => {
+      this.session = null;
+      this.reset('the kernel of the panel was shut down');
+    });
+    return session;
+  }
+
+  private reset(reason: string): void {
+    this.comm = null;
+    for (const id of [...this.pending.keys()]) {
+      this.settle(id, reason);
+    }
+    this.onReset?.();
+  }
+
+  private settle(id: number, error: string | null, answer?: unknown): void {
+    const pending = this.pending.get(id);
+    this.pending.delete(id);
+    if (error === null) {
+      pending?.resolve(answer);
+    } else {
+      pending?.reject(new Error(error));
+    }
+  }
+
+  private session: Session.ISessionConnection | null = null;
+  private comm: Promise<Kernel.IComm> | null = null;
+  private readonly pending = new Map<number, PromiseDelegate<unknown>>();
+  private lastId = 0;
+}

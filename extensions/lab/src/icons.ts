@@ -1,0 +1,9 @@
+import { LabIcon } from '@jupyterlab/ui-components';
+
+// three agents that see each other
+const RUNS = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">
+<g class="jp-icon3" fill="none" stroke="#616161" stroke-width="1.8"><path d="M12 6.5 5.5 17M12 6.5 18.5 17M5.5 17h13"/></g>
+<g class="jp-icon3" fill="#616161"><circle cx="12" cy="5.5" r="3"/><circle cx="5" cy="18" r="3"/><circle cx="19" cy="18" r="3"/></g>
+</svg>`;
+
+export const runsIcon = new LabIcon({ name: 'marlnb:icon', svgstr: RUNS });

@@ -1,0 +1,102 @@
+import { formatClock, formatCount, formatNumber } from '@marlnb/views';
+import type { RunState, RunSummary } from './messages';
+
+const STATE_WORDS: Record<RunState, string> = {
+  created: 'not started',
+  running: 'training',
+  paused: 'paused',
+  interrupted: 'interrupted',
+  stopped: 'stopped',
+  complete: 'complete',
+  failed: 'failed',
+  unreadable: 'unreadable'
+};
+
+export function stateWord(state: RunState): string {
+  return STATE_WORDS[state];
+}
+
+export function isAlive(run: RunSummary): boolean {
+  return run.state === 'running' || run.state === 'paused';
+}
+
+/** Share of the training that is done, from 0 to 1; null if its length is not known. */
+export function progress(run: RunSummary): number | null {
+  return run.frames_total ? Math.min(1, run.frames / run.frames_total) : null;
+}
+
+/** State, progress and time left in words. */
+export function stateLine(run: RunSummary): string {
+  const share = progress(run);
+  const parts = [stateWord(run.state)];
+  if (run.state !== 'complete' && run.state !== 'created' && share !== null) {
+    parts.push(`${Math.floor(100 * share)}%`);
+  } else if (run.state === 'complete') {
+    parts.push(`${formatCount(run.frames)} frames`);
+  }
+  if (isAlive(run) && run.eta_s !== null) {
+    parts.push(`${formatClock(run.eta_s)} left`);
+  }
+  return parts.join(' · ');
+}
+
+/** What is trained: environment, algorithm, league, seed. */
+export function subject(run: RunSummary): string {
+  const parts = [run.env, run.algorithm, run.league && `league ${run.league}`];
+  return [...parts, run.seed === null ? '' : `seed ${run.seed}`].filter(Boolean).join(' · ');
+}
+
+export function scoreText(run: RunSummary): string {
+  return run.score === null ? '' : formatNumber(run.score);
+}
+
+/** Whether every word of a search is in a run's texts. */
+export function matches(run: RunSummary, search: string): boolean {
+  const text = [run.name, run.state, stateWord(run.state), run.env, run.algorithm, run.league, run.host, run.note]
+    .concat(run.tags, run.seed === null ? [] : [`seed=${run.seed}`])
+    .join(' ')
+    .toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every(word => text.includes(word));
+}
+
+/** Living runs first, then the latest. */
+export function byActivity(a: RunSummary, b: RunSummary): number {
+  return Number(isAlive(b)) - Number(isAlive(a)) || (b.updated ?? 0) - (a.updated ?? 0) || compareNames(a.name, b.name);
+}
+
+const NAMES = new Intl.Collator(undefined, { numeric: true });
+
+export function compareNames(a: string, b: string): number {
+  return NAMES.compare(a, b);
+}
+
+/** The last part of a run's name, and the group without the folder of a batch's jobs. */
+export function shortName(run: RunSummary): string {
+  return run.group ? run.name.slice(run.group.length + 1) : run.name;
+}
+
+export function groupTitle(group: string): string {
+  return group.replace(/\/jobs$/, '') || 'no group';
+}
+
+export interface Group {
+  group: string;
+  runs: RunSummary[];
+}
+
+/** Runs by their folder, in the order of their first run. */
+export function grouped(runs: readonly RunSummary[]): Group[] {
+  const groups = new Map<string, RunSummary[]>();
+  for (const run of runs) {
+    const members = groups.get(run.group);
+    if (members) {
+      members.push(run);
+    } else {
+      groups.set(run.group, [run]);
+    }
+  }
+  return [...groups].map(([group, members]) => ({ group, runs: members }));
+}

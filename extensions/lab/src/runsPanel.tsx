@@ -1,0 +1,236 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { Message } from '@lumino/messaging';
+import { Sparkline, VirtualList } from '@marlnb/views';
+import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import { CommandIDs } from './commandIds';
+import { runsIcon } from './icons';
+import type { RunSummary } from './messages';
+import { PreactWidget } from './preactWidget';
+import { byActivity, grouped, groupTitle, matches, progress, scoreText, shortName, stateLine, subject } from './runRows';
+import type { RunsModel } from './runsModel';
+import { useSignal } from './useSignal';
+
+type Row = { kind: 'group'; group: string; count: number; isOpen: boolean } | { kind: 'run'; run: RunSummary };
+const height = (row: Row): number => (row.kind === 'group' ? 28 : 46);
+
+/** The side panel: the runs under the chosen folders, live. */
+export class RunsPanel extends PreactWidget {
+  constructor(
+    private readonly model: RunsModel,
+    private readonly commands: CommandRegistry,
+    private readonly trans: TranslationBundle
+  ) {
+    super();
+    this.id = 'marlnb-runs';
+    this.title.icon = runsIcon;
+    this.title.caption = trans.__('Runs');
+    this.addClass('marlnb-lab');
+    this.addClass('marlnb-runs');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('Runs'));
+  }
+
+  protected content(): ComponentChild {
+    return <Runs model={this.model} commands={this.commands} trans={this.trans} />;
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this.model.setViewer(this, true);
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this.model.setViewer(this, this.isVisible);
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this.model.setViewer(this, false);
+  }
+
+  protected override onBeforeDetach(message: Message): void {
+    this.model.setViewer(this, false);
+    super.onBeforeDetach(message);
+  }
+}
+
+interface Props {
+  model: RunsModel;
+  commands: CommandRegistry;
+  trans: TranslationBundle;
+}
+
+function Runs({ model, commands, trans }: Props): JSX.Element {
+  useSignal(model.changed);
+  const [search, setSearch] = useState('');
+  const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
+  const [active, setActive] = useState(-1);
+  const rows = useMemo(() => panelRows(model.runs, search, closed), [model.runs, search, closed]);
+  const toggle = (group: string): void => {
+    const next = new Set(closed);
+    if (!next.delete(group)) {
+      next.add(group);
+    }
+    setClosed(next);
+  };
+  const act = (row: Row | undefined): void => {
+    if (row?.kind === 'group') {
+      toggle(row.group);
+    } else if (row) {
+      void commands.execute(CommandIDs.openRun, { path: row.run.path });
+    }
+  };
+  const onKeyDown = (event: TargetedKeyboardEvent<HTMLElement>): void => {
+    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 };
+    const move = moves[event.key];
+    if (move !== undefined) {
+      event.preventDefault();
+      setActive(Math.max(0, Math.min(rows.length - 1, active + move)));
+    } else if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      act(rows[active]);
+    }
+  };
+  return (
+    <>
+      <div class="marlnb-runs-header">
+        <h2>{trans.__('Runs')}</h2>
+        <button
+          class="jp-ToolbarButtonComponent jp-mod-minimal"
+          title={trans.__('Read again')}
+          onClick={() => model.refresh()}
+        >
+          {trans.__('Refresh')}
+        </button>
+      </div>
+      <input
+        class="marlnb-search"
+        type="search"
+        placeholder={trans.__('Search names, states, tags…')}
+        aria-label={trans.__('Search runs')}
+        value={search}
+        onInput={event => setSearch(event.currentTarget.value)}
+      />
+      <Notice model={model} isSearching={search !== ''} shown={rows.length} trans={trans} />
+      <div
+        class="marlnb-runs-list"
+        role="listbox"
+        tabIndex={0}
+        aria-label={trans.__('Runs')}
+        aria-activedescendant={active >= 0 ? `marlnb-run-${active}` : undefined}
+        onKeyDown={onKeyDown}
+      >
+        <VirtualList
+          rows={rows}
+          height={height}
+          {...(active >= 0 ? { reveal: active } : {})}
+          render={(row, index) => (
+            <PanelRow
+              key={row.kind === 'group' ? `group:${row.group}` : row.run.path}
+              row={row}
+              index={index}
+              isActive={index === active}
+              onClick={() => {
+                setActive(index);
+                act(row);
+              }}
+            />
+          )}
+        />
+      </div>
+    </>
+  );
+}
+
+function panelRows(runs: readonly RunSummary[], search: string, closed: ReadonlySet<string>): Row[] {
+  const shown = runs.filter(run => matches(run, search)).sort(byActivity);
+  const rows: Row[] = [];
+  for (const { group, runs: members } of grouped(shown)) {
+    const isOpen = !closed.has(group);
+    if (group) {
+      rows.push({ kind: 'group', group, count: members.length, isOpen });
+    }
+    if (isOpen) {
+      rows.push(...members.map(run => ({ kind: 'run' as const, run })));
+    }
+  }
+  return rows;
+}
+
+/** What a person must know beyond the rows: an error, an empty folder, what was not searched. */
+function Notice(props: {
+  model: RunsModel;
+  isSearching: boolean;
+  shown: number;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { model, trans } = props;
+  if (model.error) {
+    return (
+      <p class="marlnb-notice marlnb-error" role="alert">
+        {model.error}
+      </p>
+    );
+  }
+  if (model.readAt === 0) {
+    return (
+      <p class="marlnb-notice" role="status">
+        {trans.__('Starting a kernel that reads the runs…')}
+      </p>
+    );
+  }
+  const texts = [...model.problems];
+  if (props.shown === 0 && model.isComplete) {
+    texts.push(
+      props.isSearching
+        ? trans.__('No run matches.')
+        : trans.__('No runs here yet. Train one in a notebook, or with `marlnb train`.')
+    );
+  } else if (!model.isComplete) {
+    texts.push(trans.__('Reading the runs: %1 so far…', model.runs.length));
+  }
+  return texts.length > 0 ? (
+    <p class="marlnb-notice" role="status">
+      {texts.join(' ')}
+    </p>
+  ) : null;
+}
+
+function PanelRow(props: { row: Row; index: number; isActive: boolean; onClick: () => void }): JSX.Element {
+  const { row, index, isActive, onClick } = props;
+  const common = {
+    id: `marlnb-run-${index}`,
+    role: 'option' as const,
+    'aria-selected': isActive,
+    onClick,
+    style: { height: `${height(row)}px` }
+  };
+  if (row.kind === 'group') {
+    return (
+      <div {...common} class="marlnb-group" aria-expanded={row.isOpen} title={row.group}>
+        <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
+        <span class="marlnb-name">{groupTitle(row.group)}</span>
+        <span class="marlnb-count">{row.count}</span>
+      </div>
+    );
+  }
+  const { run } = row;
+  const share = progress(run);
+  return (
+    <div {...common} class="marlnb-run-row" data-state={run.state} title={run.problem || run.path}>
+      <span class="marlnb-dot" aria-hidden="true" />
+      <span class="marlnb-name">{shortName(run)}</span>
+      <span class="marlnb-score">{scoreText(run)}</span>
+      <Sparkline values={run.curve} label={`return, now ${scoreText(run) || 'unknown'}`} />
+      <span class="marlnb-facts">
+        {stateLine(run)} <span class="marlnb-subject">{run.problem || subject(run)}</span>
+      </span>
+      {(run.state === 'running' || run.state === 'paused') && share !== null && (
+        <progress value={share} max={1} aria-label="progress" />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest';
+import type { RunSummary } from '../src/messages';
+import { byActivity, grouped, groupTitle, matches, progress, shortName, stateLine, subject } from '../src/runRows';
+
+export const RUN: RunSummary = {
+  path: '/runs/both/jobs/algorithm=mappo,seed=3',
+  name: 'both/jobs/algorithm=mappo,seed=3',
+  group: 'both/jobs',
+  state: 'running',
+  env: 'mpe/simple_spread',
+  algorithm: 'mappo',
+  league: '',
+  seed: 3,
+  frames: 450_000,
+  frames_total: 1_000_000,
+  frames_per_second: 5000,
+  eta_s: 200,
+  host: 'node7',
+  updated: 10,
+  score: -20.1234,
+  score_of: '',
+  curve: [-40, -20],
+  tags: ['baseline'],
+  note: '',
+  problem: ''
+};
+
+describe('a run', () => {
+  it('is described by its state, progress and time left', () => {
+    expect(stateLine(RUN)).toBe('training · 45% · 3:20 left');
+    expect(stateLine({ ...RUN, state: 'complete', frames: 1_000_000 })).toBe('complete · 1.00M frames');
+    expect(stateLine({ ...RUN, state: 'unreadable', frames: 0, frames_total: null })).toBe('unreadable');
+    expect(subject(RUN)).toBe('mpe/simple_spread · mappo · seed 3');
+    expect(progress({ ...RUN, frames: 2_000_000 })).toBe(1);
+  });
+  it('is called by its name within its group', () => {
+    expect(shortName(RUN)).toBe('algorithm=mappo,seed=3');
+    expect(groupTitle(RUN.group)).toBe('both');
+  });
+  it('matches a search if every word is in its texts', () => {
+    expect(matches(RUN, 'MAPPO training')).toBe(true);
+    expect(matches(RUN, 'baseline node7 seed=3')).toBe(true);
+    expect(matches(RUN, 'mappo failed')).toBe(false);
+  });
+});
+
+describe('runs', () => {
+  it('are in order of activity, then age, then name with numbers', () => {
+    const done = { ...RUN, state: 'complete' as const };
+    const rows = [{ ...done, name: 'b10' }, { ...done, name: 'b9' }, { ...done, name: 'new', updated: 99 }, RUN];
+    expect(rows.sort(byActivity).map(run => run.name)).toEqual([RUN.name, 'new', 'b9', 'b10']);
+  });
+  it('are grouped by folder', () => {
+    const groups = grouped([RUN, { ...RUN, group: '' }, { ...RUN, path: 'other' }]);
+    expect(groups.map(group => [group.group, group.runs.length])).toEqual([['both/jobs', 2], ['', 1]]);
+  });
+});

@@ -1,0 +1,81 @@
+"""The wheel, installed in an environment of its own, and a JupyterLab in it. Run by `make extension-test`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ASKED = os.environ.get("MARLNB_EXTENSION_TESTS") == "1"
+collect_ignore_glob = [] if ASKED else ["*"]
+ROOT = Path(__file__).parents[2]
+
+if ASKED:
+    from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+    from tests.browser.lab import ARGUMENTS, CHROMIUM, Lab, lab_on
+
+    @pytest.fixture(scope="session")
+    def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        folder = tmp_path_factory.mktemp("wheel")
+        words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+        subprocess.run(words, cwd=ROOT, env={**os.environ, "MARLNB_EXTENSION": "required"}, check=True)
+        (path,) = folder.glob("marlnb-*.whl")
+        return path
+
+    @pytest.fixture(scope="session")
+    def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """The Python of an environment with the installed wheel; what it needs comes from this one's environment."""
+        folder = tmp_path_factory.mktemp("environment") / "env"
+        venv.create(folder, symlinks=True, with_pip=False)
+        installed = folder / "bin" / "python"
+        words = [sys.executable, "-m", "pip", "--python", str(installed), "install", "--quiet", "--no-deps", str(wheel)]
+        subprocess.run([*words, "--no-index", "--disable-pip-version-check"], check=True)
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        packages = folder / "lib" / version / "site-packages"
+        (packages / "rest.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        ours, theirs = Path(sys.prefix) / "share" / "jupyter", folder / "share" / "jupyter"
+        (theirs / "lab").symlink_to(ours / "lab")
+        for name in ("@jupyter-widgets", "anywidget", "@jupyter-notebook"):
+            (theirs / "labextensions" / name).symlink_to(ours / "labextensions" / name)
+        return installed
+
+    @pytest.fixture(scope="session")
+    def lab(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+        with lab_on(tmp_path_factory.mktemp("lab"), python=python) as served:
+            yield served
+
+    @pytest.fixture(scope="session")
+    def browser() -> Iterator[Browser]:
+        with sync_playwright() as playwright:
+            opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+            yield opened
+            opened.close()
+
+    @pytest.fixture
+    def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+        """A page that must raise no error; its picture is kept as `tests/browser` does."""
+        opened = browser.new_page(viewport={"width": 1300, "height": 950})
+        errors: list[str] = []
+        opened.on("pageerror", lambda error: errors.append(str(error)))
+        yield opened
+        _keep(opened, request.node.name)
+        opened.close()
+        assert errors == []
+
+    @pytest.fixture
+    def keep(request: pytest.FixtureRequest) -> Callable[..., None]:
+        """`keep(page or locator, name)`: a picture in the folder MARLNB_SCREENSHOTS, where that is set."""
+        return lambda shown, name: _keep(shown, f"{request.node.name}-{name}")
+
+    def _keep(shown: Page | Locator, name: str) -> None:
+        folder = os.environ.get("MARLNB_SCREENSHOTS")
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            shown.screenshot(path=str(Path(folder) / f"{name}.png"))

@@ -1,0 +1,144 @@
+"""The list of runs: what a row says, what a change costs, and folders that are broken or hostile."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from marlnb.errors import RunError
+from marlnb.training.runs import listing
+from marlnb.training.runs.files import EXPERIMENT, METRICS, STATUS
+from marlnb.training.runs.listing import RunListing, list_runs, sampled_rows
+from marlnb.training.runs.lock import RunLock
+from marlnb.training.runs.run_notes import write_notes
+from tests.lab.run_folders import write_run
+
+
+def test_a_row_says_what_is_trained_and_how_far_it_is(tmp_path: Path) -> None:
+    write_run(tmp_path / "sweep" / "seed=3", state="running", seed=3, frames=40_000)
+    with RunLock(tmp_path / "sweep" / "seed=3" / "lock"):
+        (run,) = list_runs(tmp_path)
+    assert (run.name, run.group, run.state) == ("sweep/seed=3", "sweep", "running")
+    assert (run.env, run.algorithm, run.seed, run.host) == ("mpe/simple_speaker_listener", "mappo", 3, "node7")
+    assert (run.frames, run.frames_total) == (40_000, 100_000)
+    # write_run's formula at its last and its first row
+    assert run.score == pytest.approx(-13 - 30 * math.exp(-4))
+    assert run.curve[0] == pytest.approx(-13 - 30 * math.exp(-4 / 50)) and len(run.curve) == listing.N_SAMPLES
+    assert list_runs(tmp_path)[0].state == "interrupted"  # the lock is free again
+
+
+def test_only_what_has_changed_is_read_again(tmp_path: Path) -> None:
+    for seed in range(3):
+        write_run(tmp_path / f"{seed}", seed=seed)
+    runs = RunListing([tmp_path])
+    assert len(runs.read().changed) == 3
+    assert runs.read().changed == []
+    write_notes(tmp_path / "1", tags=["good", " good", ""], note="see page 3")
+    (changed,) = runs.read().changed
+    assert (changed.name, changed.tags, changed.note) == ("1", ["good"], "see page 3")
+
+
+def test_a_killed_training_is_noticed_though_no_file_changes(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", state="running")
+    lock, runs = RunLock(run / "lock"), RunListing([tmp_path])
+    assert runs.read().changed[0].state == "running"
+    lock.release()
+    assert [each.state for each in runs.read().changed] == ["interrupted"]
+
+
+def test_new_and_deleted_runs_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "RESCAN_S", 0.0)
+    monkeypatch.setattr(listing, "RESCAN_FACTOR", 0)
+    first, runs = write_run(tmp_path / "first"), RunListing([tmp_path])
+    runs.read()
+    shutil.rmtree(first)
+    write_run(tmp_path / "second")
+    changes = runs.read()
+    assert changes.removed == [str(first)] and [run.name for run in changes.changed] == ["second"]
+
+
+def test_a_budget_of_time_ends_a_reading_and_the_next_one_continues(tmp_path: Path) -> None:
+    for seed in range(5):
+        write_run(tmp_path / f"{seed}", seed=seed)
+    runs, names = RunListing([tmp_path]), []
+    for _ in range(100):
+        changes = runs.read(0.0)
+        names += [run.name for run in changes.changed]
+        if changes.is_complete:
+            break
+    assert sorted(names) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        (EXPERIMENT, "{", "cannot be read"),
+        (EXPERIMENT, "[]", "not an object"),
+        (STATUS, "7", "not an object"),
+        (METRICS, '{"iteration": 1, "returns": {"a": "<b>"}}\n', "expected numbers"),
+        ("notes.json", "no", "cannot be read"),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    write_run(tmp_path / "good")
+    (write_run(tmp_path / "bad") / name).write_text(text)
+    bad, good = list_runs(tmp_path)
+    assert good.problem == "" and problem in bad.problem
+
+
+def test_values_of_any_type_in_an_experiment_are_harmless(tmp_path: Path) -> None:
+    experiment = {"env": [1], "algorithm": "x", "algorithms": {"a": 3}, "seed": "<b>", "frames": True, "league": 7}
+    (write_run(tmp_path / "run") / EXPERIMENT).write_text(json.dumps(experiment))
+    (run,) = list_runs(tmp_path)
+    assert (run.env, run.algorithm, run.league, run.seed) == ("", "", "", None)
+
+
+def test_names_that_are_no_text_can_be_sent(tmp_path: Path) -> None:
+    write_run(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff<img src=x>")))
+    (run,) = list_runs(tmp_path)
+    assert json.loads(json.dumps(run.to_json()))["name"] == run.name
+
+
+def test_a_pipe_in_place_of_a_file_does_not_wait(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    (run / METRICS).unlink()
+    os.mkfifo(run / METRICS)
+    assert list_runs(tmp_path)[0].curve == []
+
+
+def test_samples_of_a_long_file_are_evenly_spaced(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rows=20_000)
+    iterations = [row["iteration"] for row in sampled_rows(run / METRICS, 5)]
+    assert len(iterations) == 5 and iterations[-1] == 20_000
+    assert iterations == pytest.approx([1, 5000, 10_000, 15_000, 20_000], abs=300)
+    with open(run / METRICS, "a") as file:
+        file.write('{"iteration": 20001, "fra')  # a row that is being written
+    assert sampled_rows(run / METRICS, 5)[-1]["iteration"] == 20_000
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="does not exist"):
+        list_runs(tmp_path / "none")
+    assert "is not a folder" in RunListing([tmp_path / "none"]).read().problems[0]
+
+
+def test_listing_loads_neither_torch_nor_numpy() -> None:
+    code = "import sys, marlnb.lab.verbs; print([name for name in ('torch', 'numpy', 'hydra') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_search_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MAX_FOLDERS", 3)
+    for k in range(5):
+        write_run(tmp_path / f"{k}")
+    changes = RunListing([tmp_path]).read(time.monotonic() + 60)
+    assert len(changes.changed) == 2 and "others not" in changes.problems[0]
