@@ -31,11 +31,16 @@ _session: dict[str, How] = {}  # by digest; also where the record cannot be writ
 Part = TypeVar("Part")
 
 
-def record_folder() -> Path:
-    """The folder of the record: one file for each trusted part."""
+def data_folder() -> Path:
+    """The user's own folder for marlnb's data. Raises RuntimeError: the home folder is unknown."""
     chosen = os.environ.get(DATA_VARIABLE)
     data = Path(chosen or os.path.join(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "marlnb"))
-    return data.expanduser() / "trusted"
+    return data.expanduser()
+
+
+def record_folder() -> Path:
+    """The folder of the record: one file for each trusted part."""
+    return data_folder() / "trusted"
 
 
 def trusted(part: Unloaded) -> How | None:

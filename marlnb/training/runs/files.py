@@ -29,8 +29,9 @@ STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training; see marln
 CACHE = "cache"  # results of `marlnb.cached`, shared by all attempts to execute a notebook
 TRAINING = "training.json"  # in a batch job's folder: the run that its kernel trains
 EVALUATION = "evaluation"  # where external simulators find evaluations and recordings
+RECIPE = "recipe.yaml"  # of an entry of a gallery; see marlnb.galleries.recipe
 MAY_PRECEDE = (
-    *("notebook.ipynb", "notebook.html", STOP, CACHE),
+    *("notebook.ipynb", "notebook.html", RECIPE, STOP, CACHE),
     *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
 )
 JOB_VARIABLE = "MARLNB_JOB"  # set while a batch job executes a notebook: the job's folder

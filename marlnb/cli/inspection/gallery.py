@@ -1,0 +1,102 @@
+"""Trained agents and recordings that open at once: list, show, add, make, check.
+
+  marlnb gallery                                  what there is
+  marlnb gallery show speaker_listener            scores, findings and limits of one
+  marlnb gallery make speaker_listener            train it again, in runs/gallery/speaker_listener
+  marlnb gallery make FOLDER                      the same of a folder with a recipe.yaml
+  marlnb gallery add runs/gallery/mine            copy an entry into your own gallery; its files are checked first
+  marlnb gallery check speaker_listener           make it again and compare the numbers; no name: all of them
+
+In Python: mnb.gallery() and mnb.gallery("speaker_listener").run
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marlnb.cli.output import print_json, print_table, quiet_stdout, say
+from marlnb.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from marlnb.galleries.check import Comparison
+    from marlnb.galleries.entry import Entry
+
+OUT = Path("runs") / "gallery"
+ACTIONS = ("list", "show", "add", "make", "check")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", default="list", metavar="ACTION", help=f"{', '.join(ACTIONS)} (list)")
+    parser.add_argument("of", nargs="*", metavar="NAME|FOLDER", help="an entry, or a folder")
+    parser.add_argument("--out", metavar="FOLDER", help=f"make, check: the new folder (default {OUT}/NAME)")
+    parser.add_argument("--name", default="", help="add: its name in the gallery (default the folder's)")
+    parser.add_argument("--json", action="store_true", help="list, show: print JSON and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> int | None:
+    if arguments.action not in ACTIONS:
+        raise ConfigError(unknown("action of `marlnb gallery`", arguments.action, ACTIONS))
+    if arguments.action == "check":
+        return _check(arguments.of, Path(arguments.out) if arguments.out else OUT / "check")
+    if arguments.action != "list" and len(arguments.of) != 1:
+        kind = "folder" if arguments.action == "add" else "entry"
+        raise ConfigError(f"`marlnb gallery {arguments.action}` takes one {kind}; got {arguments.of or 'none'}")
+    if arguments.action == "list":
+        _list(arguments.json)
+    elif arguments.action == "show":
+        _show(arguments.of[0], arguments.json)
+    else:
+        with quiet_stdout():
+            entry = _add(arguments) if arguments.action == "add" else _make(arguments)
+        print(entry.path)
+    return None
+
+
+def _list(as_json: bool) -> None:
+    from marlnb.galleries.gallery import HEADER, gallery
+
+    shown = gallery()
+    if as_json:
+        return print_json({"entries": shown.to_json()})
+    print_table(HEADER, shown.rows())
+
+
+def _show(name: str, as_json: bool) -> None:
+    from marlnb.codec import to_json
+    from marlnb.galleries.gallery import gallery
+
+    entry = gallery(name)
+    if as_json:
+        return print_json({"folder": str(entry.path), "recipe": to_json(entry.recipe), "card": to_json(entry.card)})
+    print(entry.text)
+
+
+def _add(arguments: argparse.Namespace) -> Entry:
+    from marlnb.galleries.add import add
+
+    return add(arguments.of[0], name=arguments.name)
+
+
+def _make(arguments: argparse.Namespace) -> Entry:
+    from marlnb.galleries.make import make, recipe_folder
+
+    source = recipe_folder(arguments.of[0])
+    return make(source, arguments.out or OUT / source.resolve().name)
+
+
+def _check(names: list[str], out: Path) -> int | None:
+    from marlnb.galleries.check import check
+    from marlnb.galleries.gallery import gallery
+
+    entries, failed = gallery(), []
+    for name in names or list(entries):
+        if entries[name].recipe.command:
+            say(f"{name}: another library makes it: {entries[name].recipe.command}")
+            continue
+        with quiet_stdout():
+            comparisons: list[Comparison] = check(entries[name], out / name)
+        failed += [comparison for comparison in comparisons if not comparison.holds]
+        print(f"{name}:", *(f"  {comparison}" for comparison in comparisons), sep="\n", flush=True)
+    return 1 if failed else None

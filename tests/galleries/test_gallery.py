@@ -1,0 +1,181 @@
+"""The gallery's table and card, what another person's entry may contain, and an entry that is made from its recipe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import marlnb as mnb
+from marlnb.cli import main
+from marlnb.errors import ConfigError, RunError, UnknownNameError
+from marlnb.galleries.add import add
+from marlnb.galleries.card import CARD, Card, hashes
+from marlnb.galleries.check import compare
+from marlnb.galleries.entry import Entry
+from marlnb.galleries.folders import CHECKOUT
+from marlnb.galleries.make import make
+from marlnb.galleries.recipe import RECIPE, Recipe
+
+TALK = CHECKOUT / "speaker_listener"
+RECIPE_TEXT = """
+title: a tiny one
+summary: few frames
+kind: cooperative
+train: >-
+  env=mpe/simple_speaker_listener algorithm=mappo model.hidden=[8] n_envs=4 rollout_steps=25 frames=400
+  checkpoint_every=1 keep_checkpoints=0 seed=3 tuned=false
+keep: [1, 4]
+keep_rows: 2
+episodes: 20
+recording: {episodes: 4, values: false}
+analysed: {episodes: 12}
+expected: {listener: [-100, 0]}
+findings:
+  - claim: The goal can be read from the speaker.
+    analysis: decode
+    options: {site: speaker/actor/hidden_1, label: goal, n_shuffles: 5}
+    expected: {scores.0.score: [0.5, 1]}
+limits: [It shows nothing.]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_gallery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MARLNB_DATA_DIR", str(tmp_path / "home"))
+    return tmp_path / "home" / "gallery"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Entry:
+    """A copy of an entry, as another person sends it."""
+    return Entry(TALK).copy(tmp_path / "sent" / "talk")
+
+
+def test_an_entry_is_opened_by_name_evaluated_and_recorded_in_a_copy(tmp_path: Path) -> None:
+    entry = mnb.gallery("speaker_listener")
+    (score,) = [score for score in entry.card.final_scores if score.name == "listener"]
+    again = mnb.evaluate(entry.run, episodes=entry.card.episodes, seed=entry.card.seed)
+    assert again.return_mean["listener"] == pytest.approx(score.mean, abs=1e-3)
+    assert score.low < score.mean < score.high
+    copy = entry.copy(tmp_path / "mine")
+    assert hashes(copy.path) == hashes(entry.path)
+    with mnb.record(copy.run, episodes=2, progress=False) as recording:
+        assert recording.path.parent == tmp_path / "mine" / "recordings"
+    with pytest.raises(RunError, match="exists already"):
+        entry.copy(tmp_path / "mine")
+
+
+def test_a_name_that_does_not_exist_is_an_error_that_lists_the_others() -> None:
+    with pytest.raises(UnknownNameError, match="speaker_listener"):
+        mnb.gallery("speaker_lisener")
+
+
+def test_an_entry_of_another_person_is_copied_and_shown_as_text(made: Entry, own_gallery: Path) -> None:
+    recipe = made.path / RECIPE
+    recipe.write_text(recipe.read_text().replace("title: a", "title: <script>alert(1)</script> a"))
+    replace(made.card, files=hashes(made.path)).write(made.path)
+    assert add(made.path, name="theirs").path == own_gallery / "theirs"
+    html = mnb.gallery()._repr_html_() + mnb.gallery("theirs")._repr_html_()
+    assert "<script>" not in html and html.count("&lt;script&gt;") == 2
+    (own_gallery / "theirs" / CARD).write_text("{")
+    assert "cannot be read" in mnb.gallery()._repr_html_()
+    with pytest.raises(ConfigError, match="already"):
+        add(made.path, name="speaker_listener")
+    with pytest.raises(ConfigError, match="letters"):
+        add(made.path, name="../theirs")
+
+
+@pytest.mark.parametrize("change", ["changed", "missing", "not on the card"])
+def test_an_entry_that_differs_from_its_card_is_not_added(made: Entry, change: str, own_gallery: Path) -> None:
+    file = made.path / "metrics.jsonl"
+    if change == "missing":
+        file.unlink()
+    elif change == "changed":
+        file.write_text(file.read_text().replace("1", "2", 1))
+    else:
+        (made.path / "more.py").touch()
+    with pytest.raises(RunError, match=f"{change}: m"):
+        add(made.path)
+    assert not own_gallery.exists()
+
+
+def test_an_entry_with_a_link_is_not_added(made: Entry) -> None:
+    (made.path / "secret").symlink_to("/etc/passwd")
+    with pytest.raises(ConfigError, match="link"):
+        add(made.path)
+
+
+def test_adding_imports_nothing_that_the_entry_names(
+    made: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stolen.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    experiment = json.loads((made.path / "experiment.json").read_text())
+    experiment["algorithm"] = {"name": "stolen:Algorithm"}
+    (made.path / "experiment.json").write_text(json.dumps(experiment))
+    replace(made.card, files=hashes(made.path)).write(made.path)
+    entry = add(made.path)
+    assert "talk" in mnb.gallery() and entry.run.path == entry.path
+    with pytest.raises(RunError, match="stolen"):
+        entry.run.policies()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_recipe_makes_an_entry_and_again_the_same_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "tiny"
+    source.mkdir()
+    (source / RECIPE).write_text(RECIPE_TEXT)
+    entry = make(source, source, progress=False)
+    assert [checkpoint.iteration for checkpoint in mnb.Run.open(source).checkpoints] == [1, 4]
+    assert len((source / "metrics.jsonl").read_text().splitlines()) == 3  # 1, 3 and the last
+    assert "host" not in json.loads((source / "status.json").read_text())
+    assert {score.checkpoint for score in entry.card.scores} == {None, 1, 4}
+    assert entry.card.findings[0].values["scores.0.score"] > 0.5
+    assert main(["gallery", "add", str(source)]) == 0
+    assert main(["gallery", "check", "tiny", "--out", str(tmp_path / "check")]) == 0
+    assert "return of listener: card" in capsys.readouterr().out
+    again = Card.read(tmp_path / "check" / "tiny")
+    assert again.scores == entry.card.scores and again.findings == entry.card.findings
+
+
+def test_a_number_out_of_its_range_does_not_hold() -> None:
+    entry = Entry(TALK)
+    worse = replace(entry.card, scores=tuple(replace(score, mean=-30.0) for score in entry.card.scores))
+    failed = [str(comparison) for comparison in compare(entry.recipe, entry.card, worse) if not comparison.holds]
+    assert len(failed) == 1 and "rerun -30" in failed[0] and "DOES NOT HOLD" in failed[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("title: a", "has no default"), (RECIPE_TEXT + "colour: red", "colour"), ("{", "YAML"), ("train: x", "title")],
+)
+def test_a_recipe_that_is_not_valid_is_an_error_with_its_file(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / RECIPE).write_text(text)
+    with pytest.raises(ConfigError, match=message) as raised:
+        Recipe.read(tmp_path)
+    assert str(tmp_path / RECIPE) in str(raised.value)
+
+
+def test_the_command_lists_shows_and_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gallery"]) == 0
+    assert "speaker_listener" in capsys.readouterr().out
+    assert main(["gallery", "show", "speaker_listener", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["recipe"]["kind"] == "cooperative" and shown["card"]["episodes"] == 500
+    assert main(["gallery", "burn"]) == 2
+    assert "valid" in capsys.readouterr().err.lower()
+    assert main(["gallery", "make", "nothing"]) == 2
+    assert "speaker_listener" in capsys.readouterr().err
+
+
+def test_an_entry_that_another_library_makes_says_how(tmp_path: Path) -> None:
+    shutil.copyfile(TALK / RECIPE, tmp_path / RECIPE)
+    text = "title: a\nsummary: b\nkind: cooperative\ncommand: python -m other\n"
+    (tmp_path / RECIPE).write_text(text)
+    with pytest.raises(ConfigError, match="python -m other"):
+        make(tmp_path, tmp_path / "out")
