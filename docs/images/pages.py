@@ -35,6 +35,22 @@ def environments_mpe(trained: Trained) -> Figure:
 
 
 @of_page
+def environments_batched(trained: Trained) -> Figure:
+    """Two seekers walk to the hider, which stays."""
+    from tests.examples.batched_environment import Chase
+
+    env = Chase(n_seekers=2).build(1)
+    seekers = env.reset(seed=20).groups["seeker"].observation
+    pictures = {}
+    for number in range(10):
+        pictures[f"step {number}"] = env.render(0)
+        (dx, dy) = (seekers[..., 2:] - seekers[..., :2]).unbind(-1)
+        move = torch.where(dx.abs() > dy.abs(), 1 + (dx > 0).long(), 3 + (dy > 0).long())
+        env.step({"seeker": move, "hider": torch.zeros(1, 1, dtype=torch.int64)})
+    return tiles({name: pictures[name] for name in ("step 0", "step 4", "step 8")}, columns=3)
+
+
+@of_page
 def environments_pettingzoo(trained: Trained) -> Figure:
     steps = {"multiwalker": 10, "pursuit": 20, "knights_archers_zombies": 120, "pistonball": 20, "chess": 12}
     return tiles({name: _picture(f"pettingzoo/{name}", steps=n) for name, n in steps.items()}, columns=5, size=1.9)

@@ -22,6 +22,8 @@ from marlnb.envs.steps import (
     valid,
     where_acting,
 )
+from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.tensor.synchronisation import check_synchronisation
 from marlnb.envs.vector import Step, VectorEnv, episode_seeds
 from marlnb.errors import EnvError
 from marlnb.specs import SEED_SPAN, GroupSpec
@@ -34,15 +36,19 @@ def check_vector_env(
 ) -> None:
     """Builds, plays and closes an environment, and raises at the first clause of the contract that it violates.
 
+    For a batched environment (`TensorEnv`) it also raises at a line that would make a GPU wait.
+
     Args:
         build: returns a new VectorEnv with that many envs; called several times.
         episodes: how many episodes env 0 must finish with random actions.
         seed: of environments and actions.
         max_steps: within how many steps.
     Raises:
-        EnvError: names the clause, and says what was found.
+        EnvError: names the clause, or the line, and says what was found.
     """
     with build(N_ENVS) as env:
+        if isinstance(env, TensorVectorEnv):
+            check_synchronisation(env, seed=seed)
         played = _play(env, episodes, seed, max_steps)
         _check_determinism(env, played, seed, "the same environment, reset")
         _check_saved_state(env, seed)

@@ -11,9 +11,9 @@ function may be defined in a notebook: it is sent to the workers when they start
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass, make_dataclass
+from dataclasses import dataclass, is_dataclass, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, resolve_config
 from marlnb.envs.pettingzoo import PettingZooConfig
@@ -30,6 +30,8 @@ def environment(
 ) -> Callable[[T], T]:
     """Registers a function that returns a ParallelEnv, or a subclass of EnvConfig, as the environment `name`.
 
+    A class without `@dataclass(frozen=True)` becomes one, so a `TensorEnv` needs no other decorator.
+
     Args:
         name: "<family>/<name>", for `env=`.
         arguments: a dataclass of the function's keyword arguments. It checks `env.kwargs` when composed: names,
@@ -45,7 +47,9 @@ def environment(
 
     def enter(member: T) -> T:
         if isinstance(member, type) and issubclass(member, EnvConfig):
-            kind: type[EnvConfig] = member
+            if "__dataclass_fields__" not in vars(member):
+                member = cast(T, dataclass(frozen=True)(member))
+            kind: type[EnvConfig] = cast(type[EnvConfig], member)
         elif callable(member):
             kind = _config_class(member, arguments)
         else:

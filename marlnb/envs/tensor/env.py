@@ -1,0 +1,209 @@
+"""TensorVectorEnv: rules as a VectorEnv. Buffers, seeds, clocks, ends and restarts; nothing here knows a game."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marlnb.envs.device import check_device
+from marlnb.envs.tensor.philox import Draws
+from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
+from marlnb.envs.tensor.shapes import check_actions, check_rows, check_state
+from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
+from marlnb.errors import EnvError
+
+
+class TensorVectorEnv(VectorEnv):
+    """B envs of one game. An episode is a function of its seed and the actions alone, for any B and on any device.
+
+    Attributes:
+        rules: of the game.
+        state: of all envs now: name -> `[env, ...]`.
+        restarts_by_mask: whether each step computes initial states for all envs, and selects with `torch.where` those
+            that start; so a GPU never waits, and a step can be captured as a CUDA graph. Without it, which is the
+            default on a CPU, a step in which no episode ends saves that work.
+    """
+
+    resets_each = True
+
+    def __init__(self, rules: Rules, n_envs: int, device: str = "cpu") -> None:
+        self.rules, self.spec, self.n_envs = rules, rules.spec, n_envs
+        check_n_envs(self.spec.name, n_envs)
+        self.device = check_device(device)
+        self.restarts_by_mask = self.device.type != "cpu"
+        self.state: dict[str, Tensor] = {}
+        self._step = allocate_step(self.spec, n_envs, self.device)
+        self._seed: int | Tensor = 0
+        self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
+        self._idle: set[str] = set()  # groups in which some agents may not act
+        self._fixed_start: dict[str, Tensor] | None = None
+
+    def reset(self, seed: int) -> Step:
+        return self._reset(int(seed))
+
+    def reset_each(self, seeds: Tensor) -> Step:
+        return self._reset(seed_bases(seeds, self.n_envs, self.device))
+
+    @torch.no_grad()
+    def _reset(self, seed: int | Tensor) -> Step:
+        self._seed = seed
+        self._episode.zero_()
+        self._step.episode_seed.copy_(episode_seeds(seed, self._episode))
+        self._keep(self._initial_state())
+        return self._show_first()
+
+    @torch.no_grad()
+    def step(self, actions: Mapping[str, Tensor]) -> Step:
+        """As `VectorEnv.step`.
+
+        Raises:
+            EnvError: not reset yet, the actions have other shapes, or the rules return tensors of other shapes.
+        """
+        if not self.state:
+            raise EnvError(f"{self.spec.name} was stepped before its first reset(seed)")
+        check_actions(self.spec, self.n_envs, actions)
+        time = self.state[TIME] + 1
+        after, reward = self.rules.step(self.state, self._effective(actions), Draws(self._step.episode_seed, time))
+        state = {**after, TIME: time}
+        check_state(self.spec, "step", state, self.state)
+        check_rows(self.spec, self.n_envs, "step's rewards", reward)
+        alive = self.rules.alive(state)
+        self._end(state, reward, alive)
+        observation = self._observe(state)
+        self._write_observations(observation, alive, is_end=True)  # of agents alive before it
+        if self.restarts_by_mask or bool(self._step.done.any()):
+            state = self._restart(state)
+            observation, alive = self._observe(state), self.rules.alive(state)
+        self._keep(state)
+        self._write(observation, alive)
+        return self._step
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Every env's state, episode number and seed; copied tensors."""
+        state = {f"state_{name}": value for name, value in self.state.items()}
+        state |= {"episode": self._episode, "seed": torch.as_tensor(self._seed)}
+        return {name: value.clone() for name, value in state.items()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
+        if state["episode"].shape != self._episode.shape:
+            raise EnvError(
+                f"{self.spec.name}: the saved state has {len(state['episode'])} envs; there are {self.n_envs} here"
+            )
+        self._seed = state["seed"].to(self.device).clone() if state["seed"].ndim else int(state["seed"])
+        self._episode.copy_(state["episode"])
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        prefix = "state_"
+        saved = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        self._keep({name: value.to(self.device).clone() for name, value in saved.items()})
+        return self._show_first()
+
+    def labels(self) -> dict[str, Tensor]:
+        return dict(self.rules.labels(self.state))
+
+    def render(self, index: int = 0) -> np.ndarray:
+        self._check_index(index)
+        return self.rules.draw_picture({name: value[index : index + 1].cpu() for name, value in self.state.items()})
+
+    def _initial_state(self) -> dict[str, Tensor]:
+        if self._fixed_start is not None:
+            return dict(self._fixed_start)
+        draw = Draws(self._step.episode_seed)
+        state = {**self.rules.start(draw), TIME: torch.zeros_like(self._episode)}
+        check_state(self.spec, "start", state, self.state or state, self.n_envs)
+        if self.rules.fixed_start:
+            self._fixed_start = {name: value.clone() for name, value in state.items()}
+        return state
+
+    def _show_first(self) -> Step:
+        """Writes the current time step, without a transition before it."""
+        self._step.clear_transition()
+        for group in self._step.groups.values():
+            group.final_observation.zero_()
+        if self._step.final_state is not None:
+            self._step.final_state.zero_()
+        self._write(self._observe(self.state), self.rules.alive(self.state))
+        return self._step
+
+    def _observe(self, state: State) -> ByGroup:
+        observation = self.rules.observe(state)
+        check_rows(self.spec, self.n_envs, "observe", observation, is_observation=True)
+        return observation
+
+    def _effective(self, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The actions; 0 for agents that do not act, so that what the caller passes for them has no effect."""
+        return {
+            name: actions[name].masked_fill(~_like(rows.acting, actions[name]), 0)
+            if name in self._idle
+            else actions[name]
+            for name, rows in self._step.groups.items()
+        }
+
+    def _end(self, state: State, reward: ByGroup, alive: ByGroup) -> None:
+        """Rewards, and who ends: by death, by the rules, by time; the env is done when no agent is left."""
+        over = self.rules.terminated(state)
+        late = (
+            state[TIME] >= self.spec.max_steps if self.spec.max_steps is not None else torch.zeros_like(self._step.done)
+        )
+        over = torch.zeros_like(late) if over is None else over
+        left = torch.zeros_like(late)
+        for name, rows in self._step.groups.items():
+            was, ends = rows.alive, over[:, None]
+            if name in alive:
+                ends = ends | ~alive[name]
+            torch.mul(reward[name], was, out=rows.reward)
+            torch.logical_and(was, ends, out=rows.terminated)
+            torch.logical_and(was & ~rows.terminated, late[:, None], out=rows.truncated)
+            left = left | (was & ~rows.terminated & ~rows.truncated).any(1)
+        torch.logical_not(left, out=self._step.done)
+
+    def _restart(self, state: State) -> dict[str, Tensor]:
+        """Envs whose episode has ended start their next one."""
+        done = self._step.done
+        self._episode += done
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        start = self._initial_state()
+        return {name: torch.where(_like(done, value), start[name], value) for name, value in state.items()}
+
+    def _keep(self, state: State) -> None:
+        """Makes `state` the current one; for a captured step, in the buffers that it reads."""
+        if not self.restarts_by_mask:
+            self.state = dict(state)
+        elif not self.state:
+            self.state = {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+        else:
+            for name, value in state.items():
+                self.state[name].copy_(value)
+
+    def _write(self, observation: ByGroup, alive: ByGroup) -> None:
+        """Writes what describes the current time step."""
+        acting, mask = self.rules.acting(self.state), self.rules.action_mask(self.state)
+        self._idle = {*alive, *acting}
+        for name, rows in self._step.groups.items():
+            if name in alive:
+                rows.alive.copy_(alive[name])
+            if name in alive or name in acting:
+                rows.acting.copy_(rows.alive & acting[name] if name in acting else rows.alive)
+            if rows.action_mask is not None:
+                rows.action_mask.copy_(mask[name])
+        self._write_observations(observation, alive)
+
+    def _write_observations(self, observation: ByGroup, alive: ByGroup, *, is_end: bool = False) -> None:
+        for name, rows in self._step.groups.items():
+            target = rows.final_observation if is_end else rows.observation
+            target.copy_(observation[name])
+            if name in alive:
+                target.masked_fill_(~_like(rows.alive, target), 0)
+        state = self._step.final_state if is_end else self._step.state
+        if state is not None:
+            rows_of = self._step.groups.values()
+            parts = [rows.final_observation if is_end else rows.observation for rows in rows_of]
+            state.copy_(torch.cat([part.flatten(1) for part in parts], 1))
+
+
+def _like(flags: Tensor, value: Tensor) -> Tensor:
+    """Flags `[env]` or `[env, agent]` with further axes of length 1, to broadcast with `value`."""
+    return flags.view(*flags.shape, *[1] * (value.ndim - flags.ndim))

@@ -1,0 +1,134 @@
+"""Rules as a VectorEnv: episodes that depend on their seed alone, restarts, saved states, and errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.envs.steps import clone_step, differ, random_actions
+from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.errors import ConfigError, EnvError
+from tests.examples.batched_environment import Chase
+
+
+@dataclass(frozen=True)
+class Drifting(Chase):
+    """The hider is pushed at random; the seekers die in their fifth step."""
+
+    name: ClassVar[str] = "test/drifting"
+
+    def step(self, state: Any, action: Any, draw: Any) -> Any:
+        pushed = state["position"] + 0.1 * (draw.uniform(self.n_seekers + 1, 2) - 0.5)
+        return super().step({**state, "position": pushed}, action, draw)
+
+    def alive(self, state: Any) -> Any:
+        return {"seeker": (state["time"] < 5)[:, None].expand(-1, self.n_seekers)}
+
+
+def play(env: TensorVectorEnv, steps: int, seed: int = 0) -> list[Any]:
+    step = env.reset(seed)
+    generator = torch.Generator().manual_seed(1)
+    played = [clone_step(step)]
+    for _ in range(steps):
+        played.append(clone_step(env.step(random_actions(env, step, generator))))
+    return played
+
+
+def test_agents_that_die_pass_the_contract() -> None:
+    mnb.check_vector_env(Drifting(max_steps=9).build)
+
+
+def test_restarts_by_mask_equal_restarts_by_branch() -> None:
+    by_branch, by_mask = Drifting(max_steps=7).build(16), Drifting(max_steps=7).build(16)
+    by_mask.restarts_by_mask = True
+    for expected, got in zip(play(by_branch, 40), play(by_mask, 40)):
+        assert not differ(expected, got).any()
+
+
+def test_a_masked_step_keeps_its_buffers() -> None:
+    """A CUDA graph reads and writes fixed addresses."""
+    env = Drifting(max_steps=7).build(4)
+    env.restarts_by_mask = True
+    step = env.reset(0)
+    addresses = {name: value.data_ptr() for name, value in env.state.items()}
+    for _ in range(20):
+        step = env.step(random_actions(env, step, torch.Generator().manual_seed(2)))
+    env.reset(1)
+    assert addresses == {name: value.data_ptr() for name, value in env.state.items()}
+
+
+def test_an_env_alone_plays_as_among_64() -> None:
+    many, single = Drifting().build(64), Drifting().build(1)
+    step_many, step_single = many.reset(5), single.reset(5 + 17)
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(30):
+        for name, rows in step_many.groups.items():
+            assert torch.equal(rows.observation[17], step_single.groups[name].observation[0])
+            assert torch.equal(rows.reward[17], step_single.groups[name].reward[0])
+        actions = random_actions(many, step_many, generator)
+        step_many = many.step(actions)
+        step_single = single.step({name: value[17:18] for name, value in actions.items()})
+        if step_many.done[17]:
+            break
+
+
+@dataclass(frozen=True)
+class Growing(Chase):
+    name: ClassVar[str] = "test/growing"
+    fault: str = ""
+
+    def step(self, state: Any, action: Any, draw: Any) -> Any:
+        state, reward = super().step(state, action, draw)
+        if self.fault == "shape":
+            state["position"] = state["position"][:, 1:]
+        if self.fault == "dtype":
+            state["position"] = state["position"].double()
+        if self.fault == "name":
+            state["speed"] = state["position"]
+        if self.fault == "reward":
+            reward["hider"] = reward["hider"][:, 0]
+        if self.fault == "no reward":
+            del reward["hider"]
+        return state, reward
+
+    def observe(self, state: Any) -> Any:
+        observation = super().observe(state)
+        if self.fault == "observation":
+            observation["hider"] = observation["hider"][..., :3]
+        return observation
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("shape", r"step changed state\['position'\] from \[2, 4, 2\] float32 on cpu to \[2, 3, 2\] float32 on cpu"),
+        ("dtype", r"changed state\['position'\] from .* to \[2, 4, 2\] float64"),
+        ("name", r"returned a state with \['position', 'speed', 'time'\]; before it had \['position', 'time'\]"),
+        ("reward", r"step's rewards of group 'hider' must have the shape \[2, 1\]: env, agent; got \[2\]"),
+        ("no reward", r"step's rewards must have a tensor for each of \['seeker', 'hider'\]; got \['seeker'\]"),
+        (
+            "observation",
+            r"observe of group 'hider' must have the shape \[2, 1, 4\]: env, agent, feature; got \[2, 1, 3\]",
+        ),
+    ],
+)
+def test_tensors_that_change_are_errors(fault: str, message: str) -> None:
+    with pytest.raises(EnvError, match=message):
+        env = Growing(fault=fault).build(2)
+        env.step(random_actions(env, env.reset(0), torch.Generator()))
+
+
+def test_a_missing_device_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="no device 'cuda:7'"):
+        Chase().build(2, "cuda:7")
+
+
+def test_actions_of_another_shape_are_an_error() -> None:
+    env = Chase().build(2)
+    env.reset(0)
+    with pytest.raises(EnvError, match=r"needs actions of shapes .*'seeker': \[2, 3\].* got .*\[2, 1\]"):
+        env.step({"seeker": torch.zeros(2, 1), "hider": torch.zeros(2, 1)})
