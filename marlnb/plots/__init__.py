@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from marlnb.plots.benchmark import sample_efficiency as sample_efficiency
     from marlnb.plots.canvas import agent_colour as agent_colour
     from marlnb.plots.canvas import panels as panels
+    from marlnb.plots.causal_map import causal_map as causal_map
     from marlnb.plots.communication import code_book as code_book
     from marlnb.plots.communication import information_bars as information_bars
     from marlnb.plots.concepts import concept_bars as concept_bars

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -61,6 +61,19 @@ class Trajectories:
         """`[env]`, the episode's number."""
         return torch.arange(self.first, self.first + self.in_episode.shape[1])
 
+    def of_envs(self, envs: Tensor) -> Trajectories:
+        """The episodes of some environments, `[env]` int64, which may repeat; numbered from `first` on."""
+        table, rows = self.table, envs.numpy()
+        names = ("observation", "action", "logits", "mask", "acting", "labels", "activations")
+        returns = {group: values[rows] for group, values in table.returns.items()}
+        return replace(
+            self,
+            in_episode=self.in_episode[:, envs],
+            state=None if self.state is None else self.state[:, envs],
+            table=replace(table, length=table.length[rows], seed=table.seed[rows], returns=returns),
+            **{name: _of_envs(getattr(self, name), envs) for name in names},
+        )
+
     def episode_and_step(self, t: int) -> tuple[Tensor, Tensor]:
         """`[env]` each, as `episode_context.at` takes them: the episode (-1 after its end) and the step."""
         return torch.where(self.in_episode[t], self.episode, -1), torch.full_like(self.episode, t)
@@ -78,6 +91,14 @@ class PolicyOutputs:
     logits: Mapping[str, Tensor | None]
     values: Mapping[str, Tensor | None]
 
+    def of_envs(self, envs: Tensor) -> PolicyOutputs:
+        """Those of some environments, `[env]` int64, which may repeat."""
+        return PolicyOutputs(_of_envs(self.logits, envs), _of_envs(self.values, envs))
+
+
+def _of_envs(tensors: Mapping[str, Tensor | None], envs: Tensor) -> dict[str, Tensor | None]:
+    return {name: None if value is None else value[:, envs] for name, value in tensors.items()}
+
 
 def roll_out(
     env: VectorEnv,
@@ -92,12 +113,13 @@ def roll_out(
     label_functions: Mapping[str, Callable[[TimeStep], Tensor]] | None = None,
     episodes: int | None = None,
     override_action: OverrideAction | None = None,
+    seeds: Tensor | None = None,
 ) -> Trajectories:
     """Plays one episode in each environment, or in the first `episodes` of them.
 
     The noise of sampled actions depends on (seed, episode, step) alone: it is the same in every call with as many
-    environments. `override_action` replaces chosen actions, as in `play`. `label_functions` are more labels by name, as
-    `record` takes them.
+    environments. `override_action` replaces chosen actions, and `seeds` states the episodes' seeds, as in `play`.
+    `label_functions` are more labels by name, as `record` takes them.
     """
     device = device_of(*policies.values(), default=env.device)
     generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions", first))
@@ -115,6 +137,7 @@ def roll_out(
             generator=generator,
             callback=recorder,
             override_action=override_action,
+            seeds=seeds,
         )
     return recorder.trajectories(env.spec, first, table)
 
@@ -125,6 +148,7 @@ def evaluate_on(
     edits: Sequence[Edit] = (),
     *,
     values: bool = True,
+    logits: bool = True,
     groups: Sequence[str] | None = None,
 ) -> PolicyOutputs:
     """Outputs of edited policies on trajectories that others played.
@@ -132,14 +156,15 @@ def evaluate_on(
     Recurrent states are those that these policies would have had, starting from each episode's beginning.
 
     Args:
-        values: also evaluate the critics.
+        values: evaluate the critics.
+        logits: evaluate the actors.
         groups: groups to evaluate; None: all.
     """
     names = [name for name in policies if groups is None or name in groups]
     with edited(policies, edits), torch.no_grad(), torch_threads(1):
-        logits = {name: _logits(policies[name], name, trajectories) for name in names}
+        logits_by_group = {name: _logits(policies[name], name, trajectories) if logits else None for name in names}
         values_by_group = {name: _values(policies[name], name, trajectories) if values else None for name in names}
-    return PolicyOutputs(logits, values_by_group)
+    return PolicyOutputs(logits_by_group, values_by_group)
 
 
 def _logits(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | None:

@@ -13,7 +13,7 @@ from marlnb.analysis.interventions.outcomes import OutcomeKey, PairedOutcome, ac
 from marlnb.analysis.interventions.result import ActionShares, Arm, Effect
 from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
-from marlnb.analysis.stats.paired_test import Intervals, PairedDifference, paired_test
+from marlnb.analysis.stats.paired_test import Intervals, PairedDifference, paired_tests
 from marlnb.specs import EnvSpec
 
 RELEVANT_EFFECT = 0.5
@@ -38,12 +38,16 @@ class BatchedOutcomes:
     def add(
         self, index: int, pairs: Mapping[OutcomeKey, PairedOutcome], baseline: Trajectories, edited: Trajectories
     ) -> None:
-        for key, pair in pairs.items():
-            self._pairs[index].setdefault(key, []).append(pair)
+        self.add_pairs(index, pairs)
         for group in self.spec.group_names:
             before, after = action_counts(baseline, group), action_counts(edited, group)
             if before is not None and after is not None:
                 self._actions[index].setdefault(group, []).append(np.stack([before, after]))
+
+    def add_pairs(self, index: int, pairs: Mapping[OutcomeKey, PairedOutcome]) -> None:
+        """As `add`, without counting actions."""
+        for key, pair in pairs.items():
+            self._pairs[index].setdefault(key, []).append(pair)
 
     def pair(self, index: int, key: OutcomeKey) -> PairedOutcome:
         return PairedOutcome(*map(np.concatenate, zip(*self._pairs[index][key])))
@@ -51,20 +55,29 @@ class BatchedOutcomes:
     def arm(self, index: int, strength: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
         """The effects in all episodes, and in those of each class."""
         everything = {key: self.pair(index, key) for key in self._pairs[index]}
-        (effects,) = self._effects([everything], touched, intervals, seed)
+        (effects,) = self._effects([everything], [touched], intervals, seed)
         classes = sorted({name for name in self.classes if name is not None})
         members = [np.flatnonzero(np.array(self.classes, dtype=object) == name) for name in classes]
         of_classes = [
             {key: PairedOutcome(pair.before[chosen], pair.after[chosen]) for key, pair in everything.items()}
             for chosen in members
         ]
-        by_class = dict(zip(classes, self._effects(of_classes, touched, intervals, seed)))
+        by_class = dict(zip(classes, self._effects(of_classes, [touched] * len(classes), intervals, seed)))
         return Arm(strength, effects, self._action_shares(index), by_class)
+
+    def all_arms(self, touched: Sequence[set[str]], intervals: Intervals, seed: int) -> list[tuple[Effect, ...]]:
+        """The effects of each arm in all episodes, with p-values corrected for all arms and outcomes together (Holm).
+
+        Args:
+            touched: of each arm, the agents that it edits.
+        """
+        samples = [{key: self.pair(index, key) for key in pairs} for index, pairs in enumerate(self._pairs)]
+        return self._effects(samples, touched, intervals, seed)
 
     def _effects(
         self,
         samples: Sequence[Mapping[OutcomeKey, PairedOutcome]],
-        touched: set[str],
+        touched: Sequence[set[str]],
         intervals: Intervals,
         seed: int,
     ) -> list[tuple[Effect, ...]]:
@@ -72,11 +85,11 @@ class BatchedOutcomes:
         members = {group.name: set(group.agents) for group in self.spec.groups}
         # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
         single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
-        tests = {
-            (sample, key): paired_test(pair.after - pair.before, intervals, seed=seed)
-            for sample, pairs in enumerate(samples)
-            for key, pair in pairs.items()
-        }
+        tests: dict[tuple[int, OutcomeKey], PairedDifference] = {}
+        for sample, pairs in enumerate(samples):
+            differences = [pair.after - pair.before for pair in pairs.values()]
+            results = paired_tests(differences, intervals, seed=seed)
+            tests |= {(sample, key): test for key, test in zip(pairs, results)}
         tested = [at for at in tests if not _is_distance(at[1]) and at[1].who not in single]
         p_holm = dict(zip(tested, map(float, holm(np.array([tests[at].p_value for at in tested])))))
         for sample, key in tests:
@@ -85,10 +98,10 @@ class BatchedOutcomes:
         return [
             tuple(
                 _effect(
-                    key, pair, tests[sample, key], p_holm.get((sample, key)),
-                    bool(members.get(key.who, {key.who}) & touched),
+                    key, means, tests[sample, key], p_holm.get((sample, key)),
+                    bool(members.get(key.who, {key.who}) & touched[sample]),
                 )
-                for key, pair in pairs.items()
+                for key, means in zip(pairs, _means(list(pairs.values())))
             )
             for sample, pairs in enumerate(samples)
         ]  # fmt: skip
@@ -122,10 +135,20 @@ def _is_distance(key: OutcomeKey) -> bool:
     return key.outcome.endswith(("_direct", "_total"))
 
 
-def _effect(key: OutcomeKey, pair: PairedOutcome, test: PairedDifference, p_holm: float | None, edited: bool) -> Effect:
+def _means(pairs: Sequence[PairedOutcome]) -> list[tuple[float, float]]:
+    """Of each outcome, (before, after), over the episodes that have both; NaN where none has."""
+    values = np.array(pairs, dtype=np.float64)  # [outcome, side, episode]
+    both = np.isfinite(values).all(1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        means = np.where(both, values, 0).sum(-1) / both.sum(-1)
+    return [(before, after) for before, after in means.tolist()]
+
+
+def _effect(
+    key: OutcomeKey, means: tuple[float, float], test: PairedDifference, p_holm: float | None, edited: bool
+) -> Effect:
     distance = _is_distance(key)
-    both = np.isfinite(pair.before) & np.isfinite(pair.after)
-    before, after = (float(x[both].mean()) if both.any() else float("nan") for x in (pair.before, pair.after))
+    before, after = means
     return Effect(
         **key._asdict(),
         edited=edited,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from marlnb.analysis.data.trajectories import Trajectories
 from marlnb.models.hooks.apply_edits import edited
-from marlnb.models.hooks.edit import Change, Edit, EditTarget
+from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.edits_variants import variants
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.threads import torch_threads
@@ -20,43 +19,20 @@ MAX_ROWS = 8192
 """Rows that go through the network at once; a processor's cache holds the activations of about so many."""
 
 
-@dataclass(frozen=True)
-class Variants(Edit):
-    """Edits the k-th of several equal parts of a batch by the k-th edit; exists in memory only.
-
-    Attributes:
-        edits: of the same site, agents and units, at every step.
-    """
-
-    name: ClassVar[str] = "variants"
-
-    edits: tuple[Edit, ...] = ()
-
-    def bind(self, target: EditTarget) -> Change:
-        changes = [edit.bind(target) for edit in self.edits]
-
-        def change_parts(values: Tensor, output: Tensor) -> Tensor:
-            parts = zip(changes, values.chunk(len(changes)), output.chunk(len(changes)))
-            return torch.cat([change(part, whole) for change, part, whole in parts])
-
-        return change_parts
-
-
 def logits_of_variants(policy: Policy, track: Trajectories, edits: Sequence[Edit]) -> Iterator[Tensor]:
     """The logits `[time, env, agent, parameter]` under each edit by itself, on the states of the episodes.
 
     A recurrent state is that which the edited network would have had, from the episode's beginning.
 
     Args:
-        edits: of one site, the same agents and units, at every step; they must not depend on the episode.
+        edits: of one site, at every step; they must not depend on the episode.
     """
     n_steps, n_envs = track.in_episode.shape
     rows = n_envs if policy.recurrent_shape is not None else n_steps * n_envs
     n_at_once = max(1, MAX_ROWS // rows)
     for start in range(0, len(edits), n_at_once):
-        part = tuple(edits[start : start + n_at_once])
-        together = Variants(part[0].site, edits=part, agents=part[0].agents, units=part[0].units)
-        with edited(policy, [together]), torch.no_grad(), torch_threads(1):
+        part = edits[start : start + n_at_once]
+        with edited(policy, [variants(part)]), torch.no_grad(), torch_threads(1):
             logits = _logits(policy, track, len(part))
         yield from logits
 

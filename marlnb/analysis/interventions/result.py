@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -75,6 +75,12 @@ class Arm:
     effects: tuple[Effect, ...]
     actions: ActionShares = field(default_factory=dict, repr=False)
     by_class: Mapping[str, tuple[Effect, ...]] = field(default_factory=dict, repr=False)
+
+
+def direct_outcome(effects: Sequence[Effect]) -> str:
+    """The measure of actions on the same states among these: total variation, or KL, or changed actions."""
+    outcomes = {effect.outcome for effect in effects}
+    return next((name for name in ("tv_direct", "kl_direct", "changed_direct") if name in outcomes), "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,7 +169,7 @@ class Intervention(Result):
             difference, low, high = numbers
             clauses.append(f"the return of {names} {shown} {difference:+.3g} [{low:.3g}, {high:.3g}] (p = {p:.2g})")
         direct = [
-            e for e in arm.effects if e.edited and e.outcome == self._direct_outcome(arm) and e.who in self.agents
+            e for e in arm.effects if e.edited and e.outcome == direct_outcome(arm.effects) and e.who in self.agents
         ]
         if direct:
             e = max(direct, key=lambda effect: effect.difference)
@@ -184,15 +190,9 @@ class Intervention(Result):
         """Of each group; groups compete, so there is no mean over them."""
         return [e for e in arm.effects if e.outcome == "return" and e.who not in self.agents]
 
-    @staticmethod
-    def _direct_outcome(arm: Arm) -> str:
-        """The measure of actions on the same states that this arm has: total variation, or KL, or changed actions."""
-        outcomes = {effect.outcome for effect in arm.effects}
-        return next((name for name in ("tv_direct", "kl_direct", "changed_direct") if name in outcomes), "")
-
     def _repr_table(self) -> pd.DataFrame:
         arm = self._strongest_arm
-        outcome = self._direct_outcome(arm)
+        outcome = direct_outcome(arm.effects)
         chosen = [*self._group_returns(arm), *(e for e in arm.effects if e.outcome == outcome and e.who in self.agents)]
         return pd.DataFrame(
             [

@@ -173,6 +173,7 @@ def play(
     callback: RolloutCallback | None = None,
     override_action: OverrideAction | None = None,
     first: int = 0,
+    seeds: Tensor | None = None,
 ) -> EpisodeTable:
     """Plays episodes `first` to `first + episodes - 1`. Environment b of B plays every B-th of them, from the b-th on.
 
@@ -187,6 +188,7 @@ def play(
         override_action: given the time step, returns actions by group that are taken instead of the policy's. Groups
             that it leaves out keep theirs. Callbacks see the actions that are taken.
         first: number of the first episode.
+        seeds: `[env]`, of each environment's first episode, if it is not that of its number (`VectorEnv.reset_each`).
     Raises:
         ConfigError: `episodes` is below 1, or policies and groups do not match.
         EnvError: a reward or an observation is not finite; or no episode has ended for MAX_STEPS steps, in an
@@ -199,7 +201,7 @@ def play(
     tally = _EpisodeTally(env, episodes, first)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
     with eval_mode(policies.values()), torch.no_grad(), torch_threads(1):  # a step is too little work for threads
-        step = env.reset(seed + first)
+        step = env.reset(seed + first) if seeds is None else env.reset_each(seeds)
         tally.start(step)
         while tally.n_left > 0:
             time_step = _choose_actions(env, step, tally, actors)

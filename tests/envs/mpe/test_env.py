@@ -189,7 +189,7 @@ def test_registering_imports_no_torch() -> None:
 
 @pytest.mark.parametrize("config", [SimpleSpreadConfig(max_cycles=4), SimpleTagConfig(terminate_on_success=True)])
 def test_envs_can_start_with_chosen_seeds(config: SimpleSpreadConfig | SimpleTagConfig) -> None:
-    """Two envs with one seed play one episode, the one that `reset` plays with it, and a saved state keeps the seeds."""
+    """Two envs with one seed play one episode, the one that `reset` plays, and a saved state keeps the seeds."""
     env, alone, other = config.build(3), config.build(3), config.build(3)
     step, expected = env.reset_each(torch.tensor([9, 9, 4])), alone.reset(seed=9)
     generator = torch.Generator().manual_seed(0)

@@ -1,0 +1,151 @@
+"""The result of a causal map: what each unit of a site does to every outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from marlnb.analysis.interventions.result import Effect, direct_outcome
+from marlnb.analysis.results import ALPHA, Result
+from marlnb.errors import AnalysisError, unknown
+
+
+@dataclass(frozen=True)
+class UnitEffects:
+    """The effects of editing one unit.
+
+    Attributes:
+        site: site name.
+        unit: its index at the site.
+        effects: one for each outcome; `p_holm` is corrected for all units and outcomes of the map.
+    """
+
+    site: str
+    unit: int
+    effects: tuple[Effect, ...]
+
+    def of(self, outcome: str, who: str = "") -> Effect:
+        """One effect.
+
+        Raises:
+            AnalysisError: there is none; the message lists those available.
+        """
+        for effect in self.effects:
+            if effect.outcome == outcome and effect.who == who:
+                return effect
+        available = [f"({effect.outcome}, {effect.who!r})" for effect in self.effects]
+        raise AnalysisError(f"no effect on ({outcome}, {who!r}); available: {', '.join(available)}")
+
+
+@dataclass(frozen=True, repr=False)
+class CausalMap(Result):
+    """The effect of every unit, each edited by itself, on every outcome.
+
+    Attributes:
+        edit: the edit of each unit, as plain data.
+        agents: all agents of the environment.
+        units: in the order of sites and units.
+        settings: the options, enough to repeat the map.
+        warnings: reasons not to trust the result.
+    """
+
+    MAX_HTML_ROWS: ClassVar[int | None] = 12
+
+    edit: dict[str, Any]
+    agents: tuple[str, ...]
+    units: tuple[UnitEffects, ...]
+    settings: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    def of(self, unit: int, outcome: str, who: str = "", *, site: str | None = None) -> Effect:
+        """The effect of one unit on one outcome; the outcomes are those of `Intervention`.
+
+        Raises:
+            AnalysisError: no such unit or outcome; or several sites and none chosen.
+        """
+        matches = {each.unit: each for each in self.of_site(site)}
+        if unit not in matches:
+            raise AnalysisError(f"no unit {unit} in this map; it has {_ranges(sorted(matches))}")
+        return matches[unit].of(outcome, who)
+
+    def of_site(self, site: str | None = None) -> tuple[UnitEffects, ...]:
+        """The units of a site; None: of the only site.
+
+        Raises:
+            AnalysisError: no such site; or several and none chosen.
+        """
+        sites = self.sites
+        if site is None and len(sites) > 1:
+            raise AnalysisError(f"this map has several sites: give site=, one of {list(sites)}")
+        name = sites[0] if site is None else site
+        if name not in sites:
+            raise AnalysisError(unknown("site in this causal map", name, sites))
+        return tuple(each for each in self.units if each.site == name)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.site for each in self.units))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups that have a return: all of the environment's."""
+        return tuple(e.who for e in self.units[0].effects if e.outcome == "return" and e.who not in self.agents)
+
+    def table(self) -> pd.DataFrame:
+        """One row for each unit and outcome."""
+        rows = [{"site": each.site, "unit": each.unit, **asdict(e)} for each in self.units for e in each.effects]
+        return pd.DataFrame(rows)
+
+    @property
+    def verdict(self) -> str:
+        clauses = [self._clause(group) for group in self.groups]
+        what = f"{len(self.units)} units of {', '.join(self.sites)}"
+        episodes = self.settings.get("episodes", "?")
+        return (
+            f"{self.edit['edit']} of each of {what}, one at a time: {'; '.join(clauses)}. {episodes} episodes a unit, "
+            "each compared with itself without the edit, Holm over all units and outcomes; what units do together was "
+            "not tested."
+        )
+
+    def _clause(self, group: str) -> str:
+        """How many units change a group's return, and the largest change."""
+        effects = [each.of("return", group) for each in self.units]
+        shown = [k for k, effect in enumerate(effects) if effect.p_holm is not None and effect.p_holm <= ALPHA]
+        if not shown:
+            widest = max((max(abs(e.low), abs(e.high)) for e in effects), default=np.nan)
+            return f"none is shown to change the return of {group} (no interval goes beyond {widest:.3g})"
+        largest = max(shown, key=lambda k: abs(effects[k].difference))
+        unit, effect = self.units[largest], effects[largest]
+        number = f"unit {unit.unit}" + (f" of {unit.site}" if len(self.sites) > 1 else "")
+        interval = f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}] (p = {effect.p_holm:.2g})"
+        return f"{len(shown)} change the return of {group}, {number} by {interval}, the most"
+
+    def _repr_table(self) -> pd.DataFrame:
+        """One row a unit, the largest effects on returns first."""
+        choices = direct_outcome(self.units[0].effects)
+        rows = []
+        for each in sorted(self.units, key=self._largest_change, reverse=True):
+            row: dict[str, Any] = {"site": each.site, "unit": each.unit}
+            for group in self.groups:
+                effect = each.of("return", group)
+                row[f"return of {group}"] = f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+                row[f"p (Holm), {group}"] = effect.p_holm
+            moved = [e.difference for e in each.effects if e.outcome == choices and e.edited and e.who in self.agents]
+            row[f"{choices} (edited agents)"] = float(np.mean(moved)) if moved else np.nan
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def _html_table(self) -> pd.DataFrame:
+        return self._repr_table()
+
+    def _largest_change(self, each: UnitEffects) -> float:
+        return max(abs(each.of("return", group).difference) for group in self.groups)
+
+
+def _ranges(units: Sequence[int]) -> str:
+    """As "0 to 63", or all of them where some are missing."""
+    return f"{units[0]} to {units[-1]}" if units == [*range(units[0], units[-1] + 1)] else ", ".join(map(str, units))

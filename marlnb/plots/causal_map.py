@@ -1,0 +1,58 @@
+"""What each unit of a site does to one outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, axes, finish
+from marlnb.plots.interventions import OUTCOME_NAMES
+
+if TYPE_CHECKING:
+    from marlnb.analysis.interventions.causal_map_result import CausalMap
+
+SIGNIFICANCE_LEVEL = 0.05
+
+
+def causal_map(
+    result: CausalMap,
+    outcome: str = "return",
+    who: str | None = None,
+    *,
+    site: str | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Each unit's effect on one outcome with its 95% interval; filled where it is significant after Holm's correction.
+
+    Distances between actions have no p-value: their markers are filled where the interval excludes zero.
+
+    Args:
+        who: agent, group or label; None: the first that has this outcome.
+        site: which one, where the map has several.
+    Raises:
+        AnalysisError: the map has no such site or outcome.
+    """
+    units = result.of_site(site)
+    if who is None:
+        who = next((effect.who for effect in units[0].effects if effect.outcome == outcome), "")
+    effects = [each.of(outcome, who) for each in units]
+    x, y = np.array([each.unit for each in units]), np.array([effect.difference for effect in effects])
+    interval = np.array([[effect.difference - effect.low, effect.high - effect.difference] for effect in effects]).T
+    shown = np.array(
+        [e.excludes_zero if e.p_holm is None else e.p_holm <= SIGNIFICANCE_LEVEL for e in effects], dtype=bool
+    )
+    ax = axes(ax, width=7.6)
+    colour = agent_colour(who, result.agents) if who in result.agents else OKABE_ITO[0]
+    for chosen, label, face in ((~shown, "not significant", "white"), (shown, "significant", colour)):
+        if chosen.any():
+            style: dict[str, Any] = {"fmt": "o", "color": colour, "markerfacecolor": face, "markersize": 5}
+            ax.errorbar(x[chosen], y[chosen], interval[:, chosen], linewidth=1.2, label=label, **style)
+    ax.axhline(0, color=INK, linewidth=1.0)
+    ax.legend(frameon=False, fontsize=8.5, ncols=2)
+    name = OUTCOME_NAMES.get(outcome, outcome)
+    heading = title or f"{result.edit['edit']} of each unit of {units[0].site}: {name} of {who or 'the episode'}"
+    up = f"{name}: change ({effects[0].units})"
+    return finish(ax, title=heading, x="unit, edited alone", y=up, warnings=result.warnings)
