@@ -20,6 +20,7 @@ from marlnb.populations.league.summary import LeagueSummary, rate_players, summa
 from marlnb.populations.ratings.player_ratings import PlayerRatings
 from marlnb.populations.training.league_files import LEAGUE, PlayerHistory
 from marlnb.populations.training.player_experiment import player_experiment, representatives
+from marlnb.populations.training.requests import PlayerRequest, RequestAction, pending_requests, request_of_player
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learner
@@ -96,10 +97,37 @@ class RunLeague:
         turns = Counter(player for row in read_rows(self.run.path / METRICS) for player in row.get("turn", {}))
         return {player: turns[player] * self.run.experiment.iteration_frames for player in self.players}
 
+    def freeze(self, player: str, reason: str = "") -> None:
+        """Requests that a player learns no more from the end of this round on; it goes on playing.
+
+        The training, wherever it runs, refuses if the league could not continue; the run's log says what happened.
+
+        Raises:
+            RunError: there is no such player, or it does not learn.
+        """
+        self._request("freeze", player, reason)
+
+    def retire(self, player: str, reason: str = "") -> None:
+        """As `freeze`, but the player does not play any more either; snapshots of it stay."""
+        self._request("retire", player, reason)
+
+    def pending_requests(self) -> list[PlayerRequest]:
+        """Requests that no training has handled yet."""
+        return list(pending_requests(self.folder).values())
+
     def summary(self) -> LeagueSummary:
         """The league at a glance: its players, matches by kind, win rates and ratings."""
         name = f"League {self.config.name} of {self.run.path}"
         return summarise(name, self.history.events, self.matches(), self.payoff(), self.frames())
+
+    def _request(self, action: RequestAction, player: str, reason: str) -> None:
+        playing = self.history.playing
+        valid = [name for name, known in playing.items() if known.learning]
+        if action == "retire":
+            valid = [name for name, known in playing.items() if not known.is_snapshot]
+        if player not in valid:
+            raise RunError(unknown(f"player to {action} in the league of {self.run.path}", player, valid))
+        request_of_player(self.folder, action, player, reason)
 
     def __repr__(self) -> str:
         return repr(self.summary())

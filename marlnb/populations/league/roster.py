@@ -103,8 +103,19 @@ def check_league(config: LeagueConfig, spec: EnvSpec, planned_frames: int = 1_00
     """
     sides = sides_of(spec, config)
     league = first_state(config, sides, first_players(config, sides, is_symmetric(sides, spec)), planned_frames)
+    check_draws(config, league)
+    config.check(league)
+    return league
+
+
+def check_draws(config: LeagueConfig, league: LeagueState) -> None:
+    """Draws some matches for each learning player on trial.
+
+    Raises:
+        ConfigError: no player learns, one has no opponents, or a draw is not valid.
+    """
+    if not league.learning:
+        raise ConfigError("no other player learns")
     for player in league.learning:
         for number in range(N_TRIAL_DRAWS):
             draw_match(config, league, player.id, number, seed=0)
-    config.check(league)
-    return league

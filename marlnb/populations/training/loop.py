@@ -26,7 +26,7 @@ from marlnb.populations.league.matches import Match, check_competitive, from_row
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.player_log import PlayerEvent, What
 from marlnb.populations.league.players import Player, snapshot_id
-from marlnb.populations.league.roster import check_league
+from marlnb.populations.league.roster import check_draws, check_league
 from marlnb.populations.league.state import Decision, LeagueState
 from marlnb.populations.training.league_files import LEAGUE, LeagueFiles, PlayerHistory
 from marlnb.populations.training.learning_player import LearningPlayer
@@ -34,8 +34,10 @@ from marlnb.populations.training.match_env import MatchEnv, MatchStart
 from marlnb.populations.training.opponent_policies import OpponentPolicies
 from marlnb.populations.training.player_experiment import check_names, player_experiment, representatives
 from marlnb.populations.training.recent_returns import RecentReturns
+from marlnb.populations.training.requests import PlayerRequest, requests_due
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.loop import Advance
+from marlnb.training.runs.run_folder import RunFolder
 
 
 class LeagueLoop:
@@ -58,6 +60,7 @@ class LeagueLoop:
         planned = max(1, experiment.frames // max(1, len(check_league(self.config, env.spec).learning)))
         self.league: LeagueState = check_league(self.config, env.spec, planned)
         check_names(experiment, env.spec, self.league.players.values())
+        self._run = RunFolder(folder, experiment)
         self._files, self._snapshots = LeagueFiles(folder), SnapshotStore(folder / LEAGUE, env.spec)
         self._history = PlayerHistory()
         self._parts: dict[str, LearningPlayer] = {}
@@ -213,7 +216,26 @@ class LeagueLoop:
         for player in league.learning:
             for decision in review(self.config, league, player.id, self.experiment.seed):
                 self._carry_out(decision, league.players[decision.player or player.id])
+        for request in requests_due(self._files.folder, self.league.round):
+            self._grant(request)
         self.league = replace(self.league, frames=self._frames_of(self.league.players), round=league.round + 1)
+
+    def _grant(self, request: PlayerRequest) -> None:
+        """Freezes or retires a player as a user wants it, unless the league could not continue without it."""
+        league, player = self.league, self.league.players.get(request.player)
+        if player is None or (request.action == "freeze" and not player.learning):
+            return
+        changed = {**league.players, player.id: replace(player, learning=False)}
+        if request.action == "retire":
+            del changed[player.id]
+        try:
+            check_draws(self.config, replace(league, players=changed))
+        except ConfigError as error:
+            outcome = f"a request to {request.action} {player.id} was refused: {error}"
+        else:
+            self._stop_learning(player, request.reason, retires=request.action == "retire")
+            outcome = f"{request.action} {player.id}, as requested{f' ({request.reason})' if request.reason else ''}"
+        self._run.log_event(f"league, end of round {league.round}: {outcome}")
 
     def _carry_out(self, decision: Decision, player: Player) -> None:
         """Changes the league as decided. Snapshots are written before anything else happens to their player."""

@@ -1,0 +1,79 @@
+"""Requests to a league, as files that any process can write: freeze or retire a player at the end of the round.
+
+A file in `league/requests/` is one request. When a round ends, the training adds the request to `requests.jsonl`, with
+the number of the round, and carries it out. A training that resumes from before that round finds it there, and does the
+same at the end of the same round: so a request changes nothing about exact resuming.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from marlnb.errors import RunError, unknown
+from marlnb.populations.append_only import append_rows
+from marlnb.training.runs.files import read_json, read_lines, write_atomically
+
+REQUESTS, CARRIED_OUT = "requests", "requests.jsonl"
+RequestAction = Literal["freeze", "retire"]
+
+
+@dataclass(frozen=True)
+class PlayerRequest:
+    """What a user wants of a league.
+
+    Attributes:
+        action: freeze: the player learns no more, but plays. retire: it neither learns nor plays.
+        player: its id.
+        reason: shown in `players.jsonl`.
+        round: at whose end it was carried out; None: not yet.
+    """
+
+    action: RequestAction
+    player: str
+    reason: str = ""
+    round: int | None = None
+
+
+def request_of_player(folder: Path, action: RequestAction, player: str, reason: str = "") -> None:
+    """Writes a request into a league's folder. Raises OSError if that is not possible."""
+    (folder / REQUESTS).mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = f"{time.time_ns():020d}-{os.getpid()}.json"
+    write_atomically(folder / REQUESTS / name, json.dumps({"action": action, "player": player, "reason": reason}))
+
+
+def pending_requests(folder: Path) -> dict[Path, PlayerRequest]:
+    """By file, the requests that no training has carried out yet, oldest first."""
+    return {path: _from_row(read_json(path), path) for path in sorted((folder / REQUESTS).glob("*.json"))}
+
+
+def requests_due(folder: Path, round_number: int) -> list[PlayerRequest]:
+    """What is to be carried out at the end of this round: new requests, and those of a training that it resumes.
+
+    Raises:
+        RunError: a request is damaged.
+    """
+    path = folder / CARRIED_OUT
+    known = [_from_row(row, path) for row in read_lines(path)]
+    to_come = {(item.action, item.player) for item in known if item.round is not None and item.round >= round_number}
+    for file, request in pending_requests(folder).items():
+        if (request.action, request.player) not in to_come:
+            known.append(PlayerRequest(request.action, request.player, request.reason, round_number))
+            append_rows(path, [asdict(known[-1])])
+        file.unlink(missing_ok=True)
+    return [item for item in known if item.round == round_number]
+
+
+def _from_row(row: Mapping[str, Any], path: Path) -> PlayerRequest:
+    try:
+        request = PlayerRequest(**row)
+    except TypeError as error:
+        raise RunError(f"{path} is no request to a league: {error}") from error
+    if request.action not in get_args(RequestAction):
+        raise RunError(f"{path}: {unknown('action of a request', str(request.action), get_args(RequestAction))}")
+    return request
