@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from marlnb.envs.mpe.world import World
 
-_NOT_IN_MPE2 = ("dtype", "state", "curriculum_stage")
+_NOT_IN_MPE2 = ("dtype", "state", "curriculum_stage", "goal_steps")
 
 
 @dataclass(frozen=True)

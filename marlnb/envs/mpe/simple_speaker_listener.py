@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from marlnb.config import ENVIRONMENTS
+from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
 from marlnb.envs.mpe.scenario import Scenario, block
@@ -28,8 +28,15 @@ class SimpleSpeakerListenerConfig(MPEConfig):
 
     mpe2_module: ClassVar[str] = "mpe2.simple_speaker_listener_v4"
 
+    goal_steps: int | None = option(
+        None,
+        help="how many observations of an episode, from the first, show the speaker the goal, so that the agents must "
+        "remember it; none: all",
+        ge=1,
+    )
+
     def scenario(self) -> Scenario:
-        return SimpleSpeakerListener()
+        return SimpleSpeakerListener() if self.goal_steps is None else BriefGoal(self.goal_steps)
 
 
 class SimpleSpeakerListener(Scenario):
@@ -63,3 +70,23 @@ class SimpleSpeakerListener(Scenario):
     def read_labels(self, world: World) -> dict[str, Tensor]:
         goal = world.choice["goal"]
         return {"goal": goal, "goal_distance": world.distance_to(goal)[LISTENER]}
+
+
+class BriefGoal(SimpleSpeakerListener):
+    """The speaker observes the goal at the start of an episode only, and zeros afterwards."""
+
+    def __init__(self, goal_steps: int) -> None:
+        super().__init__()
+        self.goal_steps = goal_steps
+
+    def blocks(self) -> dict[str, tuple[int, ...]]:
+        return {**super().blocks(), "observations": (1,)}
+
+    def begin(self, world: World) -> None:
+        super().begin(world)
+        world["observations"].zero_()
+
+    def refresh(self, world: World) -> None:
+        """Counts the observations of an episode; the first ones show the goal."""
+        world["observations"].add_(1)
+        world["goal_color"].mul_(world["observations"] <= self.goal_steps)
