@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from marlnb.lab.compare import SEED, compare
+from marlnb.lab.run_page import Action, act, run_code, run_page
 from marlnb.training.runs.listing import RunListing
+from marlnb.training.runs.run_notes import write_notes
+from marlnb.training.runs.run_removal import delete_run
 
 BUDGET_S = 0.07  # of one answer
 
@@ -33,3 +38,27 @@ class Session:
             "complete": changes.is_complete,
             "problems": changes.problems,
         }
+
+    def run(self, path: str) -> dict[str, Any]:
+        """Everything that a run's page shows."""
+        return run_page(Path(path))
+
+    def code(self, path: str) -> dict[str, Any]:
+        """Commands and cells for a run."""
+        return run_code(Path(path))
+
+    def act(self, path: str, action: Action) -> str:
+        """pause, continue, save, stop or resume; returns what happens, in words."""
+        return act(Path(path), action)
+
+    def annotate(self, path: str, tags: Sequence[str], note: str) -> None:
+        """Replaces a run's tags and note."""
+        write_notes(Path(path), tags=tags, note=note)
+
+    def delete(self, path: str) -> None:
+        """Deletes a run's folder."""
+        delete_run(Path(path))
+
+    def compare(self, paths: Sequence[str], average_over: Sequence[str] = (SEED,)) -> dict[str, Any]:
+        """Differing settings, curves with intervals, and what was not averaged and why."""
+        return compare(paths, average_over=average_over)

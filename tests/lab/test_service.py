@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import math
+import shlex
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from marlnb.experiment import Experiment
+from marlnb.lab.run_page import RESUMED
 from marlnb.lab.service import reply
 from marlnb.lab.verbs import Session
+from marlnb.training.control import is_requested
+from marlnb.training.runs.files import is_run
 from marlnb.training.runs.listing import list_runs
-from tests.lab.run_folders import write_run
+from marlnb.training.runs.lock import RunLock
+from marlnb.training.runs.run import Run
+from tests.lab.run_folders import DATA, write_run
 
 
 def ask(session: Session, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -34,3 +47,100 @@ def test_a_request_that_cannot_be_met_is_answered_with_a_sentence() -> None:
     assert "runs" in ask(Session(), "__init__")["error"]
     assert "TypeError" in ask(Session(), "runs", folder=3)["error"]
     assert "JSONDecodeError" in json.loads(reply(Session(), "{"))["error"]
+
+
+def test_a_page_has_curves_settings_events_checkpoints_and_recordings(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", seed=2)
+    shutil.copytree(DATA / "checkpoints", run / "checkpoints")
+    newest = max(run.glob("checkpoints/*"), key=lambda path: int(path.name))
+    (newest / "manifest.json").write_text("{}")
+    (run / "recordings").mkdir()
+    (run / "recordings" / "a'b.h5").write_bytes(b"12345")
+    page = ask(Session(), "run", path=str(run))["answer"]
+    assert page["summary"]["seed"] == 2 and page["experiment"]["env"]["name"] == "mpe/simple_speaker_listener"
+    curve = page["curves"]["returns"]["speaker"]
+    assert curve["x"][-1] == 100_000 and curve["y"][-1] == pytest.approx(-12 - 30 * math.exp(-4))
+    assert page["curves"]["numbers"]["speaker/entropy"]["y"][-1] == pytest.approx(0.5)
+    first, second = page["checkpoints"][:2]
+    assert "problem" in first and "problem" not in second and second["size_bytes"] > 1000
+    assert page["recordings"][0]["size_bytes"] == 5 and page["events"][0].endswith("started")
+    code = ask(Session(), "code", path=str(run))["answer"]
+    assert shlex.split(code["command"].replace("\\\n", " "))[:2] == ["marlnb", "train"] and "seed=2" in code["command"]
+    assert ast.literal_eval(code["attach"].partition("attach(")[2].rstrip(")")) == str(run)
+    assert ast.literal_eval(code["microscope"]["a'b"].partition("microscope(")[2].rstrip(")")).endswith("a'b.h5")
+
+
+def test_actions_write_the_requests_of_the_widgets_and_the_command(tmp_path: Path) -> None:
+    run, session = write_run(tmp_path / "run", state="running"), Session()
+    assert "nothing is trained" in ask(session, "act", path=str(run), action="pause")["error"]
+    with RunLock(run / "lock"):
+        assert "pauses" in ask(session, "act", path=str(run), action="pause")["answer"]
+        assert is_requested(run, "pause") and ask(session, "run", path=str(run))["answer"]["requests"] == ["pause"]
+        ask(session, "act", path=str(run), action="continue")
+        assert not is_requested(run, "pause")
+        ask(session, "act", path=str(run), action="stop")
+        assert is_requested(run, "stop")
+        assert "trained already" in ask(session, "act", path=str(run), action="resume")["error"]
+        assert "is being trained" in ask(session, "delete", path=str(run))["error"] and is_run(run)
+    assert ask(session, "delete", path=str(run)) == {"id": 5, "answer": None}
+    assert list(tmp_path.iterdir()) == []
+    assert "not a run folder" in ask(session, "delete", path=str(tmp_path))["error"] and tmp_path.is_dir()
+
+
+def test_resuming_trains_in_another_process_to_the_end(tmp_path: Path) -> None:
+    overrides = ["env=mpe/simple_spread", "n_envs=4", "rollout_steps=25", "model.hidden=[8]", "threads=1"]
+    experiment = Experiment.compose(*overrides, "frames=200", "algorithm.epochs=1", "evaluate_every=0")
+    run = Run.create(tmp_path / "run", experiment)
+    assert "resumes it" in ask(Session(), "act", path=str(run.path), action="resume")["answer"]
+    deadline = time.monotonic() + 120
+    while run.status()["state"] != "complete" and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert RESUMED.pop().wait(60) == 0
+    assert run.status()["state"] == "complete", (run.path / "output.log").read_text()
+
+
+def test_notes_are_shown_where_they_were_written(tmp_path: Path) -> None:
+    run, session = write_run(tmp_path / "run"), Session()
+    ask(session, "annotate", path=str(run), tags=["a", "<b>"], note="x" * 100)
+    assert ask(session, "run", path=str(run))["answer"]["summary"]["tags"] == ["a", "<b>"]
+    assert "at most" in ask(session, "annotate", path=str(run), tags=["y" * 101], note="")["error"]
+
+
+def test_seeds_are_averaged_and_what_differs_is_shown(tmp_path: Path) -> None:
+    lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    paths = [str(write_run(tmp_path / f"a{seed}", seed=seed)) for seed in range(5)]
+    paths += [str(write_run(tmp_path / "b", algorithm=lr | {"lr": 0.1}))]
+    answer = ask(Session(), "compare", paths=paths)["answer"]
+    assert set(answer["differences"]) == {"seed", "algorithm.lr"} and answer["refusals"] == []
+    averaged, single = answer["curves"]
+    assert averaged["runs"] == paths[:5] and single["label"] == "algorithm.lr=0.1" and single["low"] is None
+    # the interquartile mean of -10, -11, ..., -14 less the common curve: that of the middle three
+    assert averaged["value"][-1] == pytest.approx(-12 - 30 * math.exp(-4))
+    assert averaged["low"][-1] < averaged["value"][-1] < averaged["high"][-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "average_over", "reason"),
+    [
+        ({"n_envs": 7}, ["seed", "n_envs"], "different numbers of frames"),
+        ({"env": {"name": "mpe/simple_tag"}}, ["seed", "env"], "their environments differ"),
+        ({}, ["seed"], "the same seed"),
+    ],
+)
+def test_an_average_that_would_mean_nothing_is_refused(
+    tmp_path: Path, changes: dict[str, Any], average_over: list[str], reason: str
+) -> None:
+    paths = [str(write_run(tmp_path / "a")), str(write_run(tmp_path / "b", **changes))]
+    answer = ask(Session(), "compare", paths=paths, average_over=average_over)["answer"]
+    assert any(reason in refusal for refusal in answer["refusals"])
+    assert all(len(curve["runs"]) == 1 for curve in answer["curves"]) and len(answer["curves"]) == 2
+
+
+def test_runs_without_returns_or_of_other_environments_are_named(tmp_path: Path) -> None:
+    empty = write_run(tmp_path / "empty", seed=1)
+    (empty / "metrics.jsonl").unlink()
+    other = write_run(tmp_path / "other", env={"name": "mpe/simple_tag"})
+    answer = ask(Session(), "compare", paths=[str(empty), str(other), str(tmp_path / "gone")])["answer"]
+    text = " ".join(answer["refusals"])
+    assert "has no return yet" in text and "different scales" in text
+    assert "not a run folder" in answer["runs"][2]["problem"]

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from marlnb.disk import writing
 from marlnb.errors import CheckpointError
-from marlnb.text_files import read_bytes, read_text
+from marlnb.text_files import read_bytes
+from marlnb.training.runs.manifest import FORMAT, MANIFEST, VERSION, manifest_digest
+from marlnb.training.runs.manifest import read_manifest as read_manifest
 
-FORMAT = "marlnb-state"
-VERSION = 1
-MANIFEST = "manifest.json"
 TENSORS = "tensors.bin"
 ALIGNMENT = 64
 DTYPES = {
@@ -56,30 +55,13 @@ def write_state(folder: Path, state: Mapping[str, Any], header: Mapping[str, Any
         digest = _write_tensors(folder / TENSORS, tensors, size_bytes)
         manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, **header, "tree": tree, "tensors": table}
         manifest["files"] = {TENSORS: {"sha256": digest, "size_bytes": size_bytes}}
-        manifest["sha256"] = _digest(manifest)
+        manifest["sha256"] = manifest_digest(manifest)
         with open(folder / MANIFEST, "x", encoding="utf-8") as file:
             json.dump(manifest, file, allow_nan=False)
             file.flush()
             os.fsync(file.fileno())
         sync_folder(folder)
     return str(manifest["sha256"])
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder, checked against its own hash.
-
-    Raises:
-        CheckpointError: it is missing, damaged or of another format.
-    """
-    try:
-        manifest = json.loads(read_text(folder / MANIFEST))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{folder} has no readable {MANIFEST}: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
-        raise CheckpointError(f"{folder / MANIFEST} does not have the format {FORMAT!r}, version {VERSION}")
-    if manifest.get("sha256") != _digest({key: value for key, value in manifest.items() if key != "sha256"}):
-        raise CheckpointError(f"{folder / MANIFEST} is damaged: its content does not match its SHA-256")
-    return manifest
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -200,10 +182,3 @@ def _read_tensor(entry: Mapping[str, Any], data: bytearray) -> Tensor:
         return torch.empty(shape, dtype=dtype)
     raw = torch.frombuffer(data, dtype=torch.uint8, count=size, offset=offset).clone()
     return (raw != 0).reshape(shape) if dtype == torch.bool else raw.view(dtype).reshape(shape)
-
-
-def _digest(manifest: Mapping[str, Any]) -> str:
-    try:
-        return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-    except RecursionError as error:
-        raise CheckpointError("the manifest is nested too deeply") from error

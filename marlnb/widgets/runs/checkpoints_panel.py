@@ -14,6 +14,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.training.runs.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoint_notes import CheckpointNotes
 from marlnb.training.runs.checkpoint_removal import RUNNING_STATES, remove_checkpoint, why_not
+from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.files import METRICS
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
@@ -30,7 +31,6 @@ from marlnb.widgets.recordings.checkpoint_usage import recordings_made_with
 from marlnb.widgets.runs.checkpoint_code import code_of, command_of
 from marlnb.widgets.runs.checkpoint_evaluation import CheckpointEvaluation
 from marlnb.widgets.runs.checkpoint_rows import HEADER, CheckpointRows
-from marlnb.widgets.runs.metrics import return_curves
 
 LIVE_S, IDLE_S = 1.0, 5.0  # minimum time between two readings of the folder
 

@@ -1,12 +1,13 @@
-"""The metrics of a run as curves: returns and evaluations, and one chosen number such as a loss."""
+"""The metrics of a run as curves: one chosen number such as a loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ipywidgets as w
 
+from marlnb.training.runs.curves import metric_values
 from marlnb.training.runs.files import METRICS
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
@@ -14,28 +15,6 @@ from marlnb.widgets.core.controls import Dropdown
 from marlnb.widgets.core.curves import LiveCurves
 
 NOTHING = "(choose)"
-TOP_LEVEL = ("frames_per_second", "stepping_s", "acting_s", "learning_s", "length")
-Curves = dict[str, tuple[list[float], list[float]]]
-
-
-def return_curves(rows: Iterable[Mapping[str, Any]], *, agents: bool = True) -> Curves:
-    """The curves of rows of `metrics.jsonl`: training returns of each group and agent, and evaluations.
-
-    Args:
-        agents: whether each agent has a curve.
-    Returns:
-        By name, `(frames, returns)`.
-    """
-    curves: Curves = {}
-    for row in rows:
-        evaluations = {f"{group}, evaluated": value for group, value in row.get("evaluation", {}).items()}
-        of_agents = row.get("agent_returns", {}) if agents else {}
-        for name, value in {**row.get("returns", {}), **of_agents, **evaluations}.items():
-            if value is not None and "frames" in row:
-                xs, ys = curves.setdefault(name, ([], []))
-                xs.append(row["frames"])
-                ys.append(value)
-    return curves
 
 
 class MetricCurves:
@@ -79,14 +58,3 @@ class MetricCurves:
         known = [(x, y) for x, y in points if y is not None]
         if known:
             self.curves.add({self.name.value: ([x for x, _ in known], [y for _, y in known])})
-
-
-def metric_values(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of one iteration by path, such as `listener/entropy`."""
-    learning = {
-        f"{group}/{name}": value
-        for group, values in row.get("learning", {}).items()
-        for name, value in values.items()
-        if isinstance(value, int | float)
-    }
-    return {**learning, **{name: row[name] for name in TOP_LEVEL if isinstance(row.get(name), int | float)}}

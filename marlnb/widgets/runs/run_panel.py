@@ -18,6 +18,7 @@ from marlnb.errors import MarlnbError
 from marlnb.training.background import Training, start
 from marlnb.training.control import request
 from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
+from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Accordion, Tab
@@ -27,7 +28,7 @@ from marlnb.widgets.core.snapshot import Snapshot, learning_curve_figure, with_s
 from marlnb.widgets.core.style import HTML, Message, log_html, row, styled
 from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
-from marlnb.widgets.runs.metrics import MetricCurves, return_curves
+from marlnb.widgets.runs.metrics import MetricCurves
 from marlnb.widgets.runs.run_buttons import RunButtons
 from marlnb.widgets.runs.run_status import describe_failure, describe_status
 

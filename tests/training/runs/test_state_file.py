@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from marlnb.errors import CheckpointError
-from marlnb.training.runs.state_file import MANIFEST, TENSORS, _digest, read_state, write_state
+from marlnb.training.runs.manifest import MANIFEST, manifest_digest
+from marlnb.training.runs.state_file import TENSORS, read_state, write_state
 
 STATE: dict[str, Any] = {
     "weights": {"w": torch.randn(3, 4), "half": torch.randn(5).bfloat16(), "flags": torch.tensor([True, False, True])},
@@ -96,7 +97,7 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
 def _forge(folder: Path, **changes: Any) -> None:
     """A manifest changed by someone who also makes its hash right."""
     manifest = json.loads((folder / MANIFEST).read_text()) | changes
-    manifest["sha256"] = _digest({key: value for key, value in manifest.items() if key != "sha256"})
+    manifest["sha256"] = manifest_digest({key: value for key, value in manifest.items() if key != "sha256"})
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 

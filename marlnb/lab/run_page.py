@@ -1,0 +1,149 @@
+"""What a run's page shows and does: its curves, settings, events, checkpoints and recordings; requests and code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from marlnb.batch.cancel import stop
+from marlnb.errors import CheckpointError, MarlnbError, RunError, unknown
+from marlnb.text_files import read_bytes
+from marlnb.training.control import cancel_request, is_requested, request
+from marlnb.training.runs.curves import Curves, metric_curves, return_curves
+from marlnb.training.runs.files import EVENTS, EXPERIMENT, LOCK, METRICS, is_run, read_json
+from marlnb.training.runs.listing import sampled_rows, summary
+from marlnb.training.runs.lock import is_locked
+from marlnb.training.runs.manifest import read_manifest
+
+MAX_POINTS = 400
+MAX_EVENT_BYTES = 50_000
+MAX_CHECKPOINTS = 50
+LOG = "output.log"
+RESUMED: list[subprocess.Popen[bytes]] = []  # trainings that this process started and that may still run
+Action = Literal["pause", "continue", "save", "stop", "resume"]
+
+
+def run_page(run: Path) -> dict[str, Any]:
+    """Everything that a run's page shows. Parts that cannot be read say why in `problems`."""
+    if not is_run(run):
+        raise RunError(f"{run} is not a run folder any more")
+    problems: list[str] = []
+    page: dict[str, Any] = {"summary": summary(run).to_json(), "requests": _requests(run)}
+    parts = {"experiment": _experiment, "curves": run_curves, "events": _events, "checkpoints": _checkpoints}
+    for name, read in {**parts, "recordings": _recordings}.items():
+        try:
+            page[name] = read(run)
+        except (OSError, MarlnbError) as error:
+            page[name] = None
+            problems.append(str(error))
+    return {**page, "problems": list(dict.fromkeys(problems))}
+
+
+def run_curves(run: Path, n_points: int = MAX_POINTS) -> dict[str, Any]:
+    """By kind, the curves of a run at about n_points iterations: `{"returns": {name: {"x": [...], "y": [...]}}}`.
+
+    Raises:
+        RunError, OSError: the metrics cannot be read.
+    """
+    rows = sampled_rows(run / METRICS, n_points)
+    return {"returns": _json(return_curves(rows)), "numbers": _json(metric_curves(rows))}
+
+
+def run_code(run: Path) -> dict[str, Any]:
+    """Commands and cells for a run: `train` and `code` compose it again, `attach` and `microscope` open it.
+
+    Raises:
+        RunError, ConfigError: its experiment cannot be read.
+    """
+    from marlnb.composition.overrides import as_code, as_command
+    from marlnb.experiment import Experiment
+
+    experiment = Experiment.from_json(read_json(run / EXPERIMENT), origin=str(run))
+    recordings = {
+        each["name"]: f"import marlnb as mnb\n\nmnb.microscope({each['path']!r})" for each in _recordings(run)
+    }
+    return {
+        "command": as_command(experiment),
+        "code": as_code(experiment),
+        "attach": f"import marlnb as mnb\n\nmnb.attach({str(run)!r})",
+        "microscope": recordings,
+    }
+
+
+def act(run: Path, action: Action) -> str:
+    """Sends a request to a training, or resumes it in a process of its own; returns what happens, in words.
+
+    Raises:
+        RunError: nothing is trained there, or it is trained already.
+    """
+    if action == "stop":
+        return stop(run)
+    is_alive = is_locked(run / LOCK)
+    if action == "resume":
+        if is_alive:
+            raise RunError(f"{run} is being trained already")
+        return _resume(run)
+    if not is_alive:
+        raise RunError(f"nothing is trained in {run}")
+    if action == "continue":
+        cancel_request(run, "pause")
+        return "the training continues"
+    if action == "pause" or action == "save":
+        request(run, action)
+        return f"the training {'pauses' if action == 'pause' else 'saves'} after this iteration"
+    raise RunError(unknown("action", action, ("pause", "continue", "save", "stop", "resume")))
+
+
+def _resume(run: Path) -> str:
+    words = [sys.executable, "-m", "marlnb", "resume", str(run), "--quiet"]
+    with open(run / LOG, "ab") as log:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    RESUMED[:] = [*(each for each in RESUMED if each.poll() is None), process]
+    return f"process {process.pid} on this machine resumes it; what it prints is in {LOG} of the run"
+
+
+def _requests(run: Path) -> list[str]:
+    kinds: tuple[Literal["stop", "pause", "save"], ...] = ("stop", "pause", "save")
+    return [kind for kind in kinds if is_requested(run, kind)]
+
+
+def _experiment(run: Path) -> dict[str, Any]:
+    return read_json(run / EXPERIMENT)
+
+
+def _events(run: Path) -> list[str]:
+    file = run / EVENTS
+    size = file.stat().st_size if file.is_file() else 0
+    data = read_bytes(file, offset=max(0, size - MAX_EVENT_BYTES)) if size else b""
+    return data.decode("utf-8", errors="replace").splitlines()
+
+
+def _checkpoints(run: Path) -> list[dict[str, Any]]:
+    """The newest first. A damaged one has a `problem`."""
+    folder = run / "checkpoints"
+    numbers = (
+        sorted((int(name) for name in os.listdir(folder) if name.isdigit()), reverse=True) if folder.is_dir() else []
+    )
+    rows = []
+    for number in numbers[:MAX_CHECKPOINTS]:
+        path, row = folder / str(number), {"iteration": number, "path": str(folder / str(number))}
+        row["size_bytes"] = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+        try:
+            manifest = read_manifest(path)
+            row |= {"frames": manifest.get("frames"), "returns": manifest.get("returns") or {}}
+        except CheckpointError as error:
+            row["problem"] = str(error)
+        rows.append(row)
+    return rows
+
+
+def _recordings(run: Path) -> list[dict[str, Any]]:
+    files = sorted((run / "recordings").glob("*.h5"))
+    return [{"name": file.stem, "path": str(file), "size_bytes": file.stat().st_size} for file in files]
+
+
+def _json(curves: Curves) -> dict[str, Any]:
+    return {name: {"x": xs, "y": ys} for name, (xs, ys) in curves.items()}

@@ -1,0 +1,52 @@
+"""The numbers of a training as curves over frames: returns, evaluations, and what iterations report, such as losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+TOP_LEVEL = ("frames_per_second", "stepping_s", "acting_s", "learning_s", "length")
+Curves = dict[str, tuple[list[float], list[float]]]
+
+
+def return_curves(rows: Iterable[Mapping[str, Any]], *, agents: bool = True) -> Curves:
+    """The curves of rows of `metrics.jsonl`: training returns of each group and agent, and evaluations.
+
+    Args:
+        agents: whether each agent has a curve.
+    Returns:
+        By name, `(frames, returns)`.
+    """
+    curves: Curves = {}
+    for row in rows:
+        evaluations = {f"{group}, evaluated": value for group, value in row.get("evaluation", {}).items()}
+        of_agents = row.get("agent_returns", {}) if agents else {}
+        _add(curves, row, {**row.get("returns", {}), **of_agents, **evaluations})
+    return curves
+
+
+def metric_curves(rows: Iterable[Mapping[str, Any]]) -> Curves:
+    """By path, as `listener/entropy`, the numbers that iterations report: `(frames, values)`."""
+    curves: Curves = {}
+    for row in rows:
+        _add(curves, row, metric_values(row))
+    return curves
+
+
+def metric_values(row: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of one iteration by path, such as `listener/entropy`."""
+    learning = {
+        f"{group}/{name}": value
+        for group, values in row.get("learning", {}).items()
+        for name, value in values.items()
+        if isinstance(value, int | float)
+    }
+    return {**learning, **{name: row[name] for name in TOP_LEVEL if isinstance(row.get(name), int | float)}}
+
+
+def _add(curves: Curves, row: Mapping[str, Any], values: Mapping[str, float | None]) -> None:
+    for name, value in values.items():
+        if value is not None and "frames" in row:
+            xs, ys = curves.setdefault(name, ([], []))
+            xs.append(row["frames"])
+            ys.append(value)

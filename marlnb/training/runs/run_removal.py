@@ -1,0 +1,29 @@
+"""delete_run: deletes a run's folder, unless a training or a job uses it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from marlnb.errors import RunError
+from marlnb.training.runs.files import LOCK, is_run
+from marlnb.training.runs.lock import is_locked
+
+
+def delete_run(run: Path) -> None:
+    """Deletes a run with its checkpoints and recordings. It is renamed first, so that no half of it stays a run.
+
+    Raises:
+        RunError: it is no run, it is being trained, or it cannot be deleted.
+    """
+    if not is_run(run) or run.is_symlink():
+        raise RunError(f"{run} is not a run folder, and was not deleted")
+    if is_locked(run / LOCK):
+        raise RunError(f"{run} is being trained, and was not deleted; stop the training first")
+    hidden = run.with_name(f".deleted-{os.getpid()}-{run.name}"[:255])
+    try:
+        run.rename(hidden)
+        shutil.rmtree(hidden)
+    except OSError as error:
+        raise RunError(f"{run} cannot be deleted: {error.strerror or error}") from error
