@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.batch.job.run_job import skip_url_grammar
 from tests.pages import pytest_collect_file as pytest_collect_file
 
 os.environ.update(
@@ -31,6 +32,7 @@ os.environ.update(
     MARLNB_DATA_DIR=tempfile.mkdtemp(prefix="marlnb-data-"),  # what the tests train is not trusted after them
 )
 torch.set_num_threads(1)
+skip_url_grammar()
 SLOW_FILES = [  # over half a minute, the longest first
     "tests/batch/job/test_kills.py",
     "tests/groundtruth/test_analyses.py",

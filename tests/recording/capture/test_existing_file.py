@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from marlnb.recording.file.journal import journal_of
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import segments_folder
 from marlnb.training.runs.run import Run
+from tests.forked import Forked
 from tests.recording.runs import LivesConfig, make_run
 
 EPISODES = 30
@@ -44,11 +43,11 @@ def run(tmp_path: Path) -> Run:
     return make_run(tmp_path / "run", LivesConfig(), centralised=False)
 
 
-def killed_halfway(run: Run, segment_bytes: int = 0, number: int = signal.SIGKILL) -> subprocess.Popen[bytes]:
+def killed_halfway(run: Run, segment_bytes: int = 0, number: int = signal.SIGKILL) -> Forked:
     """A writer that has written about half of the recording and is then killed or stopped."""
-    process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path), str(segment_bytes), str(number)])
+    process = Forked(RECORD, run.path, segment_bytes, int(number))
     if number == signal.SIGKILL:
-        assert process.wait(timeout=200) == -signal.SIGKILL
+        assert process.wait() == -signal.SIGKILL
     return process
 
 

@@ -20,6 +20,7 @@ from marlnb.recording.file.journal import complete_commit, journal_of
 from marlnb.recording.file.layout import Field
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.writer import RecordingWriter
+from tests.forked import Forked, run_forked
 from tests.recording.runs import LivesConfig, length_of, make_run
 
 FIELDS = [Field("activations/a/x", ("agent", "unit"), (2, 128), "float32", "a"), Field("steps/t", (), (), "int64")]
@@ -107,8 +108,7 @@ for number in range(40):
 @pytest.mark.parametrize("writes", [0, 1, 4])
 def test_a_commit_that_was_cut_short_is_completed(tmp_path: Path, writes: int) -> None:
     path = tmp_path / "cut.h5"
-    process = subprocess.run([sys.executable, "-c", CUT_SHORT, str(path), str(writes)], check=False)
-    assert process.returncode == 9 and journal_of(path).stat().st_size > 0
+    assert run_forked(CUT_SHORT, path, writes) == 9 and journal_of(path).stat().st_size > 0
     complete_commit(path, locking=None)
     assert not journal_of(path).exists()
     with h5py.File(path) as file:
@@ -118,8 +118,7 @@ def test_a_commit_that_was_cut_short_is_completed(tmp_path: Path, writes: int) -
 
 def test_a_journal_that_was_never_finished_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "early.h5"
-    process = subprocess.run([sys.executable, "-c", CUT_SHORT, str(path), "0"], check=False)
-    assert process.returncode == 9
+    assert run_forked(CUT_SHORT, path, 0) == 9
     journal = journal_of(path)
     journal.write_bytes(journal.read_bytes()[:-10])
     complete_commit(path, locking=None)
@@ -144,7 +143,7 @@ record(sys.argv[1], episodes=20_000 if n_envs == 1 else 60_000, n_envs=n_envs, s
 @pytest.mark.parametrize("n_envs", [1, 4])
 def test_a_killed_recording_opens(tmp_path: Path, n_envs: int) -> None:
     run = make_run(tmp_path / "run", LivesConfig(shortest=100 if n_envs == 1 else 3), centralised=False)
-    process = subprocess.Popen([sys.executable, "-c", RECORD, str(run.path), str(n_envs)])
+    process = Forked(RECORD, run.path, n_envs)
     path = run.path / "recordings" / "recording.h5"
     deadline = time.monotonic() + 200
     while not (path.exists() and path.stat().st_size > 3e6):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -17,6 +15,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.journal import journal_of
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
+from tests.forked import run_forked
 from tests.recording.runs import LivesConfig, length_of, make_run
 
 SEED = 2000
@@ -198,7 +197,7 @@ for number in range(40):
 @pytest.mark.parametrize("writes", [0, 2])
 def test_a_commit_that_a_kill_cut_short_is_completed(tmp_path: Path, writes: int) -> None:
     path = tmp_path / "cut.h5"
-    assert subprocess.run([sys.executable, "-c", WRITE, str(path), str(writes)], check=False).returncode == 9
+    assert run_forked(WRITE, path, writes) == 9
     assert journal_of(path).exists()
     result = mnb.repair(path)
     assert result.problems[0] == "a write had been interrupted; it has been completed" and not result.complete
