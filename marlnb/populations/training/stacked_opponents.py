@@ -11,14 +11,14 @@ Memory depends on the opponents in play, not on the size of the league: there ar
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 
 from marlnb.models.networks.packing import pad, unpad, widest_shape
 from marlnb.models.policies.actor import Actor, ActorPolicy
@@ -125,7 +125,7 @@ class StackedOpponents:
             acting: `[env, agent]`, in turn-based games who acts: the recurrent states of others do not change.
         """
         for stack in self._stacks.values():
-            if not stack.in_play:
+            if not stack.n_in_play:
                 continue
             state = None if self.recurrent is None else stack.own_state(self.recurrent)
             chosen, after = stack.act(observation, state, context)
@@ -179,7 +179,7 @@ class _Stack:
     Attributes:
         slots: the opponents' names.
         weights: by name, `[slot, ...]`; slots after the last name are not in use.
-        in_play: whether any of them acts.
+        n_in_play: how many of them act: those of the first slots.
         cells: `[env, agent]` bool, where they act.
     """
 
@@ -187,7 +187,7 @@ class _Stack:
         self.policy = policy
         self.slots: list[str] = []
         self.weights: dict[str, Tensor] = {}
-        self.in_play = False
+        self.n_in_play = 0
         self.cells = torch.empty(0, dtype=torch.bool)
 
     def weights_of(self, slot: int) -> dict[str, Tensor]:
@@ -210,11 +210,11 @@ class _Stack:
 
     def arrange(self, names: np.ndarray, device: torch.device) -> None:
         """Sorts environments by opponent, for `names` `[env, agent]`."""
+        self._move_to_front(set(names.flat))
         slot_of = {name: slot for slot, name in enumerate(self.slots)}
         slots = np.array([slot_of.get(name, -1) for name in names.flat], dtype=np.int64).reshape(names.shape)
         self.cells = torch.from_numpy(slots >= 0).to(device)
-        self.in_play = bool((slots >= 0).any())
-        if self.in_play:
+        if self.n_in_play:
             self._index(slots, device)
 
     def own_state(self, recurrent: Tensor) -> Tensor | None:
@@ -231,6 +231,16 @@ class _Stack:
 
     def _index(self, slots: np.ndarray, device: torch.device) -> None:
         """Index tensors of the cells' slots `[env, agent]`, -1 where others act."""
+
+    def _move_to_front(self, in_play: set[str]) -> None:
+        """Opponents in play get the first slots, so that nothing is computed for the others."""
+        self.n_in_play = sum(name in in_play for name in self.slots)
+        idle = [slot for slot, name in enumerate(self.slots[: self.n_in_play]) if name not in in_play]
+        behind = [slot for slot in range(self.n_in_play, len(self.slots)) if self.slots[slot] in in_play]
+        for first, second in zip(idle, behind):
+            self.slots[first], self.slots[second] = self.slots[second], self.slots[first]
+            for tensor in self.weights.values():
+                tensor[[first, second]] = tensor[[second, first]]
 
     def _grow(self, weights: Mapping[str, Tensor]) -> None:
         """Doubles the memory when all slots are in use."""
@@ -251,7 +261,7 @@ class _ActorStack(_Stack):
 
     def __init__(self, policy: ActorPolicy) -> None:
         super().__init__(policy)
-        self._actor = _ActorStep(policy.actor)
+        self._actor = _StackedActor(policy.actor)
         self._rows = self._row_of = self._agents = torch.empty(0, dtype=torch.int64)
 
     def act(self, observation: Tensor, state: Tensor | None, context: ActContext) -> tuple[Tensor, Tensor | None]:
@@ -268,24 +278,20 @@ class _ActorStack(_Stack):
             observation: `[env, agent, *shape]`.
             state: `[env, agent, layer, unit]`; None for feed-forward actors.
         """
-        n_slots = len(self.slots)
-        weights = {f"actor.{name}": tensor[:n_slots] for name, tensor in self.weights.items()}
+        weights = {name: tensor[: self.n_in_play] for name, tensor in self.weights.items()}
         rows = observation[self._rows]  # [slot, row, agent, *shape]
-        if state is None:
-            parameters = torch.vmap(lambda w, x: functional_call(self._actor, w, (x,))[0])(weights, rows)
-            return self._scatter(parameters), None
-        step = torch.vmap(lambda w, x, s: functional_call(self._actor, w, (x, s)))
-        parameters, after = step(weights, rows, state[self._rows])
-        return self._scatter(parameters), self._scatter(after)
+        states = None if state is None else state[self._rows]
+        parameters, after = self._actor(weights, rows, states)
+        return self._scatter(parameters), None if after is None else self._scatter(after)
 
     def _index(self, slots: np.ndarray, device: torch.device) -> None:
         envs, agents = np.nonzero(slots >= 0)
         pairs, pair_of_cell = np.unique(slots[envs, agents] * len(slots) + envs, return_inverse=True)
         slot, env = pairs // len(slots), pairs % len(slots)  # sorted by slot, then by environment
-        first = np.searchsorted(slot, np.arange(len(self.slots)))
+        first = np.searchsorted(slot, np.arange(self.n_in_play))
         row = np.arange(len(slot)) - first[slot]
         n_rows = int(row.max()) + 1
-        rows = np.zeros((len(self.slots), n_rows), dtype=np.int64)
+        rows = np.zeros((self.n_in_play, n_rows), dtype=np.int64)
         rows[slot, row] = env
         row_of = np.zeros(slots.shape, dtype=np.int64)
         row_of[envs, agents] = (slot * n_rows + row)[pair_of_cell.reshape(-1)]
@@ -297,15 +303,45 @@ class _ActorStack(_Stack):
         return values.flatten(0, 1)[self._row_of, self._agents]
 
 
-class _ActorStep(nn.Module):
-    """An actor's step as a module, for `functional_call`."""
+class _StackedActor:
+    """An actor that is evaluated with the weights of several players, by `torch.vmap`.
+
+    The weights are put in the place of those of a copy of the actor. `torch.func.functional_call` would restore the
+    copy's own after each step, which takes longer than the step of a small network.
+    """
 
     def __init__(self, actor: Actor) -> None:
-        super().__init__()
-        self.actor = actor
+        self._actor = copy.deepcopy(actor)
+        self._tables: dict[str, tuple[dict[str, Any], str]] = {}
+        for path, module in self._actor.named_modules():
+            for table in (module._parameters, module._buffers):
+                self._tables |= {f"{path}.{name}" if path else name: (table, name) for name in table}
 
-    def forward(self, observation: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        return self.actor.step(observation, recurrent)
+    def __call__(
+        self, weights: Mapping[str, Tensor], observation: Tensor, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The step of each slot: outputs `[slot, row, agent, parameter]`, and states after it.
+
+        Args:
+            weights: each `[slot, ...]`.
+            observation: `[slot, row, agent, *shape]`.
+            state: `[slot, row, agent, layer, unit]`; None for feed-forward actors.
+        """
+        if len(observation) == 1:
+            only = {name: tensor[0] for name, tensor in weights.items()}
+            output, after = self._step(only, observation[0], None if state is None else state[0])
+            return output[None], None if after is None else after[None]
+        if state is None:
+            return torch.vmap(lambda w, x: self._step(w, x, None)[0])(weights, observation), None
+        return torch.vmap(self._step)(weights, observation, state)  # type: ignore[no-any-return]
+
+    def _step(
+        self, weights: Mapping[str, Tensor], observation: Tensor, state: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        for path, tensor in weights.items():
+            table, name = self._tables[path]
+            table[name] = tensor
+        return self._actor.step(observation, state)
 
 
 def _stack_of(policy: Policy) -> _Stack:
