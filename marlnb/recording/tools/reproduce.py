@@ -128,7 +128,7 @@ def replay(
     rows = np.arange(int(entry["start"]), int(entry["start"] + entry["length"]))
     source, origin = source_of(recording, policy_source), origin_at(recording, int(rows[0]))
     check_origin(recording, source, origin)
-    actions = _recorded_actions(recording, rows)
+    actions = recorded_actions(recording, rows)
     env_index = int(recording.file["steps/env_id"][rows[0]])
     with prepare(source, _config(recording, origin.iteration, env_index, env)) as prepared:
         if prepared.env.spec != recording.spec:
@@ -160,7 +160,7 @@ def _config(recording: Recording, iteration: int, env_index: int, env: EnvConfig
     )
 
 
-def _recorded_actions(recording: Recording, rows: np.ndarray) -> dict[str, Tensor] | None:
+def recorded_actions(recording: Recording, rows: np.ndarray) -> dict[str, Tensor] | None:
     """By group `[t, agent, ...]`; None where some are missing but greedy actions can be recomputed."""
     spec = recording.spec
     missing = [agent for agent in spec.agents if agent not in recording.agents]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
 from itertools import count
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.capture.recorder import record
+from marlnb.recording.tools.animate import rendering_env
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.policies.transformed import TransformedPolicySource
 from marlnb.training.runs.run_folder import Which
-from marlnb.trust import loaded
 from marlnb.widgets.microscope.episode_view import EpisodeView, read_episode
 
 TOLERANCE = 1e-3  # of observations: a batch of another size adds floats in another order
@@ -38,7 +37,7 @@ def replay_steps(
     """
     recording = view.recording
     _check_actions(view)
-    with source.build_env(1, env=_with_rendering(source, env)) as built:
+    with source.build_env(1, env=rendering_env(source, env)) as built:
         if built.spec != recording.spec:
             raise RecordingError(
                 f"{recording.path.name} was recorded in {recording.spec.name}; this is {built.spec.name}, or its "
@@ -51,14 +50,6 @@ def replay_steps(
             if index + 1 < len(view.t):
                 actions = {group.name: torch.as_tensor(group.action[[index]]).to(built.device) for group in view.groups}
                 step = built.step(actions)
-
-
-def _with_rendering(source: PolicySource, env: EnvConfig | None) -> EnvConfig | None:
-    """With rendering, and without worker processes (which cannot be asked for objects), if these are options."""
-    config = env or (loaded(source.experiment.env, "env") if source.experiment is not None else None)
-    names = {item.name for item in fields(config)} if config is not None else set()
-    options = {name: value for name, value in (("render", True), ("workers", 0)) if name in names}
-    return replace(config, **options) if config is not None and options else env  # type: ignore[arg-type]
 
 
 def _check_actions(view: EpisodeView) -> None:
