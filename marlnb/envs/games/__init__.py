@@ -5,3 +5,4 @@ from __future__ import annotations
 
 from marlnb.envs.games import matrix as matrix
 from marlnb.envs.games import probes as probes
+from marlnb.envs.games import tree as tree

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from marlnb.envs.games.config import GameConfig
+from marlnb.config import EnvConfig
 from marlnb.envs.mpe.draws import uniform
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
 from marlnb.errors import EnvError
@@ -43,7 +43,7 @@ class Game(VectorEnv):
     resets_each = True
     n_draws: int = 0
 
-    def __init__(self, config: GameConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
+    def __init__(self, config: EnvConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
         check_n_envs(config.name, n_envs)
         self.spec, self.n_envs, self.device = spec, n_envs, torch.device(device)
         (self.group,) = spec.groups
@@ -78,6 +78,10 @@ class Game(VectorEnv):
     def asked_to_act(self) -> Tensor:
         """`[env, agent]` bool: the agents that act now, if they are alive."""
         return self.alive
+
+    def allowed(self) -> Tensor:
+        """`[env, agent, n_logits]` bool: the actions that are allowed now; for games with an action mask."""
+        raise NotImplementedError
 
     def reset(self, seed: int) -> Step:
         return self._reset(int(seed))
@@ -158,6 +162,8 @@ class Game(VectorEnv):
         rows.alive.copy_(self.alive)
         torch.logical_and(self.asked_to_act(), self.alive, out=rows.acting)
         rows.observation.copy_(self.observe() * self.alive[..., None])
+        if rows.action_mask is not None:
+            rows.action_mask.copy_(self.allowed())
         if self._step.state is not None:
             self._step.state.copy_(rows.observation.flatten(1))
         return self._step

@@ -1,0 +1,135 @@
+"""GameTree: all states of a small turn-based game as tables, to play many games at once and to evaluate exactly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from marlnb.errors import EnvBuildError
+
+CHANCE, TERMINAL = -1, -2
+MAX_STATES = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class GameTree:
+    """The states of a game, each after its parent; state 0 is the beginning.
+
+    An information state holds everything that the player whose turn it is knows; players forget nothing.
+
+    Attributes:
+        player: `[state]`, whose turn it is; CHANCE, or TERMINAL at the end.
+        children: `[state, action]`, the next state; -1 where the action is not allowed; of chance, by
+            outcome.
+        chances: `[state, action]`, the probability of each outcome at chance.
+        returns: `[state, player]`, at the end.
+        depth: `[state]`, actions and outcomes since the beginning.
+        information: `[state]`, number of the information state; -1 at chance and at the end.
+        observations: `[state, player, feature]`.
+        n_actions: of the players.
+    """
+
+    player: np.ndarray
+    children: np.ndarray
+    chances: np.ndarray
+    returns: np.ndarray
+    depth: np.ndarray
+    information: np.ndarray
+    observations: np.ndarray
+    n_actions: int
+
+    @property
+    def n_players(self) -> int:
+        return int(self.returns.shape[1])
+
+    @property
+    def n_information_states(self) -> int:
+        return int(self.information.max()) + 1
+
+    @property
+    def first_of(self) -> np.ndarray:
+        """`[information state]`, its first state."""
+        return np.unique(self.information, return_index=True)[1][int(self.information.min() < 0) :]
+
+    @property
+    def allowed(self) -> np.ndarray:
+        """`[state, player action]` bool."""
+        return np.asarray(self.children[:, : self.n_actions] >= 0)
+
+
+def matrix_tree(row_payoffs: Sequence[Sequence[float]]) -> GameTree:
+    """A zero-sum matrix game: player 0 chooses the row, then player 1, who does not see it, the column."""
+    a = np.asarray(row_payoffs, float)
+    n, m = a.shape
+    n_states, width = 1 + n + n * m, max(n, m)
+    player = np.full(n_states, TERMINAL)
+    player[0], player[1 : 1 + n] = 0, 1
+    children = np.full((n_states, width), -1)
+    children[0, :n] = 1 + np.arange(n)
+    children[1 : 1 + n, :m] = 1 + n + np.arange(n * m).reshape(n, m)
+    returns = np.zeros((n_states, 2))
+    returns[1 + n :] = np.stack((a.ravel(), -a.ravel()), -1)
+    observations = np.broadcast_to(np.eye(2), (n_states, 2, 2)).copy()
+    depth, information = np.full(n_states, 2), np.full(n_states, -1)
+    depth[: 1 + n], information[: 1 + n] = [0, *[1] * n], [0, *[1] * n]
+    return GameTree(player, children, np.zeros(children.shape), returns, depth, information, observations, width)
+
+
+@lru_cache(maxsize=8)
+def openspiel_tree(name: str) -> GameTree:
+    """A turn-based game of OpenSpiel.
+
+    Raises:
+        EnvBuildError: OpenSpiel is not installed, has no such game, or the game is not turn-based or too large.
+    """
+    try:
+        import pyspiel
+    except ImportError as error:
+        old = "" if sys.version_info >= (3, 11) else "; it needs Python 3.11 or newer"
+        raise EnvBuildError(
+            f"the states of {name!r} are listed by OpenSpiel, which is not installed{old}: "
+            "pip install 'marlnb[openspiel]'. tree/biased_rps needs nothing"
+        ) from error
+    try:
+        game = pyspiel.load_game(name)
+    except pyspiel.SpielError as error:
+        raise EnvBuildError(f"OpenSpiel cannot load the game {name!r}: {str(error)[:300]}") from error
+    if game.get_type().dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+        raise EnvBuildError(f"{name!r} is not turn-based")
+    return _list_states(game, name)
+
+
+def _list_states(game: Any, name: str) -> GameTree:
+    states, depth, children = [game.new_initial_state()], [0], []
+    n_players, width = game.num_players(), max(game.num_distinct_actions(), game.max_chance_outcomes())
+    numbers: dict[str, int] = {}
+    player, information, returns, chances, observations = [], [], [], [], []
+    position = 0
+    while position < len(states):
+        state, following, outcomes = states[position], [-1] * width, [0.0] * width
+        whose = TERMINAL if state.is_terminal() else CHANCE if state.is_chance_node() else state.current_player()
+        player.append(whose)
+        actions = dict(state.chance_outcomes()) if whose == CHANCE else dict.fromkeys(state.legal_actions(), 0.0)
+        for index, (action, chance) in enumerate(actions.items()):
+            column = index if whose == CHANCE else action
+            following[column], outcomes[column] = len(states), chance
+            states.append(state.child(action))
+            depth.append(depth[position] + 1)
+        if len(states) > MAX_STATES:
+            raise EnvBuildError(f"{name!r} has more than {MAX_STATES:,} states; use openspiel/{name.partition('(')[0]}")
+        key = f"{whose} {state.information_state_string()}" if whose >= 0 else ""
+        information.append(numbers.setdefault(key, len(numbers)) if key else -1)
+        returns.append(state.returns() if whose == TERMINAL else [0.0] * n_players)
+        observations.append([state.information_state_tensor(p) for p in range(n_players)])
+        children.append(following)
+        chances.append(outcomes)
+        position += 1
+    return GameTree(
+        *map(np.array, (player, children, chances, returns, depth, information, observations)),
+        n_actions=game.num_distinct_actions(),
+    )
