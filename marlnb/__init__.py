@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from marlnb.recording.export.minari import to_minari as to_minari
     from marlnb.recording.export.nwb import to_nwb as to_nwb
     from marlnb.recording.file.reader import Recording as Recording
+    from marlnb.recording.tools.animate import animate as animate
     from marlnb.recording.tools.backfill import backfill as backfill
     from marlnb.recording.tools.extract import extract as extract
     from marlnb.recording.tools.merge import merge as merge
@@ -156,6 +157,12 @@ def _league_learners(experiment: Any, spec: Any) -> Any:
     return league_experiment(experiment, spec)
 
 
+def _winner_experiment(experiment: Any, spec: Any, state: Any) -> Any:
+    from marlnb.populations.training.evolving_member import winner_experiment
+
+    return winner_experiment(experiment, spec, state)
+
+
 def _open_league(run: Any) -> Any:
     from marlnb.populations.run_league import RunLeague
 
@@ -169,4 +176,6 @@ def _open_population(run: Any) -> Any:
 
 
 # Trainings, a lower layer, can then train and open leagues and populations.
-register_populations(PopulationSupport(_population_loop, _league_learners, _open_league, _open_population))
+register_populations(
+    PopulationSupport(_population_loop, _league_learners, _winner_experiment, _open_league, _open_population)
+)

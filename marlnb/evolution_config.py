@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from marlnb.config import option
 from marlnb.errors import ConfigError
@@ -17,11 +17,36 @@ from marlnb.values import validate
 if TYPE_CHECKING:
     import numpy as np
 
+    from marlnb.config import AlgorithmConfig
     from marlnb.populations.evolution.members import Scored, Successor
+    from marlnb.search_range import SearchRange
+
+Founders = Literal["equal", "drawn"]
+Change = Literal["one", "all"]
 
 EVOLUTIONS: Registry[type[EvolutionConfig]] = Registry("evolution", "marlnb.populations")
 
 evolution = EVOLUTIONS.register
+
+FOUNDERS: dict[str, Any] = {
+    "help": "options of the first members; equal: the experiment's; drawn: from the ranges, except for member 0",
+    "choices": ("equal", "drawn"),
+}
+CHANGE: dict[str, Any] = {"help": "how many of the mutable options one mutation changes", "choices": ("one", "all")}
+GROW: dict[str, Any] = {"help": "factor of a change upward, on the option's scale", "gt": 1, "le": 1000}
+SHRINK: dict[str, Any] = {"help": "factor of a change downward", "gt": 0, "lt": 1}
+RESAMPLE: dict[str, Any] = {
+    "help": "probability that an option is drawn anew from its range instead of changed",
+    "ge": 0,
+    "le": 1,
+}
+POPULATION: dict[str, Any] = {"help": "members that train at the same time", "unit": "members", "ge": 2, "le": 1000}
+WINDOW: dict[str, Any] = {
+    "help": "a member's fitness is the mean of so many of its last evaluations, its ancestors' included",
+    "ge": 1,
+    "le": 1000,
+}
+"""What the options say whose defaults differ between kinds of evolution."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +55,10 @@ class Probabilities:
 
     none: float = option(0.2, help="no mutation", ge=0)
     hyperparameters: float = option(0.8, help="options of its algorithms, as the learning rate", ge=0)
+    width: float = option(0.0, help="more units in a hidden layer; what the network computes stays the same", ge=0)
+    depth: float = option(0.0, help="one more hidden layer, after relu; what the network computes stays", ge=0)
+    activation: float = option(0.0, help="another nonlinearity of the hidden layers, with the same weights", ge=0)
+    parameters: float = option(0.0, help="dormant units start again, and some weights get Gaussian noise", ge=0)
 
     def __post_init__(self) -> None:
         validate(self)
@@ -50,7 +79,7 @@ class EvolutionConfig(ABC):
     unloaded: ClassVar[type[UnloadedEvolution]]
     name: ClassVar[str]
 
-    population: int = option(8, help="members that train at the same time", unit="members", ge=2, le=1000)
+    population: int = option(8, **POPULATION)
     generation_frames: int = option(
         0,
         help="frames of each member between two selections, in whole iterations; 0: a twentieth of its share",
@@ -58,32 +87,51 @@ class EvolutionConfig(ABC):
         ge=0,
         le=10**12,
     )
-    fitness_window: int = option(
-        3, help="a member's fitness is the mean of so many of its last evaluations, its ancestors' included", ge=1
-    )
-    founders: Literal["equal", "drawn"] = option(
-        "equal",
-        help="options of the first members; equal: the experiment's; drawn: from the ranges, except for member 0",
-        choices=("equal", "drawn"),
-    )
+    fitness_window: int = option(3, **WINDOW)
+    founders: Founders = option("equal", **FOUNDERS)
     mutable: tuple[str, ...] = option(
         (), help="options of algorithms that mutate, as [lr,clip]; none: those that each algorithm names itself"
     )
     ranges: Mapping[str, tuple[float, float]] = option(
         {}, help="by option, minimum and maximum that replace its own, as ranges.lr=[1e-4,1e-3]"
     )
-    change: Literal["one", "all"] = option(
-        "one", help="how many of the mutable options one mutation changes", choices=("one", "all")
-    )
-    grow: float = option(1.2, help="factor of a change upward, on the option's scale", gt=1, le=1000)
-    shrink: float = option(0.8, help="factor of a change downward", gt=0, lt=1)
-    resample: float = option(
-        0.0, help="probability that an option is drawn anew from its range instead of changed", ge=0, le=1
+    change: Change = option("one", **CHANGE)
+    grow: float = option(1.2, **GROW)
+    shrink: float = option(0.8, **SHRINK)
+    resample: float = option(0.0, **RESAMPLE)
+    factors: Mapping[str, tuple[float, float]] = option(
+        {}, help="by option, factors upward and downward that replace grow and shrink, as factors.updates=[1.5,0.75]"
     )
     probability: Probabilities = option(Probabilities(), help="of each kind of mutation")
 
+    new_units: tuple[int, ...] = option(
+        (16, 32, 64), help="how many units a mutation of the width adds; one of these", unit="units", ge=1, le=65_536
+    )
+    max_units: int = option(1024, help="of a hidden layer", unit="units", ge=1, le=65_536)
+    max_layers: int = option(6, help="hidden layers of a network", unit="layers", ge=1, le=100)
+    sigma: float = option(0.1, help="of the noise on weights, relative to a weight's magnitude", ge=0, le=10)
+    dormant_threshold: float = option(
+        0.01, help="a unit is dormant if its gradient is at most this share of its layer's mean", ge=0, le=1
+    )
+
     def __post_init__(self) -> None:
         validate(self)
+        for name, (up, down) in self.factors.items():
+            if not 0 < down < 1 < up:
+                at = f"evolution.factors.{name}"
+                raise ConfigError(f"{at} needs one above 1 and one between 0 and 1; got {up:g} and {down:g}", at=at)
+
+    def mutable_of(self, algorithm: AlgorithmConfig) -> tuple[str, ...]:
+        """The options of one algorithm that mutate."""
+        return self.mutable or algorithm.mutable
+
+    def bounds_of(self, name: str, declared: SearchRange) -> tuple[float, float]:
+        """Minimum and maximum of an option."""
+        return self.ranges.get(name, (declared.min, declared.max))
+
+    def factors_of(self, name: str) -> tuple[float, float]:
+        """Factors of a change of an option upward and downward."""
+        return self.factors.get(name, (self.grow, self.shrink))
 
     @abstractmethod
     def select(self, rng: np.random.Generator, members: Sequence[Scored]) -> tuple[Successor, ...]:

@@ -27,6 +27,7 @@ class PartAdam:
 
     Attributes:
         all_parameters: of all parts, in their order.
+        moments: by part, m and v, each one vector of all the part's parameters in their order.
     Source: Kingma and Ba 2015, algorithm 1 (arXiv:1412.6980).
     """
 
@@ -35,7 +36,7 @@ class PartAdam:
         self.eps = eps
         self.steps = 0
         self.all_parameters = [weight for weights in self.parameters.values() for weight in weights]
-        self._moments = {
+        self.moments = {
             part: tuple(torch.zeros_like(nn.utils.parameters_to_vector(weights).detach()) for _ in BETAS)
             for part, weights in self.parameters.items()
         }
@@ -71,19 +72,19 @@ class PartAdam:
 
     def _change(self, part: str, gradient: Tensor, lr: float) -> Tensor:
         """What the step adds to the weights of a part; overwrites `gradient`."""
-        mean, square = self._moments[part]
+        mean, square = self.moments[part]
         mean.lerp_(gradient, 1 - BETAS[0])
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         root = square.sqrt().div_((1 - BETAS[1] ** self.steps) ** 0.5).add_(self.eps)
         return torch.div(mean, root, out=gradient).mul_(-lr / (1 - BETAS[0] ** self.steps))
 
     def state_dict(self) -> dict[str, Any]:
-        moments = {part: {"mean": m.clone(), "square": v.clone()} for part, (m, v) in self._moments.items()}
+        moments = {part: {"mean": m.clone(), "square": v.clone()} for part, (m, v) in self.moments.items()}
         return {"steps": self.steps, **moments}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises CheckpointError if the state belongs to other parameters."""
-        for part, moments in self._moments.items():
+        for part, moments in self.moments.items():
             for moment, name in zip(moments, ("mean", "square")):
                 saved = state.get(part, {}).get(name)
                 if saved is None or saved.shape != moment.shape:

@@ -7,7 +7,8 @@ Gumbel-softmax, as in Lowe et al., section 6. The tests compare the losses with 
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -32,7 +33,18 @@ class DDPGLearner(QActorCriticLearner):
     def __init__(self, config: IDDPGConfig, context: LearnerContext) -> None:
         networks = (context.group, context.env, context.actor, context.critic)
         policy = DeterministicPolicy(*networks, centralised=config.centralised, twins=config.twins).to(context.device)
+        if config.noise_kind == "ornstein_uhlenbeck":
+            policy.process = config.noise_theta, config.noise_dt
         super().__init__(config, policy, context.env, followed={"actor": policy.actor}, trained={"actor": policy.actor})
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        return state if self.policy.process is None else {**state, "noise_state": self.policy.noise_state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        noise_state = state.get("noise_state")
+        self.policy.noise_state = None if noise_state is None else noise_state.to(self.policy.noise.device)
 
     def explore(self) -> None:
         config, policy = self.config, self.policy

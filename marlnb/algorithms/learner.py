@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 
+from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.rollout import Rollout
 from marlnb.errors import CheckpointError
 from marlnb.models.policies.policy import Policy
@@ -24,10 +26,12 @@ class Learner(ABC):
     Attributes:
         group: the agents that learn.
         policy: what they act with.
+        optimizers: by name; none, if it has others than Adam.
     """
 
     group: GroupSpec
     policy: Policy
+    optimizers: Mapping[str, PartAdam] = MappingProxyType({})
 
     def bind_learners(self, learners: Mapping[str, Learner]) -> None:
         """Called once, after all learners are built and before the first update.

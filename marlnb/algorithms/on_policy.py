@@ -56,6 +56,7 @@ class OnPolicyLearner(Learner):
         self._shuffler = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
         self._critic_state: Tensor | None = None
         self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
+        self.optimizers = {"optimizer": self._optimizer}
         self._compiler: GradientCompiler | None = None
         self._compile_after = 0
         self._compiled: bool | None = None  # whether gradients are those of the compiler; None: not decided yet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,11 +172,12 @@ class PopulationMember:
         own = replace(member_experiment(experiment, self.row.member, self.row.generation), seed=self.row.seed)
         return with_options(own, mutables(experiment, self.spec), self.row.options)
 
-    def schedule(self) -> list[tuple[int, Mapping[str, Any]]]:
+    def schedule(self) -> list[tuple[int, dict[str, Any]]]:
         """The options with which its weights were trained: from how many frames on, and their values by path."""
-        line, schedule, start = self.population.ancestors(self.id), [], 0
-        for row in line:
-            if not schedule or dict(schedule[-1][1]) != dict(row.options):
+        schedule: list[tuple[int, dict[str, Any]]] = []
+        start = 0
+        for row in self.population.ancestors(self.id):
+            if not schedule or schedule[-1][1] != row.options:
                 schedule.append((start, dict(row.options)))
             start = row.frames
         return schedule

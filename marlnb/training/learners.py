@@ -50,6 +50,13 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     return learners
 
 
+def checkpoint_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[str, Any]) -> Experiment:
+    """The experiment of the learners in a run's checkpoint: in a population, that of the fittest member."""
+    if experiment.evolution is None:
+        return experiment
+    return population_support().winner_experiment(experiment, spec, state)
+
+
 def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, device: str | None = None) -> Learner:
     """The Learner of one group, not yet bound to the others. Raises as `build_learners`."""
     device, algorithm = device or experiment.device, experiment.algorithm_of(group.name)
@@ -97,8 +104,10 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     except ConfigError as error:
         raise ConfigError(f"{where}: {run.path} does not fit: {error}") from error
     checkpoint = run.checkpoint(config.checkpoint)
-    learner = build_learner(run.experiment.loaded(env=False), run.spec, trained, device)
-    state = checkpoint.load()["learners"].get(trained.name, {})
+    whole = checkpoint.load()
+    experiment = checkpoint_experiment(run.experiment.loaded(env=False), run.spec, whole)
+    learner = build_learner(experiment, run.spec, trained, device)
+    state = whole["learners"].get(trained.name, {})
     try:
         learner.load_state_dict(state)
     except _MISFIT as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ class PopulationSupport(NamedTuple):
         build_loop: the `TrainingLoop` of a league or of a population: of an experiment, an environment, a device and
             the run's folder.
         learners_experiment: the experiment of the learners that a league's checkpoint has by group of agents.
+        winner_experiment: that of a population's checkpoint: of an experiment, the environment's spec and the state.
         open_league: the league of a run, as `run.league` gives it.
         open_population: the population of a run, as `run.population` gives it.
     """
 
     build_loop: Callable[[Experiment, VectorEnv, torch.device, Path], Any]
     learners_experiment: Callable[[Experiment, EnvSpec], Experiment]
+    winner_experiment: Callable[[Experiment, EnvSpec, Mapping[str, Any]], Experiment]
     open_league: Callable[[RunFolder], Any]
     open_population: Callable[[RunFolder], Any]
 

@@ -311,3 +311,26 @@ def test_a_resumed_training_gives_the_same_bits(name: str, continuous: str, tmp_
         actual = _weights(trainer)
     for key, value in expected.items():
         assert torch.equal(actual[key], value), key
+
+
+def test_ornstein_uhlenbeck_noise_has_its_variance_and_correlation() -> None:
+    """u <- a u + b e is an AR(1) process, a = 1 - theta dt and b = sigma sqrt(dt): variance b^2 / (1 - a^2)."""
+    theta, dt, sigma = 2.0, 0.1, 0.3
+    options = {"noise_kind": "ornstein_uhlenbeck", "noise": sigma, "noise_theta": theta, "noise_dt": dt}
+    learner = solo_learner(IDDPGConfig(learning_starts=0, **options), CONTINUOUS)
+    policy, group = learner.policy, learner.group
+    observation = torch.zeros(500, group.n_agents, *group.observation.shape)
+    generator = torch.Generator().manual_seed(0)
+    u = []
+    for _ in range(200):
+        policy.act(observation, explore=True, generator=generator)
+        u.append(policy.noise_state.clone())
+    a, b = 1 - theta * dt, sigma * dt**0.5
+    before, after = u[-2].flatten(), u[-1].flatten()
+    assert float(after.var()) == pytest.approx(b**2 / (1 - a**2), rel=0.15)
+    assert float((before * after).mean() / before.square().mean()) == pytest.approx(a, abs=0.05)
+    state = learner.state_dict()
+    policy.begin_episodes(torch.arange(500) < 100)
+    assert not policy.noise_state[:100].any() and torch.equal(policy.noise_state[100:], u[-1][100:])
+    learner.load_state_dict(state)
+    assert torch.equal(policy.noise_state, u[-1])

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.config import ALGORITHMS, option
+from marlnb.search_range import SearchRange
 
 
 @ALGORITHMS.register("iddpg")
@@ -20,7 +21,20 @@ class IDDPGConfig(QActorCriticConfig):
     actor_every = 1
     target_noise = target_noise_clip = 0.0
 
-    noise: float = option(0.2, help="deviation of the noise on continuous actions, bounds scaled to -1..1", ge=0)
+    noise: float = option(
+        0.2,
+        help="deviation of the noise on continuous actions, bounds scaled to -1..1; of ornstein_uhlenbeck: per unit "
+        "of time",
+        ge=0,
+        search=SearchRange("log", 0.01, 1.0),
+    )
+    noise_kind: Literal["gaussian", "ornstein_uhlenbeck"] = option(
+        "gaussian",
+        help="gaussian: independent at each step; ornstein_uhlenbeck: correlated in time, 0 when an episode begins",
+        choices=("gaussian", "ornstein_uhlenbeck"),
+    )
+    noise_theta: float = option(0.15, help="ornstein_uhlenbeck: how fast the noise returns to 0", gt=0)
+    noise_dt: float = option(0.01, help="ornstein_uhlenbeck: time between two steps", gt=0, le=1)
     noise_final: float | None = option(None, help="deviation after noise_frames; it changes linearly", ge=0)
     noise_frames: int = option(0, help="frames over which the noise moves to noise_final", unit="frames", ge=0)
     temperature: float = option(1.0, help="of the relaxed discrete actions that the actor learns through", gt=0)

@@ -16,16 +16,26 @@ from marlnb.specs import EnvSpec, GroupSpec
 class DeterministicPolicy(QActorCritic):
     """An actor that outputs one action, and one or two critics of actions.
 
-    Continuous actions: `a = tanh(x)` scaled to the bounds; exploration adds normal noise (bounds scaled to -1..1) and
-    clips, `a = clip(tanh(x) + noise * e, -1, 1)` with e ~ N(0, 1). Discrete actions: the largest logit; exploration
+    Continuous actions: `a = tanh(x)` scaled to the bounds; exploration adds noise (bounds scaled to -1..1) and clips,
+    `a = clip(tanh(x) + u, -1, 1)`. u is `noise * e` with e ~ N(0, 1), or an Ornstein-Uhlenbeck process, 0 when an
+    episode begins:
+
+        u <- u - theta dt u + noise sqrt(dt) e
+
+    Discrete actions: the largest logit; exploration
     adds Gumbel noise, `argmax(logits + g)`, which samples from the softmax. Log-probabilities are zero for continuous
     actions, which have no density, and the softmax's for discrete ones.
 
     Attributes:
         noise: `[]`, standard deviation of the exploration noise; the learner sets it.
+        process: (theta, dt) of the Ornstein-Uhlenbeck process; None: independent noise.
+        noise_state: u, `[env, agent, component]`; None before the first step.
+    Source: Uhlenbeck and Ornstein 1930; for exploration: Lillicrap et al. 2016, section 3 (arXiv:1509.02971).
     """
 
     noise: Tensor
+    process: tuple[float, float] | None = None
+    noise_state: Tensor | None = None
 
     def __init__(
         self, group: GroupSpec, env: EnvSpec, actor: ModelConfig, critic: ModelConfig, *, centralised: bool, twins: bool
@@ -72,7 +82,18 @@ class DeterministicPolicy(QActorCritic):
         if self.uniform:
             return torch.empty_like(parameters).uniform_(-1, 1, generator=generator)
         noise = torch.randn(parameters.shape, device=parameters.device, generator=generator)
-        return torch.addcmul(parameters.tanh(), noise, self.noise).clamp_(-1, 1)
+        if self.process is None:
+            return torch.addcmul(parameters.tanh(), noise, self.noise).clamp_(-1, 1)
+        theta, dt = self.process
+        before = self.noise_state
+        if before is None or before.shape != parameters.shape:  # of other environments, as in an evaluation
+            before = torch.zeros_like(parameters)
+        self.noise_state = before * (1 - theta * dt) + noise * (self.noise * dt**0.5)
+        return (parameters.tanh() + self.noise_state).clamp_(-1, 1)
+
+    def begin_episodes(self, done: Tensor) -> None:
+        if self.noise_state is not None and len(self.noise_state) == len(done):
+            self.noise_state = self.noise_state.masked_fill(done.to(self.noise_state.device)[:, None, None], 0.0)
 
 
 def straight_through(logits: Tensor, n: tuple[int, ...], temperature: float) -> Tensor:

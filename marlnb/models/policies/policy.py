@@ -174,6 +174,9 @@ class Policy(nn.Module, ABC):
         """Every site, the actor's first, in forward order."""
         return []
 
+    def begin_episodes(self, done: Tensor) -> None:
+        """Called when episodes of a training begin, `[env]` bool. A policy whose exploration has a state resets it."""
+
     def initial_recurrent(self, n_envs: int, device: torch.device | str) -> Tensor | None:
         """Zeros `[env, agent, layer, unit]`, None for a feed-forward actor."""
         if self.recurrent_shape is None:

@@ -13,6 +13,7 @@ from marlnb.config import AlgorithmConfig
 from marlnb.errors import ConfigError, unknown
 from marlnb.evolution_config import EvolutionConfig
 from marlnb.experiment import Experiment
+from marlnb.populations.evolution.architecture import with_networks
 from marlnb.search_range import SearchRange
 from marlnb.specs import EnvSpec
 from marlnb.values import hints
@@ -27,12 +28,14 @@ class Mutable:
         option: its name, as "lr".
         range: where it may move.
         whole: whether it is a whole number.
+        factors: of a change upward and downward.
     """
 
     group: str
     option: str
     range: SearchRange
     whole: bool
+    factors: tuple[float, float] = (1.2, 0.8)
 
     @property
     def path(self) -> str:
@@ -73,7 +76,7 @@ def mutables(experiment: Experiment, spec: EnvSpec) -> tuple[Mutable, ...]:
         _mutable(config, algorithm, group, option)
         for group, algorithm in algorithms.items()
         for option in _searchable(algorithm)
-        if option in (config.mutable or algorithm.mutable)
+        if option in config.mutable_of(algorithm)
     )
 
 
@@ -83,7 +86,8 @@ def options_of(experiment: Experiment, targets: Iterable[Mutable]) -> dict[str, 
 
 
 def with_options(experiment: Experiment, targets: Iterable[Mutable], options: Mapping[str, Any]) -> Experiment:
-    """The experiment with these values. Raises ConfigError: they do not fit."""
+    """The experiment with these values, those of networks included. Raises ConfigError: they do not fit."""
+    experiment = with_networks(experiment, options)
     for target in targets:
         if target.value(experiment) != options[target.path]:
             experiment = target.set(experiment, options[target.path])
@@ -131,7 +135,7 @@ def mutate(
         is_drawn, grows = rng.random() < config.resample, rng.random() < 0.5
         new = draw(rng, target, experiment)  # so that each target takes the same random numbers
         if not is_drawn:
-            new = change(old, config.grow if grows else config.shrink, target, experiment)
+            new = change(old, target.factors[0 if grows else 1], target, experiment)
         experiment = target.set(experiment, new)
         changes[target.path] = [old, new]
     return experiment, changes
@@ -146,7 +150,11 @@ def _searchable(algorithm: AlgorithmConfig) -> dict[str, SearchRange]:
 def _check_names(config: EvolutionConfig, algorithms: Mapping[str, AlgorithmConfig]) -> None:
     valid = tuple(dict.fromkeys(name for algorithm in algorithms.values() for name in _searchable(algorithm)))
     existing = {item.name for algorithm in algorithms.values() for item in fields(algorithm)}
-    for at, names in (("evolution.mutable", config.mutable), ("evolution.ranges", tuple(config.ranges))):
+    for at, names in (
+        ("evolution.mutable", config.mutable),
+        ("evolution.ranges", tuple(config.ranges)),
+        ("evolution.factors", tuple(config.factors)),
+    ):
         for name in names:
             if name in existing and name not in valid:
                 raise ConfigError(
@@ -158,7 +166,7 @@ def _check_names(config: EvolutionConfig, algorithms: Mapping[str, AlgorithmConf
 
 def _mutable(config: EvolutionConfig, algorithm: AlgorithmConfig, group: str, option: str) -> Mutable:
     declared = _searchable(algorithm)[option]
-    low, high = config.ranges.get(option, (declared.min, declared.max))
+    low, high = config.bounds_of(option, declared)
     whole = hints(type(algorithm))[option] is int
     at = f"evolution.ranges.{option}"
     if not low < high:
@@ -172,7 +180,7 @@ def _mutable(config: EvolutionConfig, algorithm: AlgorithmConfig, group: str, op
             replace(algorithm, **{option: round(bound) if whole else bound})
         except ConfigError as error:
             raise ConfigError(f"{at}: {error}", at=at) from error
-    return Mutable(group, option, replace(declared, min=low, max=high), whole)
+    return Mutable(group, option, replace(declared, min=low, max=high), whole, config.factors_of(option))
 
 
 def _times(value: float, factor: float, search: SearchRange) -> float:

@@ -27,10 +27,13 @@ class Lineage:
         parent: the member of the generation before from which it continues; None in the first.
         operator: what was done to the parent at the beginning: founder; kept, the parent itself; copied; or the kind
             of mutation; refused, if the mutation would not fit and the parent was copied as it is.
-        reason: why it was refused.
+        note: why it was refused, or what was done to the weights.
+        output_change: the largest change of an output of its networks by the mutation, on random inputs, relative to
+            the largest output; None where neither networks nor weights were mutated.
         changes: by path, as `algorithm.lr`, the old and the new value.
         seed: of its environments, exploration and shuffles.
-        options: by path, the values of all options that can mutate, while it trained.
+        options: by path, the values of all options that can mutate, while it trained; of networks only those that have
+            been mutated in it or its ancestors.
         frames: that its weights have learnt from when the generation ends, those of its ancestors included.
         fitness: at the end of the generation; None if its training diverged.
         score: of this generation's evaluation alone.
@@ -43,7 +46,8 @@ class Lineage:
     member: int
     parent: int | None
     operator: str
-    reason: str = ""
+    note: str = ""
+    output_change: float | None = None
     changes: Mapping[str, list[Any]] = field(default_factory=dict)
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -33,10 +33,13 @@ class Successor:
     Attributes:
         parent: place of the member whose weights, optimizer and buffers it continues with.
         mutate: whether it may be mutated; False: it continues as it is.
+        options_of: place of the member whose options it gets; None: the parent's. With its own place, it takes over
+            weights only.
     """
 
     parent: int
     mutate: bool = False
+    options_of: int | None = None
 
 
 def ranked(rng: np.random.Generator, members: Sequence[Scored]) -> list[Scored]:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from marlnb.algorithms.learner import Learner
@@ -25,12 +26,15 @@ from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.counter_draws import generator
+from marlnb.populations.evolution.architecture import NetworkTarget
 from marlnb.populations.evolution.fitness import score
-from marlnb.populations.evolution.hyperparameters import draw, mutables, mutate, options_of, with_options
+from marlnb.populations.evolution.hyperparameters import draw, mutables, options_of, with_options
 from marlnb.populations.evolution.lineage import COPIED, FOUNDER, KEPT, REFUSED, Lineage, LineageFile
 from marlnb.populations.evolution.members import Successor
-from marlnb.populations.evolution.mutation import NONE, draw_kind
+from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMETERS, PRESERVING, draw_kind, mutated
 from marlnb.populations.training.evolving_member import Member, member_experiment
+from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
+from marlnb.populations.training.perturbation import perturb
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
 from marlnb.training.loop import Advance
@@ -72,6 +76,7 @@ class EvolutionLoop:
         except BaseException:
             self.close()
             raise
+        self._networks = _networks(self.members[0].loop.learners)
 
     @property
     def env(self) -> VectorEnv:
@@ -224,30 +229,53 @@ class EvolutionLoop:
         self.generation += 1
         self._turn = 0
         for place, successor in enumerate(successors):
-            self.members[place] = self._successor(place, parents[successor.parent], successor, states)
+            options = parents[successor.parent if successor.options_of is None else successor.options_of].row.options
+            self.members[place] = self._successor(place, parents[successor.parent], successor, options, states)
         self._best = _heir(successors, self._best)
 
     def _successor(
-        self, place: int, parent: Member, successor: Successor, states: Mapping[int, Mapping[str, Any]]
+        self,
+        place: int,
+        parent: Member,
+        successor: Successor,
+        options: Mapping[str, Any],
+        states: Mapping[int, Mapping[str, Any]],
     ) -> Member:
         rng = generator(self.experiment.seed, "mutate", str(place), self.generation)
         kind = draw_kind(rng, self.config.probability) if successor.mutate else NONE
-        row = Lineage(self.generation, place, successor.parent, KEPT, seed=parent.row.seed, options=parent.row.options)
-        if kind == NONE and successor.parent == place:
+        row = Lineage(self.generation, place, successor.parent, KEPT, seed=parent.row.seed, options=options)
+        if kind == NONE and successor.parent == place and options == parent.row.options:
             parent.row = row
             return parent
         base = member_experiment(self.experiment, place, self.generation)
         inherited = with_options(base, self._targets, row.options)
-        row = replace(row, operator=COPIED, seed=base.seed)
+        changes = {path: [old, options[path]] for path, old in parent.row.options.items() if options[path] != old}
+        row = replace(row, operator=COPIED, seed=base.seed, changes=changes)
         child = partial(self._child, parent=parent, learners=states[successor.parent])
         if kind == NONE:
             return child(inherited, row)
         try:
-            changed, changes = mutate(rng, self.config, inherited, self._targets)
-            options = options_of(changed, self._targets)
-            return child(changed, replace(row, operator=kind, changes=changes, options=options))
-        except ConfigError as error:  # the new values do not fit the others
-            return child(inherited, replace(row, operator=REFUSED, reason=str(error)))
+            experiment, mutations = mutated(kind, rng, self.config, inherited, self._targets, self._networks)
+            values = {**options, **{path: new for path, (_, new) in mutations.items()}}
+            row_of_child = replace(row, operator=kind, changes={**changes, **mutations}, options=values)
+            return self._changed(child(experiment, row_of_child), parent, kind, rng)
+        except ConfigError as error:  # it is not possible here
+            return child(inherited, replace(row, operator=REFUSED, note=str(error)))
+
+    def _changed(self, child: Member, parent: Member, kind: str, rng: np.random.Generator) -> Member:
+        """The child, with what a mutation of networks or weights did. Raises ConfigError: it changed outputs."""
+        if kind == HYPERPARAMETERS:
+            return child
+        notes = []
+        if kind == PARAMETERS:
+            config = self.config
+            for learner in child.loop.learners.values():
+                notes.append(perturb(learner, rng, sigma=config.sigma, dormant_threshold=config.dormant_threshold))
+        change = child.output_change(parent)
+        if kind in PRESERVING and change > MAX_RELATIVE_CHANGE:
+            raise ConfigError(f"the mutation of the {kind} would change the networks' outputs by {change:.2g}")
+        child.row = replace(child.row, output_change=change, note="; ".join(notes))
+        return child
 
     def _child(
         self, experiment: Experiment, row: Lineage, *, parent: Member, learners: Mapping[str, Mapping[str, Any]]
@@ -262,7 +290,7 @@ class EvolutionLoop:
             scores=parent.scores,
             frames=parent.frames,
         )
-        child.inherit(learners)
+        child.inherit(parent, learners)
         child.loop.begin(0)
         return child
 
@@ -287,9 +315,22 @@ def generation_iterations(experiment: Experiment) -> int:
     return iterations
 
 
+def _networks(learners: Mapping[str, Learner]) -> tuple[NetworkTarget, ...]:
+    """The actors, and the critics of algorithms that have any, of the groups that learn."""
+    targets = []
+    for name, learner in learners.items():
+        parts = {parameter.partition(".")[0] for parameter, _ in learner.policy.named_parameters()}
+        if learner.optimizers:
+            targets.append(NetworkTarget("models", name))
+        if learner.optimizers and any(part.startswith("critic") for part in parts):
+            targets.append(NetworkTarget("critics", name))
+    return tuple(targets)
+
+
 def _check_successors(successors: tuple[Successor, ...], n_members: int, name: str) -> tuple[Successor, ...]:
     """Raises ConfigError unless every place has a parent in the population."""
-    if len(successors) != n_members or any(not 0 <= each.parent < n_members for each in successors):
+    places = [place for each in successors for place in (each.parent, each.options_of) if place is not None]
+    if len(successors) != n_members or not all(0 <= place < n_members for place in places):
         raise ConfigError(
             f"evolution {name!r} must select {n_members} successors, whose parents are 0 to {n_members - 1}; "
             f"got {successors}"

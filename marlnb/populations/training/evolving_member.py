@@ -10,12 +10,16 @@ import torch
 
 from marlnb.algorithms.learner import weights_of
 from marlnb.envs.vector import VectorEnv
+from marlnb.errors import CheckpointError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.evolution.fitness import fitness
+from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import Lineage
 from marlnb.populations.evolution.members import Scored
+from marlnb.populations.training.growth import change_of_outputs, grown_state
 from marlnb.populations.training.snapshots import PolicyWeights
+from marlnb.specs import EnvSpec
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.loop import Advance, Loop
 
@@ -61,13 +65,24 @@ class Member:
         """A copy of its policies' weights, by group."""
         return {name: weights_of(policy) for name, policy in self.policies.items()}
 
-    def inherit(self, learners: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes over a parent's learners: weights, optimizers, normalisers and replay buffers."""
+    def inherit(self, parent: Member, states: Mapping[str, Mapping[str, Any]]) -> None:
+        """Takes over a parent's learners: weights, optimizers, normalisers and replay buffers.
+
+        Args:
+            parent: whose networks may have fewer units and layers.
+            states: of its learners, by group.
+        Raises:
+            ConfigError: the networks cannot grow out of the parent's.
+        """
         for name, learner in self.loop.learners.items():
-            state = dict(learners[name])
+            state = grown_state(parent.loop.learners[name], learner, states[name])
             if SHUFFLER in state:
                 state[SHUFFLER] = learner.state_dict()[SHUFFLER]
             learner.load_state_dict(state)
+
+    def output_change(self, parent: Member) -> float:
+        """The largest relative change of an output of a network against the parent's, on random inputs."""
+        return max(change_of_outputs(parent.policies[name], policy) for name, policy in self.policies.items())
 
     def advance(self) -> Advance:
         advance = self.loop.advance()
@@ -92,3 +107,18 @@ def member_experiment(experiment: Experiment, member: int, generation: int) -> E
     """The experiment of a member that is new in a generation: without evolution, with a seed of its own."""
     seed = derive_seed(experiment.seed, "member", member, generation)
     return replace(experiment, evolution=None, seed=seed, target_group=None, target_return=None)
+
+
+def winner_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[str, Any]) -> Experiment:
+    """The experiment of the fittest member in the state of a population's checkpoint.
+
+    Raises:
+        CheckpointError: the state is of a training without evolution, or it is damaged.
+    """
+    try:
+        population = state["population"]
+        saved = population["members"][population["best"]]
+        own = member_experiment(experiment, int(population["best"]), int(saved["born"]))
+        return with_options(own, mutables(experiment, spec), saved["row"]["options"])
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise CheckpointError(f"the checkpoint is not one of a population: {error!r}") from error

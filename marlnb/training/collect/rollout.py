@@ -282,10 +282,12 @@ class _GroupBuffers:
 
     def reset(self, done: Tensor) -> None:
         """Zeroes the states of environments `[env]` that start an episode."""
+        self.policy.begin_episodes(done)
         if self.recurrent is not None:
             self.recurrent = self.recurrent.masked_fill(done[:, None, None, None], 0.0)
 
     def reset_all(self) -> None:
+        self.policy.begin_episodes(torch.ones(self._shape[0], dtype=torch.bool))
         if self.recurrent is not None:
             self.recurrent = torch.zeros_like(self.recurrent)
 

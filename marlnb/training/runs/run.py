@@ -10,7 +10,7 @@ from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RunError
 from marlnb.specs import GroupSpec
-from marlnb.training.learners import build_learners, load_learners
+from marlnb.training.learners import build_learners, checkpoint_experiment, load_learners
 from marlnb.training.population_support import population_support
 from marlnb.training.runs.run_folder import RunFolder, Which
 
@@ -67,7 +67,7 @@ class Run(RunFolder):
             TrustError: the folder names an algorithm or a network that the user does not trust.
         """
         state = self.checkpoint(checkpoint).load()
-        learners = build_learners(self.experiment, self.spec, device)
+        learners = build_learners(checkpoint_experiment(self.experiment, self.spec, state), self.spec, device)
         load_learners(learners, state.get("learners", {}))
         return {name: learner.policy.eval() for name, learner in learners.items()}
 

@@ -9,6 +9,9 @@ from scipy.stats import chisquare
 from marlnb.errors import ConfigError
 from marlnb.populations.counter_draws import generator
 from marlnb.populations.evolution.members import Scored
+from marlnb.populations.selection.controls import MutateOnlyConfig, RandomSearchConfig, SelectOnlyConfig
+from marlnb.populations.selection.mf_pbt import MFPBTConfig
+from marlnb.populations.selection.pbt import PBTConfig
 from marlnb.populations.selection.tournament import TournamentConfig
 
 
@@ -51,3 +54,84 @@ def test_ties_are_broken_by_chance() -> None:
 def test_elites_leave_somebody_to_select() -> None:
     with pytest.raises(ConfigError, match="at most elites=3"):
         TournamentConfig(population=4, elites=4)
+
+
+def test_pbt_replaces_the_worst_by_the_best_if_the_gap_is_large_enough() -> None:
+    members = _members(5.0, 1.0, 4.0, 3.0, 2.0)
+    successors = PBTConfig(population=5, share=0.2, gap=3.9).select(generator(0, "select", "", 0), members)
+    assert [s.parent for s in successors] == [0, 0, 2, 3, 4] and [s.mutate for s in successors].index(True) == 1
+    successors = PBTConfig(population=5, share=0.2, gap=4.0).select(generator(0, "select", "", 0), members)
+    assert [s.parent for s in successors] == [0, 1, 2, 3, 4] and not any(s.mutate for s in successors)
+    kept = PBTConfig(population=5, share=0.2, weights_only=True).select(generator(0, "select", "", 0), members)
+    assert (kept[1].parent, kept[1].options_of) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("copies", "expected"),
+    [("nothing", 0.39), ("if better", 0.39), ("all, times 0.8 or 1.2", 0.39), ("all, added", 1.20), ("weights", 1.20)],
+)
+def test_the_toy_of_population_based_training(copies: str, expected: float) -> None:
+    """Q = 1.2 - a^2 - b^2; two workers climb a surrogate 1.2 - h0 a^2 - h1 b^2 with h = (1, 0) and (0, 1).
+
+    The two are tied exactly, and a factor leaves a 0 where it is.
+    """
+    rng = generator(0, "toy", "", 0)
+    theta, h, best = np.full((2, 2), 0.9), np.eye(2), -np.inf
+    config = PBTConfig(population=2, share=0.5, weights_only=copies == "weights")
+    for step in range(1, 301):
+        theta = theta - 2 * 0.02 * h * theta
+        quality = 1.2 - (theta**2).sum(1)
+        best = max(best, quality.max())
+        if step % 10 or copies == "nothing":
+            continue
+        if copies == "if better":
+            successors = config.select(rng, _members(*quality))
+        else:  # a tie is broken by chance
+            successors = config.select(rng, _members(*quality + 1e-9 * rng.random(2)))
+        theta = theta[[s.parent for s in successors]]
+        if copies.startswith("all"):
+            h = h[[s.parent for s in successors]]
+            replaced = [s.mutate for s in successors]
+            if copies.endswith("1.2"):
+                h[replaced] *= rng.choice([0.8, 1.2], size=h[replaced].shape)
+            else:
+                h[replaced] = np.clip(h[replaced] + rng.normal(0, 0.5, size=h[replaced].shape), 0, 1)
+    assert best == pytest.approx(expected, abs=0.01)
+
+
+def test_brackets_of_multi_frequency_pbt() -> None:
+    config = MFPBTConfig()
+    assert (config.population, config.periods) == (16, (1, 5))
+    fitness = [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, *(8.5, 7.5, 6.5, 5.5, 4.5, 3.5, 2.5, 1.5)]
+    early = [Scored(place, value, generation=0) for place, value in enumerate(fitness)]
+    successors = config.select(generator(0, "select", "", 0), early)
+    assert [s.parent for s in successors[8:]] == list(range(8, 16))  # the slow ones are not due
+    assert [s.parent for s in successors[:4]] == [0, 1, 8, 9]  # two winners, two migrants
+    assert not any(s.mutate for s in successors[:4]) and successors[2].options_of is None
+    assert all(s.mutate and s.parent in (0, 1) for s in successors[4:8])
+    due = [Scored(place, value, generation=4) for place, value in enumerate(fitness)]
+    slow = config.select(generator(0, "select", "", 4), due)[8:]
+    assert [s.parent for s in slow[:4]] == [8, 9, 0, 1]
+    assert [s.options_of for s in slow[:4]] == [None, None, 8, 8]  # migrants from the faster ones: weights only
+
+
+def test_controls() -> None:
+    members = _members(1.0, 2.0, 3.0)
+    for config in (RandomSearchConfig(population=3), MutateOnlyConfig(population=3)):
+        successors = config.select(generator(0, "select", "", 0), members)
+        assert [s.parent for s in successors] == [0, 1, 2]
+        assert [s.mutate for s in successors] == (
+            [False] * 3 if config.name == "random_search" else [False, True, True]
+        )
+    selected = SelectOnlyConfig(population=3, size=3).select(generator(0, "select", "", 0), members)
+    assert selected[2].parent == 2 and not any(s.mutate for s in selected)
+
+
+def test_the_best_of_noiseless_fitness_never_falls() -> None:
+    rng, config = generator(0, "test", "", 0), TournamentConfig(population=6)
+    values, best = rng.normal(size=6), -np.inf
+    for number in range(50):
+        assert values.max() >= best
+        best = values.max()
+        successors = config.select(generator(0, "select", "", number), _members(*values))
+        values = np.array([values[s.parent] + (rng.normal() if s.mutate else 0.0) for s in successors])

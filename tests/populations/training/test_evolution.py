@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,20 +59,6 @@ def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple
         trainer.close()
         mnb.resume(path, progress=False)
         _assert_equal(tmp_path / "whole", path)
-
-
-def test_a_killed_process_is_continued_by_the_same_command(tmp_path: Path) -> None:
-    command = [*SMALL, "frames=1500", "checkpoint_every=3", "keep_checkpoints=0"]
-    mnb.train(Experiment.compose(*command), tmp_path / "whole", progress=False)
-    arguments = [sys.executable, "-m", "marlnb", "train", *command, f"run={tmp_path / 'killed'}", "--resume"]
-    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        metrics = tmp_path / "killed" / "metrics.jsonl"
-        while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < 10):
-            pass
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    subprocess.run(arguments, check=True, capture_output=True, env=os.environ)
-    _assert_equal(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_a_child_has_its_parents_weights_and_moments(tmp_path: Path) -> None:
@@ -165,3 +147,32 @@ def test_errors_name_what_is_asked(tmp_path: Path) -> None:
         _ = run.population["9-9"]
     with pytest.raises(RunError, match="without evolution="):
         _ = run.population.winner(tmp_path / "winner").population
+
+
+def test_networks_mutate_resume_and_open(tmp_path: Path) -> None:
+    kinds = ("none", "hyperparameters", "width", "depth", "activation", "parameters")
+    probability = [f"evolution.probability.{kind}={int(kind not in kinds[:2])}" for kind in kinds]
+    overrides = (*SMALL, *probability, "model.activation=relu", "evolution.new_units=[2,4]", "evolution.elites=0")
+    experiment = Experiment.compose(*overrides, "frames=2000", "checkpoint_every=4", "keep_checkpoints=0")
+    run = mnb.train(experiment, tmp_path / "whole", progress=False)
+    rows = run.population.lineage()
+    operators = {row.operator for row in rows}
+    assert {"width", "depth", "activation", "parameters"} <= operators
+    for row in rows:
+        if row.operator in ("width", "depth"):
+            assert row.output_change < 1e-5
+        elif row.operator in ("activation", "parameters"):
+            assert row.output_change > 1e-4
+    assert "weights of the actor changed" in next(row.note for row in rows if row.operator == "parameters")
+    best = run.population.best
+    seeds = {"episodes": 2, "seed": best.row.evaluation_seed}
+    winner = run.population.winner(tmp_path / "winner")
+    for source in (run, best, winner):
+        assert mnb.evaluate(source, **seeds).return_mean["agent"] == pytest.approx(best.row.score)
+    trainer = Trainer(experiment, Run.create(tmp_path / "killed", experiment))
+    for _ in range(14):
+        next(trainer)
+    trainer._saver.iteration = trainer.iteration
+    trainer.close()
+    mnb.resume(tmp_path / "killed", progress=False)
+    _assert_equal(tmp_path / "whole", tmp_path / "killed")
