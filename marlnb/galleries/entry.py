@@ -113,7 +113,7 @@ class Entry:
         """The whole card in lines."""
         facts = "\n".join(f"  {name:<12} {value}" for name, value in self._facts().items())
         scores = "\n".join(f"  {who!s:<14} {name:<14} {text}" for who, name, text in self._score_rows())
-        findings = "\n".join(f"  - {finding.text}" for finding in self.card.findings)
+        findings = "\n".join(f"  - {finding.text}" for finding in self.card.findings) or "  none"
         limits = "\n".join(f"  - {limit}" for limit in self.recipe.limits)
         return (
             f"{self.name}: {self.recipe.title}\n\n{self.recipe.summary}\n\n{facts}\n\n"
@@ -125,7 +125,7 @@ class Entry:
             facts_html(f"{self.name}: {self.recipe.title}", self._facts(), self.recipe.summary)
             + title_html(SCORES)
             + table_html(("checkpoint", "group or agent", "return"), self._score_rows())
-            + title_html("Findings")
+            + title_html("Findings" if self.card.findings else "")
             + joined(self._finding_html(finding) for finding in self.card.findings)
             + title_html("Limits")
             + _list_html(self.recipe.limits)

@@ -8,12 +8,12 @@ import shutil
 from pathlib import Path
 
 from marlnb.disk import write_atomically
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.galleries.card import CARD
 from marlnb.galleries.entry import RECORDING, Entry
 from marlnb.galleries.folders import entry_folders
-from marlnb.galleries.measure import measure
+from marlnb.galleries.measure import measure, recording_options
 from marlnb.galleries.recipe import RECIPE, Recipe
 from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.recorder import record
@@ -62,7 +62,7 @@ def make(name_or_folder: str | os.PathLike[str], folder: str | os.PathLike[str],
         thin(agents, recipe)
     path = recording_path(agents, RECORDING)
     path.unlink(missing_ok=True)
-    record(agents, progress=False, **{**recipe.recording, "name": RECORDING}).close()
+    record(agents, progress=False, **recording_options(recipe, recipe.recording) | {"name": RECORDING}).close()
     (target / CARD).unlink(missing_ok=True)
     measure(recipe, agents, target).write(target)
     return Entry(target)
@@ -103,7 +103,10 @@ def _agents(recipe: Recipe, folder: Path, progress: bool) -> PolicySource:
         return agents_from_benchmarl(folder)
     if is_run(folder) and Run.open(folder).status()["state"] == "complete":
         return Run.open(folder)
-    return train(Experiment.compose(*recipe.overrides), folder, resume=True, progress=progress)
+    run = train(Experiment.compose(*recipe.overrides), folder, resume=True, progress=progress)
+    if run.status()["state"] != "complete":
+        raise RunError(f"the training in {folder} was stopped before its end; the same command continues it")
+    return run
 
 
 def _keep_rows(file: Path, n_rows: int) -> None:

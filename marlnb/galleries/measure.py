@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.galleries.card import Card, Finding, Score, hashes, versions
 from marlnb.galleries.findings import Subject, answer
-from marlnb.galleries.recipe import Recipe
+from marlnb.galleries.recipe import ANALYSED_SEED, SCORED_SEED, Recipe
 from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.evaluation import Evaluation, evaluate
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Run
 
-SEED = 10_000
-"""Of the first scored episode; trainings, their evaluations and recordings have lower ones."""
-ANALYSED_SEED = 20_000
-"""Of the first episode behind the findings, unless the recipe says another one."""
 ANALYSED = "analysed"
 """Name of that recording, which is deleted afterwards."""
 
@@ -35,7 +32,7 @@ def measure(recipe: Recipe, agents: PolicySource, folder: Path) -> Card:
         frames=int(agents.status().get("frames", 0)) if isinstance(agents, Run) else 0,
         seconds=training_seconds(agents),
         episodes=recipe.episodes,
-        seed=SEED,
+        seed=SCORED_SEED,
         scores=tuple(scores(agents, recipe.episodes)),
         findings=tuple(findings(recipe, agents)),
         versions=versions(),
@@ -46,8 +43,8 @@ def measure(recipe: Recipe, agents: PolicySource, folder: Path) -> Card:
 def scores(agents: PolicySource, episodes: int) -> list[Score]:
     """Of random actions and of each checkpoint."""
     checkpoints = [c.iteration for c in agents.checkpoints] if isinstance(agents, Run) else [agents.origin().iteration]
-    evaluations = [evaluate(agents, episodes=episodes, seed=SEED, policy="random")]
-    evaluations += [evaluate(agents, episodes=episodes, seed=SEED, checkpoint=number) for number in checkpoints]
+    evaluations = [evaluate(agents, episodes=episodes, seed=SCORED_SEED, policy="random")]
+    evaluations += [evaluate(agents, episodes=episodes, seed=SCORED_SEED, checkpoint=number) for number in checkpoints]
     return [score for evaluation in evaluations for score in _scores(evaluation)]
 
 
@@ -55,14 +52,24 @@ def findings(recipe: Recipe, agents: PolicySource) -> list[Finding]:
     """The answers to the recipe's questions, from one recording in the agents' folder, deleted afterwards."""
     if not recipe.findings:
         return []
-    options = {"seed": ANALYSED_SEED, **recipe.analysed, "name": ANALYSED}
+    options = {"seed": ANALYSED_SEED, **recording_options(recipe, recipe.analysed), "name": ANALYSED}
     path = recording_path(agents, ANALYSED)
     path.unlink(missing_ok=True)
     try:
         with record(agents, progress=False, **options) as recording:
-            return [answer(question, Subject(agents, recording)) for question in recipe.findings]
+            subject = Subject(agents, recording, recipe.circuit)
+            return [answer(question, subject) for question in recipe.findings]
     finally:
         path.unlink(missing_ok=True)
+
+
+def recording_options(recipe: Recipe, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of `record`, with the labels of a planted circuit."""
+    if recipe.circuit is None:
+        return dict(options)
+    from marlnb.galleries.circuits import planted_labels
+
+    return {**options, "labels": planted_labels(recipe.circuit)}
 
 
 def algorithm_of(agents: PolicySource) -> str:
