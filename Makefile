@@ -13,6 +13,9 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
+# many containers set it; then every process compiles all that it imports anew, torch for some seconds
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults groundtruth gallery-check wheel clean
 

@@ -14,7 +14,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "n_shuffles": 1,
     },
     "own_environments": {},
-    "choose_and_compare": {"seeds": [0]},
+    "choose_and_compare": {"algorithms": ["vdn", "qmix"], "seeds": [0]},  # IQL finds what VDN does
     "look_inside": {"episodes": 60},
     "does_the_listener_listen": {
         "episodes": 50,
