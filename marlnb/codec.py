@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, shown, unknown
-from marlnb.registry import Registry
-from marlnb.unloaded import Unloaded, code_named
+from marlnb.plugins.registry import Registry
+from marlnb.plugins.unloaded import Unloaded, code_named
 from marlnb.values import INFINITY, Reader, check_value, hints, join_path
 
 T = TypeVar("T")

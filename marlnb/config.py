@@ -14,13 +14,13 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from marlnb.builders import Builders
 from marlnb.errors import ConfigError, unknown
-from marlnb.registry import Registry
+from marlnb.plugins.builders import Builders
+from marlnb.plugins.registry import Registry
+from marlnb.plugins.unloaded import Unloaded
 from marlnb.search_range import SearchRange
 from marlnb.specs import ActionKind, EnvFacts, EnvSpec, GroupSpec, InputSpec
 from marlnb.trust import loaded
-from marlnb.unloaded import Unloaded
 from marlnb.values import validate
 
 if TYPE_CHECKING:

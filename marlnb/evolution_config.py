@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from marlnb.config import option
 from marlnb.errors import ConfigError
-from marlnb.registry import Registry
+from marlnb.plugins.registry import Registry
+from marlnb.plugins.unloaded import Unloaded
 from marlnb.trust import loaded
-from marlnb.unloaded import Unloaded
 from marlnb.values import validate
 
 if TYPE_CHECKING:

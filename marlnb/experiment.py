@@ -12,8 +12,8 @@ from marlnb.config import AlgorithmConfig, EnvConfig, ModelConfig, option
 from marlnb.errors import ConfigError, TrustError, unknown
 from marlnb.evolution_config import EvolutionConfig
 from marlnb.league_config import LeagueConfig
+from marlnb.plugins.unloaded import Unloaded
 from marlnb.trust import describe, loaded, trusted
-from marlnb.unloaded import Unloaded
 from marlnb.values import validate
 
 MAX_ITERATION_FRAMES = 10**9
@@ -239,7 +239,7 @@ class Experiment:
         Args:
             data: plain JSON.
             origin: the file or folder of `data`, if it may come from anybody. Then nothing that it names is imported:
-                such parts become `marlnb.unloaded.Unloaded`, which can be read, and `loaded` makes the real ones.
+                such parts become `marlnb.plugins.unloaded.Unloaded`, which can be read, and `loaded` makes the real ones.
         Raises:
             ConfigError: an unknown key or name, a missing one, a wrong type or a value out of range.
         """

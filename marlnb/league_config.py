@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from marlnb.config import option
-from marlnb.registry import Registry
+from marlnb.plugins.registry import Registry
+from marlnb.plugins.unloaded import Unloaded
 from marlnb.trust import loaded
-from marlnb.unloaded import Unloaded
 from marlnb.values import validate
 
 if TYPE_CHECKING:

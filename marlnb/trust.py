@@ -1,7 +1,7 @@
 """Which code that run folders name may run here: that of the user's own trainings, and what the user has allowed.
 
 A run folder can come from anybody, and its experiment may name a class, a constructor or a function to import. Reading
-a folder imports none of it (`marlnb.unloaded`). What needs that code runs it if the part of the experiment that names
+a folder imports none of it (`marlnb.plugins.unloaded`). What needs that code runs it if the part of the experiment that names
 it, with all of its options, is in the user's own record: small files outside of any run folder, in
 `$MARLNB_DATA_DIR/trusted`, `$XDG_DATA_HOME/marlnb/trusted` or `~/.local/share/marlnb/trusted`. Training an experiment
 records its parts. So folders may be moved and copied, and jobs on other nodes with the same home need not ask.
@@ -19,9 +19,9 @@ from typing import Literal, TypeVar
 
 from marlnb.codec import from_json, to_json
 from marlnb.errors import TrustError
-from marlnb.imports import file_of, is_import_path, load_object
-from marlnb.registry import ask_before_import
-from marlnb.unloaded import NamedCode, Unloaded
+from marlnb.plugins.import_paths import file_of, is_import_path, load_object
+from marlnb.plugins.registry import ask_before_import
+from marlnb.plugins.unloaded import NamedCode, Unloaded
 
 How = Literal["trained", "granted"]
 """trained: in a training of this user, whose code is also searched in the current folder; granted: by `trust=True`."""

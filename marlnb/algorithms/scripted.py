@@ -11,9 +11,9 @@ from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.rollout import Rollout
 from marlnb.config import LEARNERS, AlgorithmConfig, LearnerContext
 from marlnb.errors import ConfigError
-from marlnb.imports import is_import_path, load_object
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
+from marlnb.plugins.import_paths import is_import_path, load_object
 
 FUNCTION_ARGUMENTS = ("observation", "action_mask", "group", "generator")
 

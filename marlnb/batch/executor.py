@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from marlnb.errors import BatchError
-from marlnb.registry import Registry
+from marlnb.plugins.registry import Registry
 
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch

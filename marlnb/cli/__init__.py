@@ -91,7 +91,7 @@ def _guarded(command: str, words: list[str]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _complain(f"{where}{error.strerror or error}", FAILED)
     except Exception as error:
-        from marlnb import user_code
+        from marlnb.plugins import user_code
 
         if (whose := user_code.describe_error(error)) is None:
             raise

@@ -34,9 +34,9 @@ from marlnb.composition.variants import Variants, base_of
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
 from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
 from marlnb.evolution_config import EVOLUTIONS
-from marlnb.imports import is_import_path
 from marlnb.league_config import LEAGUES
-from marlnb.registry import Registry
+from marlnb.plugins.import_paths import is_import_path
+from marlnb.plugins.registry import Registry
 
 T = TypeVar("T")
 

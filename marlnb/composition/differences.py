@@ -10,7 +10,7 @@ from marlnb.codec import defaults_json, to_json
 from marlnb.composition.composed import Composed
 from marlnb.composition.override_parsing import DEFAULTS, GROUP_OF, GROUP_OF_EACH
 from marlnb.composition.starting_values import Path, set_value, starting_values
-from marlnb.unloaded import Unloaded
+from marlnb.plugins.unloaded import Unloaded
 
 PARTS, PARTS_BY_GROUP = tuple(GROUP_OF), tuple(GROUP_OF_EACH)
 LENGTHS = ("frames", "rollout_steps", "n_envs")

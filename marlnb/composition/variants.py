@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
-from marlnb.imports import is_import_path
+from marlnb.plugins.import_paths import is_import_path
 from marlnb.text_files import yaml_text
 
 FOLDER_VARIABLE = "MARLNB_CONFIG_DIR"

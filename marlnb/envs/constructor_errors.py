@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from marlnb import user_code
 from marlnb.errors import ConfigError, EnvBuildError, MarlnbError, unknown
-from marlnb.imports import load_object
+from marlnb.plugins import user_code
+from marlnb.plugins.import_paths import load_object
 
 _UNKNOWN = re.compile(r"(\S+)\(\) got an unexpected keyword argument '(\w+)'")
 _MISSING = re.compile(r"(\S+)\(\) missing \d+ required (?:positional|keyword-only) arguments?: (.*)")

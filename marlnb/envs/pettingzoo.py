@@ -13,7 +13,7 @@ from marlnb.allocations import usable_cores
 from marlnb.codec import from_json, to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.errors import ConfigError
-from marlnb.imports import load_object
+from marlnb.plugins.import_paths import load_object
 from marlnb.specs import EnvFacts
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb import user_code
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step
 from marlnb.errors import ConfigError, EnvBuildError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
+from marlnb.plugins import user_code
 from marlnb.specs import EnvSpec, GroupSpec, LabelSpec, check_group_names, group_agents
 
 Groups = Mapping[str, tuple[str, ...]]

@@ -15,7 +15,7 @@ def main(folder: str, cores: str, finish: str) -> int:
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     from marlnb.batch.trainings.launch import STOPPED
-    from marlnb.imports import load_object
+    from marlnb.plugins.import_paths import load_object
     from marlnb.training.runs.run import Run
     from marlnb.training.runs.run_folder import trust_training
 

@@ -14,7 +14,7 @@ from marlnb.envs.workers.labels import label_specs
 from marlnb.envs.workers.spaces import MASK, ActionCodec, ObservationCodec, action_codec, observation_codec
 from marlnb.envs.workers.turn_based import AECAsParallel, AsynchronousParallel, TurnBasedEnv
 from marlnb.errors import ConfigError, EnvBuildError
-from marlnb.imports import hidden_by
+from marlnb.plugins.import_paths import hidden_by
 from marlnb.specs import EnvSpec
 
 _PACKAGES = {"shimmy": "shimmy open_spiel", "pyspiel": "open_spiel"}  # PyPI packages by module, if the names differ

@@ -16,7 +16,7 @@ from torch import Tensor
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.hooks.activation_sources import open_activation_source
 from marlnb.models.hooks.sites import OBSERVATION, Site
-from marlnb.registry import Registry
+from marlnb.plugins.registry import Registry
 
 if TYPE_CHECKING:
     from marlnb.models.policies.policy import Policy

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from marlnb import user_code
 from marlnb.errors import ConfigError, MarlnbError, ShapeError
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
+from marlnb.plugins import user_code
 from marlnb.specs import GroupSpec
 
 ActionFunction = Callable[[Tensor, Tensor | None, GroupSpec, torch.Generator | None], Tensor]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from marlnb.composition.option_help import summary
 from marlnb.display.notebook_html import joined
 from marlnb.errors import ConfigError, MarlnbError
-from marlnb.registry import Registry
+from marlnb.plugins.registry import Registry
 from marlnb.widgets.core.controls import Dropdown, Select, Text
 from marlnb.widgets.core.style import HTML, LABEL, note_html, problem_html
 from marlnb.widgets.core.ui_lock import with_ui_lock

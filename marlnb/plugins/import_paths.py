@@ -9,7 +9,8 @@ import re
 import sys
 from typing import Any
 
-from marlnb import user_code
+from marlnb.plugins import user_code
+
 from marlnb.errors import ConfigError, unknown
 
 NOT_HERE = (

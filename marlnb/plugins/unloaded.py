@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from marlnb.imports import is_import_path
-from marlnb.registry import Registry
+from marlnb.plugins.import_paths import is_import_path
+from marlnb.plugins.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 
 import pytest
+from marlnb.plugins.builders import Builders
 
-from marlnb.builders import Builders
 from marlnb.errors import ConfigError
 
 

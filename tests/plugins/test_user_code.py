@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from marlnb.plugins import user_code
 
-from marlnb import user_code
 from marlnb.cli import main
 
 MINE = """\

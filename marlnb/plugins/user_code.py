@@ -7,7 +7,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 
-_MARLNB = str(Path(__file__).parent)
+_MARLNB = str(Path(__file__).parent.parent)
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _IMPORTING = re.compile(r"^<frozen importlib|/importlib/__init__\.py$")
 _FIRST, _LAST = 2, 4  # calls shown at both ends of a long traceback
