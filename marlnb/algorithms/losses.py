@@ -7,6 +7,9 @@ from torch.nn import functional as F
 
 from marlnb.algorithms.configs.choices import RegressionLoss
 
+HUBER_DELTA = 10.0
+"""Of value losses: MAPPO's, Yu et al. 2022, appendix (arXiv:2103.01955)."""
+
 
 def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Mean of the values where the mask is set; 0 if it is set nowhere.

@@ -15,12 +15,10 @@ from torch import Tensor
 
 from marlnb.algorithms.configs.choices import RegressionLoss
 from marlnb.algorithms.configs.ppo import IPPOConfig
-from marlnb.algorithms.losses import masked_mean, regression_loss
+from marlnb.algorithms.losses import HUBER_DELTA, masked_mean, regression_loss
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.networks.network import Network
-
-HUBER_DELTA = 10.0
 
 
 class Evaluation(NamedTuple):

@@ -13,6 +13,7 @@ machine, so the same overrides give the same experiment everywhere.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from marlnb.config import AlgorithmConfig
@@ -61,6 +62,8 @@ def algorithm_defaults(kind: type[AlgorithmConfig], facts: EnvFacts, iteration_f
     if facts.batched and kind.on_policy:
         minibatch_frames = max(MIN_MINIBATCH_FRAMES, iteration_frames // 4)
         defaults |= {"lr": 1e-3, "epochs": 5, "minibatch_frames": minibatch_frames}
+        if "epochs" not in {field.name for field in fields(kind)}:  # A2C makes one pass
+            del defaults["epochs"]
     elif facts.batched:
         defaults |= {"lr": 1e-3, "tau": 0.02, "updates": max(1, iteration_frames // FRAMES_PER_UPDATE)}
     return {name: value for name, value in defaults.items() if kind.learns and _declared_by_marlnb(kind, name)}

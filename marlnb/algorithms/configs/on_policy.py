@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from marlnb.algorithms.configs.choices import RegressionLoss
 from marlnb.config import AlgorithmConfig, ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.choices import Squash, StdOf
@@ -74,3 +75,12 @@ class OnPolicyConfig(AlgorithmConfig):
             raise ConfigError(f"{where}: {self.n_minibatches} minibatches of {n_samples} samples; at most {n_samples}")
         if self.anneal_frames and self.lr_final is None:
             raise ConfigError(f"{where}: anneal_frames={self.anneal_frames} needs lr_final; got none")
+
+
+@dataclass(frozen=True)
+class PolicyGradientConfig(OnPolicyConfig):
+    """Options of a loss of three terms: the policy's, the critic's and an entropy bonus."""
+
+    entropy_coef: float = option(0.0, help="weight of the entropy bonus", ge=0, search=SearchRange("log", 1e-4, 0.1))
+    value_coef: float = option(1.0, help="weight of the value loss", ge=0)
+    value_loss: RegressionLoss = option("l2", help="shape of the value loss", choices=("l2", "huber"))
