@@ -9,9 +9,8 @@ import re
 import sys
 from typing import Any
 
-from marlnb.plugins import user_code
-
 from marlnb.errors import ConfigError, unknown
+from marlnb.plugins import user_code
 
 NOT_HERE = (
     "it is searched on sys.path alone: what other people's run folders name is not searched in the current folder; "

@@ -17,9 +17,8 @@ from inspect import isabstract
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from marlnb.plugins.import_paths import hidden_by, hidden_message, is_import_path, load_object
-
 from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.plugins.import_paths import hidden_by, hidden_message, is_import_path, load_object
 
 T = TypeVar("T")
 S = TypeVar("S")

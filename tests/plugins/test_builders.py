@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from marlnb.plugins.builders import Builders
 
 from marlnb.errors import ConfigError
+from marlnb.plugins.builders import Builders
 
 
 @dataclass(frozen=True)

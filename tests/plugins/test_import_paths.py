@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from marlnb.plugins.import_paths import is_import_path, load_object
 
 from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
+from marlnb.plugins.import_paths import is_import_path, load_object
 from marlnb.training.runs.run import Run
 
 MODULE = '''

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from marlnb.plugins.registry import Registry
 
 from marlnb.config import MODELS, ModelConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.plugins.registry import Registry
 
 GOOD = """
 from dataclasses import dataclass

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from marlnb.plugins import user_code
 
 from marlnb.cli import main
+from marlnb.plugins import user_code
 
 MINE = """\
 from dataclasses import dataclass
