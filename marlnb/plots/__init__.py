@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from marlnb.plots.interventions import strength_response as strength_response
     from marlnb.plots.interventions import tracing_grid as tracing_grid
     from marlnb.plots.interventions import usage_effects as usage_effects
+    from marlnb.plots.league import match_counts as match_counts
+    from marlnb.plots.league import payoff_map as payoff_map
+    from marlnb.plots.league import ratings_over_time as ratings_over_time
+    from marlnb.plots.league import snapshot_timeline as snapshot_timeline
     from marlnb.plots.learning import learning_curve as learning_curve
     from marlnb.plots.learning import return_distribution as return_distribution
     from marlnb.plots.roles import role_map as role_map

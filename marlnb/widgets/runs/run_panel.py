@@ -64,18 +64,28 @@ def _checkpoints_tab(panel: RunPanel) -> RunTab:
     return CheckpointsPanel(panel.run, curves=panel.returns)
 
 
+def _league_tab(panel: RunPanel) -> RunTab:
+    from marlnb.widgets.populations.league_panel import LeaguePanel
+
+    return LeaguePanel(panel.run)
+
+
 def _recordings_tab(panel: RunPanel) -> RunTab:
     from marlnb.widgets.recordings.recording_panel import RecordingPanel
 
     return RecordingPanel(panel.run)
 
 
-TABS: dict[str, Callable[[RunPanel], RunTab]] = {"Checkpoints": _checkpoints_tab, "Recordings": _recordings_tab}
+TABS: dict[str, Callable[[RunPanel], RunTab]] = {
+    "League": _league_tab,
+    "Checkpoints": _checkpoints_tab,
+    "Recordings": _recordings_tab,
+}
 """By title, what makes a tab when it is opened for the first time; add an entry for a new tab."""
 
 
 class RunPanel:
-    """Curves, progress, losses, log and buttons of one run, with tabs for its checkpoints and recordings.
+    """Curves, progress, losses, log and buttons of one run, with tabs for its league, checkpoints and recordings.
 
     Attributes:
         run: the run.
@@ -115,7 +125,8 @@ class RunPanel:
         titles = ["losses and other numbers", "log"]
         details = Accordion([self.numbers.box, self._log], titles=titles, selected_index=None)
         controls = row(*self.buttons.values(), self._bar)
-        self._pages = {"Numbers and log": details, **{title: w.VBox() for title in TABS}}
+        titles = [title for title in TABS if title != "League" or self.run.experiment.league is not None]
+        self._pages = {"Numbers and log": details, **{title: w.VBox() for title in titles}}
         self.tabs = Tab(list(self._pages.values()), titles=list(self._pages), selected_index=0)
         self.tabs.observe(self._open_tab, "selected_index")
         parts = [*asks, controls, self._line, self._error, self.returns, self.tabs]
