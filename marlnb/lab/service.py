@@ -7,6 +7,7 @@ A request is `{"id": 1, "verb": "runs", "arguments": {...}}`; its answer is `{"i
 from __future__ import annotations
 
 import json
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,7 +30,7 @@ def serve() -> None:
 def _open(comm: Any, message: Mapping[str, Any]) -> None:
     session = Session()
     comm.on_msg(lambda request: comm.send({"text": reply(session, request["content"]["data"]["text"])}))
-    comm.send({"text": json.dumps({"protocol": PROTOCOL, "version": __version__})})
+    comm.send({"text": json.dumps({"protocol": PROTOCOL, "version": __version__, "folder": os.getcwd()})})
 
 
 def reply(session: Session, text: str) -> str:

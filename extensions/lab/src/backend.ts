@@ -14,6 +14,7 @@ interface Reply {
   error?: string;
   protocol?: number;
   version?: string;
+  folder?: string;
 }
 
 /** The hidden kernel: requests go to marlnb.lab in the user's own environment, on the machine of the server. */
@@ -25,6 +26,14 @@ export class Backend {
 
   /** Whether answers come from another process than before, so that nothing it remembered is known any more. */
   onReset: (() => void) | null = null;
+
+  /** The absolute path of the folder that JupyterLab shows, as the kernel knows it; empty before the first answer. */
+  folder = '';
+
+  /** The name of its kernel, whose environment has marlnb; empty before it has started. */
+  get kernel(): string {
+    return this.session?.kernel?.name ?? '';
+  }
 
   /** Raises an Error with a sentence for the user. */
   async request<Answer>(verb: string, args: object = {}): Promise<Answer> {
@@ -83,7 +92,8 @@ export class Backend {
     };
     comm.onClose = () => this.reset('the kernel of the panel closed the connection');
     comm.open();
-    const { protocol, version } = await greeted.promise;
+    const { protocol, version, folder } = await greeted.promise;
+    this.folder = folder ?? '';
     if (protocol !== PROTOCOL) {
       throw new Error(
         `the kernel has marlnb ${version ?? ''}, which speaks protocol ${protocol ?? '?'}; this extension speaks ${PROTOCOL}. Install the same version in both.`

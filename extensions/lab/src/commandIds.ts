@@ -1,5 +1,12 @@
 export const CommandIDs = {
   openRun: 'marlnb:open-run',
-  openRuns: 'marlnb:open-runs',
-  refresh: 'marlnb:refresh'
+  openRuns: 'marlnb:show-runs',
+  openTable: 'marlnb:open-table',
+  compare: 'marlnb:compare',
+  act: 'marlnb:act',
+  deleteRuns: 'marlnb:delete-runs',
+  insertCell: 'marlnb:insert-cell',
+  newNotebook: 'marlnb:new-notebook',
+  copy: 'marlnb:copy',
+  showFolder: 'marlnb:show-folder'
 } as const;

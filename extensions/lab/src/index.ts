@@ -3,9 +3,14 @@ import { ILayoutRestorer } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Backend } from './backend';
 import { CommandIDs } from './commandIds';
+import type { Context } from './context';
+import { addNotebookCommands } from './notebooks';
+import { addPages } from './pages';
+import { addRunCommands } from './runCommands';
 import { RunsModel } from './runsModel';
 import { RunsPanel } from './runsPanel';
 
@@ -15,14 +20,15 @@ const runs: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
   description: 'A side panel of runs, and pages of them.',
   autoStart: true,
-  optional: [ITranslator, ISettingRegistry, ILayoutRestorer, ICommandPalette, INotebookTracker],
+  optional: [ITranslator, ISettingRegistry, ILayoutRestorer, ICommandPalette, INotebookTracker, IStateDB],
   activate: (
     app: JupyterFrontEnd,
     translator: ITranslator | null,
     settings: ISettingRegistry | null,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
-    notebooks: INotebookTracker | null
+    notebooks: INotebookTracker | null,
+    state: IStateDB | null
   ) => {
     const trans = (translator ?? nullTranslator).load('marlnb');
     let chosenKernel = '';
@@ -31,7 +37,8 @@ const runs: JupyterFrontEndPlugin<void> = {
       () => chosenKernel || (notebooks?.currentWidget?.sessionContext.session?.kernel?.name ?? '')
     );
     const model = new RunsModel(backend);
-    const panel = new RunsPanel(model, app.commands, trans);
+    const context: Context = { backend, model, commands: app.commands, trans };
+    const panel = new RunsPanel(context);
     app.shell.add(panel, 'left', { rank: 320, type: 'marlnb' });
     restorer?.add(panel, 'marlnb-runs');
 
@@ -39,7 +46,12 @@ const runs: JupyterFrontEndPlugin<void> = {
       label: trans.__('Show runs'),
       execute: () => app.shell.activateById(panel.id)
     });
-    palette?.addItem({ command: CommandIDs.openRuns, category: 'marlnb' });
+    addPages(app, context, restorer, state);
+    addRunCommands(app, context);
+    addNotebookCommands(app, notebooks, context);
+    for (const command of [CommandIDs.openRuns, CommandIDs.openTable]) {
+      palette?.addItem({ command, category: 'marlnb' });
+    }
 
     const read = (chosen: ISettingRegistry.ISettings): void => {
       chosenKernel = chosen.composite['kernel'] as string;

@@ -40,3 +40,56 @@ export interface RunsAnswer {
   complete: boolean;
   problems: string[];
 }
+
+export interface Series {
+  x: number[];
+  y: number[];
+}
+
+/** marlnb.lab.run_page.run_page; a part that cannot be read is null. */
+export interface RunPageAnswer {
+  summary: RunSummary;
+  requests: string[];
+  experiment: Record<string, unknown> | null;
+  curves: { returns: Record<string, Series>; numbers: Record<string, Series> } | null;
+  events: string[] | null;
+  checkpoints:
+    | {
+        iteration: number;
+        path: string;
+        size_bytes: number;
+        frames?: number | null;
+        returns?: Record<string, number>;
+        problem?: string;
+      }[]
+    | null;
+  recordings: { name: string; path: string; size_bytes: number }[] | null;
+  problems: string[];
+}
+
+/** marlnb.lab.run_page.run_code */
+export interface RunCode {
+  command: string;
+  code: string;
+  attach: string;
+  microscope: Record<string, string>;
+}
+
+export type Action = 'pause' | 'continue' | 'save' | 'stop' | 'resume';
+
+/** marlnb.lab.compare.compare */
+export interface Comparison {
+  runs: { path: string; problem: string }[];
+  differences: Record<string, Record<string, unknown>>;
+  curves: {
+    label: string;
+    runs: string[];
+    x: number[];
+    value: number[];
+    low: number[] | null;
+    high: number[] | null;
+    score: [number, number | null, number | null];
+    scores: number[];
+  }[];
+  refusals: string[];
+}

@@ -87,15 +87,15 @@ export interface Group {
   runs: RunSummary[];
 }
 
-/** Runs by their folder, in the order of their first run. */
-export function grouped(runs: readonly RunSummary[]): Group[] {
+/** Runs by their folder, or by another text, in the order of their first run. */
+export function grouped(runs: readonly RunSummary[], key: (run: RunSummary) => string = run => run.group): Group[] {
   const groups = new Map<string, RunSummary[]>();
   for (const run of runs) {
-    const members = groups.get(run.group);
+    const members = groups.get(key(run));
     if (members) {
       members.push(run);
     } else {
-      groups.set(run.group, [run]);
+      groups.set(key(run), [run]);
     }
   }
   return [...groups].map(([group, members]) => ({ group, runs: members }));

@@ -1,15 +1,14 @@
-import type { TranslationBundle } from '@jupyterlab/translation';
-import type { CommandRegistry } from '@lumino/commands';
-import type { Message } from '@lumino/messaging';
 import { Sparkline, VirtualList } from '@marlnb/views';
 import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
+import type { Context } from './context';
 import { runsIcon } from './icons';
 import type { RunSummary } from './messages';
+import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
-import { byActivity, grouped, groupTitle, matches, progress, scoreText, shortName, stateLine, subject } from './runRows';
-import type { RunsModel } from './runsModel';
+import { Progress } from './progress';
+import { byActivity, grouped, groupTitle, isAlive, matches, scoreText, shortName, stateLine, subject } from './runRows';
 import { useSignal } from './useSignal';
 
 type Row = { kind: 'group'; group: string; count: number; isOpen: boolean } | { kind: 'run'; run: RunSummary };
@@ -18,52 +17,29 @@ const height = (row: Row): number => (row.kind === 'group' ? 28 : 46);
 /** The side panel: the runs under the chosen folders, live. */
 export class RunsPanel extends PreactWidget {
   constructor(
-    private readonly model: RunsModel,
-    private readonly commands: CommandRegistry,
-    private readonly trans: TranslationBundle
+    private readonly context: Context
   ) {
     super();
     this.id = 'marlnb-runs';
     this.title.icon = runsIcon;
-    this.title.caption = trans.__('Runs');
+    this.title.caption = context.trans.__('Runs');
     this.addClass('marlnb-lab');
     this.addClass('marlnb-runs');
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', trans.__('Runs'));
+    this.node.setAttribute('aria-label', context.trans.__('Runs'));
   }
 
   protected content(): ComponentChild {
-    return <Runs model={this.model} commands={this.commands} trans={this.trans} />;
+    return <Runs context={this.context} />;
   }
 
-  protected override onAfterShow(message: Message): void {
-    super.onAfterShow(message);
-    this.model.setViewer(this, true);
-  }
-
-  protected override onAfterAttach(message: Message): void {
-    super.onAfterAttach(message);
-    this.model.setViewer(this, this.isVisible);
-  }
-
-  protected override onAfterHide(message: Message): void {
-    super.onAfterHide(message);
-    this.model.setViewer(this, false);
-  }
-
-  protected override onBeforeDetach(message: Message): void {
-    this.model.setViewer(this, false);
-    super.onBeforeDetach(message);
+  protected override onVisible(isVisible: boolean): void {
+    this.context.model.setViewer(this, isVisible);
   }
 }
 
-interface Props {
-  model: RunsModel;
-  commands: CommandRegistry;
-  trans: TranslationBundle;
-}
-
-function Runs({ model, commands, trans }: Props): JSX.Element {
+function Runs({ context }: { context: Context }): JSX.Element {
+  const { model, commands, trans } = context;
   useSignal(model.changed);
   const [search, setSearch] = useState('');
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
@@ -98,13 +74,14 @@ function Runs({ model, commands, trans }: Props): JSX.Element {
     <>
       <div class="marlnb-runs-header">
         <h2>{trans.__('Runs')}</h2>
-        <button
-          class="jp-ToolbarButtonComponent jp-mod-minimal"
-          title={trans.__('Read again')}
-          onClick={() => model.refresh()}
-        >
-          {trans.__('Refresh')}
-        </button>
+        <span>
+          <button title={trans.__('Read the folders again')} onClick={() => model.refresh()}>
+            {trans.__('Refresh')}
+          </button>
+          <button title={trans.__('All runs in a table')} onClick={() => void commands.execute(CommandIDs.openTable)}>
+            {trans.__('Table')}
+          </button>
+        </span>
       </div>
       <input
         class="marlnb-search"
@@ -160,45 +137,6 @@ function panelRows(runs: readonly RunSummary[], search: string, closed: Readonly
   return rows;
 }
 
-/** What a person must know beyond the rows: an error, an empty folder, what was not searched. */
-function Notice(props: {
-  model: RunsModel;
-  isSearching: boolean;
-  shown: number;
-  trans: TranslationBundle;
-}): JSX.Element | null {
-  const { model, trans } = props;
-  if (model.error) {
-    return (
-      <p class="marlnb-notice marlnb-error" role="alert">
-        {model.error}
-      </p>
-    );
-  }
-  if (model.readAt === 0) {
-    return (
-      <p class="marlnb-notice" role="status">
-        {trans.__('Starting a kernel that reads the runs…')}
-      </p>
-    );
-  }
-  const texts = [...model.problems];
-  if (props.shown === 0 && model.isComplete) {
-    texts.push(
-      props.isSearching
-        ? trans.__('No run matches.')
-        : trans.__('No runs here yet. Train one in a notebook, or with `marlnb train`.')
-    );
-  } else if (!model.isComplete) {
-    texts.push(trans.__('Reading the runs: %1 so far…', model.runs.length));
-  }
-  return texts.length > 0 ? (
-    <p class="marlnb-notice" role="status">
-      {texts.join(' ')}
-    </p>
-  ) : null;
-}
-
 function PanelRow(props: { row: Row; index: number; isActive: boolean; onClick: () => void }): JSX.Element {
   const { row, index, isActive, onClick } = props;
   const common = {
@@ -218,7 +156,6 @@ function PanelRow(props: { row: Row; index: number; isActive: boolean; onClick: 
     );
   }
   const { run } = row;
-  const share = progress(run);
   return (
     <div {...common} class="marlnb-run-row" data-state={run.state} title={run.problem || run.path}>
       <span class="marlnb-dot" aria-hidden="true" />
@@ -228,9 +165,7 @@ function PanelRow(props: { row: Row; index: number; isActive: boolean; onClick: 
       <span class="marlnb-facts">
         {stateLine(run)} <span class="marlnb-subject">{run.problem || subject(run)}</span>
       </span>
-      {(run.state === 'running' || run.state === 'paused') && share !== null && (
-        <progress value={share} max={1} aria-label="progress" />
-      )}
+      {isAlive(run) && <Progress run={run} />}
     </div>
   );
 }

@@ -1,29 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { RunSummary } from '../src/messages';
 import { byActivity, grouped, groupTitle, matches, progress, shortName, stateLine, subject } from '../src/runRows';
-
-export const RUN: RunSummary = {
-  path: '/runs/both/jobs/algorithm=mappo,seed=3',
-  name: 'both/jobs/algorithm=mappo,seed=3',
-  group: 'both/jobs',
-  state: 'running',
-  env: 'mpe/simple_spread',
-  algorithm: 'mappo',
-  league: '',
-  seed: 3,
-  frames: 450_000,
-  frames_total: 1_000_000,
-  frames_per_second: 5000,
-  eta_s: 200,
-  host: 'node7',
-  updated: 10,
-  score: -20.1234,
-  score_of: '',
-  curve: [-40, -20],
-  tags: ['baseline'],
-  note: '',
-  problem: ''
-};
+import { RUN } from './run';
 
 describe('a run', () => {
   it('is described by its state, progress and time left', () => {

@@ -1,3 +1,6 @@
+export * from './curves';
 export * from './format';
+export * from './smoothing';
 export * from './sparkline';
+export * from './theme';
 export * from './virtualList';

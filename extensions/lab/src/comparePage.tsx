@@ -1,0 +1,212 @@
+import { Curves, type Curve, formatNumber } from '@marlnb/views';
+import type { ComponentChild, JSX } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import { CommandIDs } from './commandIds';
+import { comparisonCells } from './comparisonNotebook';
+import { valueText } from './configuration';
+import type { Context } from './context';
+import { Live } from './live';
+import type { Comparison } from './messages';
+import { PreactWidget } from './preactWidget';
+import { useSignal } from './useSignal';
+
+const INTERVAL_MS = 10_000;
+
+/** A selection of runs: what differs in their settings, their curves over seeds, and what was not averaged. */
+export class ComparePage extends PreactWidget {
+  constructor(
+    private readonly context: Context,
+    readonly paths: readonly string[]
+  ) {
+    super();
+    this.addClass('marlnb-lab');
+    this.addClass('marlnb-page');
+    const { backend } = context;
+    this.live = new Live(
+      'marlnb:compare',
+      () => backend.request<Comparison>('compare', { paths, average_over: this.averageOver }),
+      INTERVAL_MS
+    );
+  }
+
+  override dispose(): void {
+    this.live.dispose();
+    super.dispose();
+  }
+
+  protected content(): ComponentChild {
+    const average = (settings: string[]): void => {
+      this.averageOver = settings;
+      this.live.refresh();
+    };
+    return <Comparing context={this.context} paths={this.paths} live={this.live} average={average} />;
+  }
+
+  protected override onVisible(isVisible: boolean): void {
+    this.live.setVisible(isVisible);
+  }
+
+  private averageOver = ['seed'];
+  private readonly live: Live<Comparison>;
+}
+
+function Comparing(props: {
+  context: Context;
+  paths: readonly string[];
+  live: Live<Comparison>;
+  average: (settings: string[]) => void;
+}): JSX.Element {
+  const { context, paths, live } = props;
+  const { commands, trans } = context;
+  useSignal(live.changed);
+  const [averaged, setAveraged] = useState<readonly string[]>(['seed']);
+  const [smoothing, setSmoothing] = useState(0);
+  const answer = live.answer;
+  const curves = useMemo(() => (answer?.curves ?? []).map(asCurve), [answer]);
+  if (!answer) {
+    return (
+      <p class="marlnb-notice" role={live.error ? 'alert' : 'status'}>
+        {live.error || trans.__('Comparing the runs…')}
+      </p>
+    );
+  }
+  const toggle = (setting: string): void => {
+    const next = averaged.includes(setting) ? averaged.filter(each => each !== setting) : [...averaged, setting];
+    setAveraged(next);
+    props.average(next);
+  };
+  return (
+    <>
+      <header class="marlnb-page-header">
+        <h1>{trans.__('%1 runs', paths.length)}</h1>
+        <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
+          <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: comparisonCells(paths) })}>
+            {trans.__('Open as a notebook')}
+          </button>
+        </div>
+        {live.error && (
+          <p class="marlnb-error" role="alert">
+            {live.error}
+          </p>
+        )}
+        <ul class="marlnb-refusals" aria-label={trans.__('Not compared')}>
+          {[...answer.refusals, ...answer.runs.map(run => run.problem).filter(Boolean)].map(text => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      </header>
+      {curves.length > 0 && (
+        <Curves
+          curves={curves}
+          title={trans.__('Mean return of one agent: IQM over runs, 95% bootstrap interval')}
+          height={320}
+          smoothing={smoothing}
+        />
+      )}
+      <div class="marlnb-controls">
+        <label>
+          {trans.__('Smoothing')}{' '}
+          <input
+            type="range"
+            min={0}
+            max={0.98}
+            step={0.02}
+            value={smoothing}
+            onInput={event => setSmoothing(Number(event.currentTarget.value))}
+          />
+        </label>
+      </div>
+      <Scores context={context} answer={answer} />
+      <Differences context={context} answer={answer} averaged={averaged} toggle={toggle} />
+    </>
+  );
+}
+
+function asCurve(curve: Comparison['curves'][number]): Curve {
+  const count = curve.runs.length;
+  const { x, value, low, high } = curve;
+  return { name: count > 1 ? `${curve.label} (${count} runs)` : curve.label, x, y: value, low, high };
+}
+
+function Scores({ context, answer }: { context: Context; answer: Comparison }): JSX.Element {
+  const { trans } = context;
+  return (
+    <details class="marlnb-section" open>
+      <summary>{trans.__('Scores over the last tenth of the training')}</summary>
+      <table class="marlnb-facts-table">
+        <thead>
+          <tr>
+            <th scope="col">{trans.__('Setting')}</th>
+            <th scope="col">{trans.__('Runs')}</th>
+            <th scope="col">{trans.__('IQM')}</th>
+            <th scope="col">{trans.__('95% interval')}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {answer.curves.map(({ label, runs, score: [value, low, high] }, index) => (
+            <tr key={`${index} ${label}`}>
+              <th scope="row">{label}</th>
+              <td>{runs.length}</td>
+              <td>{formatNumber(value)}</td>
+              <td>
+                {low === null || high === null ? trans.__('one run') : `${formatNumber(low)} to ${formatNumber(high)}`}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}
+
+function Differences(props: {
+  context: Context;
+  answer: Comparison;
+  averaged: readonly string[];
+  toggle: (setting: string) => void;
+}): JSX.Element {
+  const { trans } = props.context;
+  const { differences, runs } = props.answer;
+  const settings = [...new Set([...Object.keys(differences), ...props.averaged])];
+  const readable = runs.filter(run => !run.problem);
+  return (
+    <details class="marlnb-section" open>
+      <summary>
+        {trans.__('Settings that differ')} <span class="marlnb-count">{Object.keys(differences).length}</span>
+      </summary>
+      <div class="marlnb-scroll" tabIndex={0}>
+        <table class="marlnb-facts-table">
+          <thead>
+            <tr>
+              <th scope="col">{trans.__('Setting')}</th>
+              <th scope="col">{trans.__('Average over')}</th>
+              {readable.map(({ path }) => (
+                <th key={path} scope="col" title={path}>
+                  {path.split('/').pop()}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {settings.map(setting => (
+              <tr key={setting}>
+                <th scope="row">{setting}</th>
+                <td>
+                  <input
+                    type="checkbox"
+                    aria-label={trans.__('average over %1', setting)}
+                    checked={props.averaged.includes(setting)}
+                    onChange={() => props.toggle(setting)}
+                  />
+                </td>
+                {readable.map(({ path }) => (
+                  <td key={path}>{valueText(differences[setting]?.[path])}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  );
+}

@@ -1,0 +1,91 @@
+import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import type { IStateDB } from '@jupyterlab/statedb';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { Widget } from '@lumino/widgets';
+import { CommandIDs } from './commandIds';
+import { ComparePage } from './comparePage';
+import type { Context } from './context';
+import { runsIcon } from './icons';
+import { RunPage } from './runPage';
+import { RunsTable } from './runsTable';
+import type { TableView } from './tableRows';
+
+const VIEW = 'marlnb-table:view';
+
+interface Kind {
+  command: string;
+  label: string;
+  /** The id of the tab that shows this. */
+  id: (args: ReadonlyPartialJSONObject) => string;
+  title: (args: ReadonlyPartialJSONObject) => string;
+  make: (args: ReadonlyPartialJSONObject) => Promise<Widget>;
+}
+
+/** Commands that open the main area's pages, each of which is opened again when JupyterLab is loaded again. */
+export function addPages(
+  app: JupyterFrontEnd,
+  context: Context,
+  restorer: ILayoutRestorer | null,
+  state: IStateDB | null
+): void {
+  const { trans } = context;
+  const kinds: Kind[] = [
+    {
+      command: CommandIDs.openRun,
+      label: trans.__('Open a run'),
+      id: args => (args['path'] as string),
+      title: args => (args['path'] as string).split('/').pop() ?? '',
+      make: args => Promise.resolve(new RunPage(context, (args['path'] as string)))
+    },
+    {
+      command: CommandIDs.openTable,
+      label: trans.__('Table of runs'),
+      id: () => 'table',
+      title: () => trans.__('Runs'),
+      make: async () => {
+        const saved = (await state?.fetch(VIEW)) as TableView | undefined;
+        return new RunsTable(context, (saved ?? {}) as TableView, view => void state?.save(VIEW, { ...view }));
+      }
+    },
+    {
+      command: CommandIDs.compare,
+      label: trans.__('Compare runs'),
+      id: args => JSON.stringify(args['paths']),
+      title: args => trans.__('Compare %1', (args['paths'] as string[]).length),
+      make: args => Promise.resolve(new ComparePage(context, args['paths'] as string[]))
+    }
+  ];
+  for (const kind of kinds) {
+    addPage(app, kind, restorer);
+  }
+}
+
+function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | null): void {
+  const tracker = new WidgetTracker<MainAreaWidget>({ namespace: kind.command.replace(':', '-') });
+  const argsOf = new WeakMap<Widget, ReadonlyPartialJSONObject>();
+  app.commands.addCommand(kind.command, {
+    label: kind.label,
+    execute: async args => {
+      const id = `${kind.command}:${kind.id(args)}`;
+      let shown = tracker.find(widget => widget.id === id);
+      if (!shown) {
+        shown = new MainAreaWidget({ content: await kind.make(args) });
+        shown.id = id;
+        shown.title.label = kind.title(args);
+        shown.title.icon = runsIcon;
+        shown.title.caption = kind.id(args);
+        shown.title.closable = true;
+        argsOf.set(shown, args);
+        app.shell.add(shown, 'main');
+        await tracker.add(shown);
+      }
+      app.shell.activateById(shown.id);
+    }
+  });
+  void restorer?.restore(tracker, {
+    command: kind.command,
+    args: widget => argsOf.get(widget) ?? {},
+    name: widget => widget.id
+  });
+}

@@ -1,0 +1,9 @@
+import type { JSX } from 'preact';
+import type { RunSummary } from './messages';
+import { progress } from './runRows';
+
+/** How much of a training is done, as a thin bar. */
+export function Progress({ run }: { run: RunSummary }): JSX.Element | null {
+  const share = progress(run);
+  return share === null ? null : <progress class="marlnb-progress" value={share} max={1} aria-label="progress" />;
+}

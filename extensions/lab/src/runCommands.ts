@@ -1,0 +1,55 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { Dialog, Notification, showDialog, showErrorMessage } from '@jupyterlab/apputils';
+import { CommandIDs } from './commandIds';
+import type { Context } from './context';
+import { messageOf } from './live';
+
+/** Commands that act on runs: requests to a training, deletion, the file browser. */
+export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
+  const { backend, model, trans } = context;
+  app.commands.addCommand(CommandIDs.act, {
+    label: trans.__('Pause, continue, stop or resume a run'),
+    execute: async args => {
+      try {
+        Notification.info(await backend.request<string>('act', args as object), { autoClose: 5000 });
+      } catch (error) {
+        await showErrorMessage(trans.__('The run does not answer'), messageOf(error));
+      }
+      model.refresh();
+    }
+  });
+  app.commands.addCommand(CommandIDs.deleteRuns, {
+    label: trans.__('Delete runs'),
+    execute: async args => {
+      const paths = args['paths'] as string[];
+      const { button } = await showDialog({
+        title: trans._n('Delete %1 run?', 'Delete %1 runs?', paths.length),
+        body: `${paths.slice(0, 10).join('\n')}${paths.length > 10 ? '\n…' : ''}\n\n${trans.__('Checkpoints and recordings are deleted for good.')}`,
+        buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })],
+        defaultButton: 0
+      });
+      if (!button.accept) {
+        return;
+      }
+      const errors: string[] = [];
+      for (const path of paths) {
+        await backend.request('delete', { path }).catch((error: unknown) => errors.push(messageOf(error)));
+      }
+      model.refresh();
+      if (errors.length > 0) {
+        await showErrorMessage(trans.__('Not deleted'), errors.join('\n'));
+      }
+    }
+  });
+  app.commands.addCommand(CommandIDs.showFolder, {
+    label: trans.__('Show in the file browser'),
+    execute: async args => {
+      const path = (args['path'] as string);
+      if (!path.startsWith(`${backend.folder}/`)) {
+        await showErrorMessage(trans.__('Outside of the file browser'), trans.__('%1 is not below %2', path, backend.folder));
+        return;
+      }
+      await app.commands.execute('filebrowser:open-path', { path: path.slice(backend.folder.length + 1) });
+    }
+  });
+}

@@ -1,0 +1,268 @@
+import { Curves, type Curve, formatBytes, formatCount, formatNumber } from '@marlnb/views';
+import type { ComponentChild, ComponentChildren, JSX } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import { CommandIDs } from './commandIds';
+import { flatten } from './configuration';
+import type { Context } from './context';
+import { Live } from './live';
+import type { Action, RunCode, RunPageAnswer, Series } from './messages';
+import { PreactWidget } from './preactWidget';
+import { Progress } from './progress';
+import { isAlive, stateLine, subject } from './runRows';
+import { Tags } from './tags';
+import { useSignal } from './useSignal';
+
+const INTERVAL_MS = 2000;
+
+/** A run's page: curves, settings, events, checkpoints, recordings, and what can be done with them. */
+export class RunPage extends PreactWidget {
+  constructor(
+    private readonly context: Context,
+    readonly path: string
+  ) {
+    super();
+    this.addClass('marlnb-lab');
+    this.addClass('marlnb-page');
+    const { backend } = context;
+    this.live = new Live('marlnb:run', () => backend.request<RunPageAnswer>('run', { path }), INTERVAL_MS);
+  }
+
+  override dispose(): void {
+    this.live.dispose();
+    super.dispose();
+  }
+
+  protected content(): ComponentChild {
+    return <Page context={this.context} path={this.path} live={this.live} />;
+  }
+
+  protected override onVisible(isVisible: boolean): void {
+    this.live.setVisible(isVisible);
+  }
+
+  private readonly live: Live<RunPageAnswer>;
+}
+
+interface PageProps {
+  context: Context;
+  path: string;
+  live: Live<RunPageAnswer>;
+}
+
+function Page({ context, path, live }: PageProps): JSX.Element {
+  useSignal(live.changed);
+  const { trans } = context;
+  const page = live.answer;
+  if (!page) {
+    return (
+      <p class="marlnb-notice" role={live.error ? 'alert' : 'status'}>
+        {live.error || trans.__('Reading the run…')}
+      </p>
+    );
+  }
+  const run = page.summary;
+  return (
+    <>
+      <header class="marlnb-page-header" data-state={run.state}>
+        <h1>{run.name}</h1>
+        <p>
+          <span class="marlnb-dot" aria-hidden="true" /> {stateLine(run)} · {subject(run)}
+          {run.host ? ` · ${run.host}` : ''}
+        </p>
+        {isAlive(run) && <Progress run={run} />}
+        <Actions context={context} path={path} page={page} onDone={() => live.refresh()} />
+        {[live.error, run.problem, ...page.problems].filter(Boolean).map(problem => (
+          <p key={problem} class="marlnb-error" role="alert">
+            {problem}
+          </p>
+        ))}
+      </header>
+      {page.curves && <RunCurves context={context} curves={page.curves} />}
+      <Tags context={context} run={run} onDone={() => live.refresh()} />
+      <Recordings context={context} path={path} recordings={page.recordings ?? []} />
+      <Checkpoints context={context} checkpoints={page.checkpoints ?? []} />
+      {page.experiment && <Configuration context={context} experiment={page.experiment} />}
+      <Section title={trans.__('Events')} count={page.events?.length ?? 0}>
+        <pre tabIndex={0}>{page.events?.join('\n')}</pre>
+      </Section>
+    </>
+  );
+}
+
+function Actions(props: { context: Context; path: string; page: RunPageAnswer; onDone: () => void }): JSX.Element {
+  const { context, path, page, onDone } = props;
+  const { backend, commands, trans } = context;
+  const run = page.summary;
+  const alive = isAlive(run);
+  const act = (action: Action) => () => void commands.execute(CommandIDs.act, { path, action }).then(onDone);
+  const code = async (): Promise<RunCode> => backend.request<RunCode>('code', { path });
+  const isPausing = run.state === 'paused' || page.requests.includes('pause');
+  return (
+    <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
+      {alive && isPausing && <button onClick={act('continue')}>{trans.__('Continue')}</button>}
+      {alive && !isPausing && <button onClick={act('pause')}>{trans.__('Pause')}</button>}
+      {alive && <button onClick={act('stop')}>{trans.__('Stop')}</button>}
+      {['created', 'interrupted', 'stopped', 'failed'].includes(run.state) && (
+        <button onClick={act('resume')}>{run.state === 'created' ? trans.__('Start') : trans.__('Resume')}</button>
+      )}
+      <button
+        title={trans.__('Inserts a cell that shows this run live')}
+        onClick={() => void code().then(({ attach }) => commands.execute(CommandIDs.insertCell, { source: attach }))}
+      >
+        {trans.__('Attach in notebook')}
+      </button>
+      <button onClick={() => void code().then(({ command }) => commands.execute(CommandIDs.copy, { text: command }))}>
+        {trans.__('Copy command')}
+      </button>
+      <button onClick={() => void code().then(answer => commands.execute(CommandIDs.copy, { text: answer.code }))}>
+        {trans.__('Copy code')}
+      </button>
+      <button onClick={() => void commands.execute(CommandIDs.showFolder, { path })}>{trans.__('Show folder')}</button>
+      <button disabled={alive} onClick={() => void commands.execute(CommandIDs.deleteRuns, { paths: [path] })}>
+        {trans.__('Delete…')}
+      </button>
+    </div>
+  );
+}
+
+function RunCurves(props: { context: Context; curves: NonNullable<RunPageAnswer['curves']> }): JSX.Element {
+  const { trans } = props.context;
+  const { returns, numbers } = props.curves;
+  const [metric, setMetric] = useState('');
+  const [smoothing, setSmoothing] = useState(0);
+  const shown = useMemo(() => named(returns), [returns]);
+  const chosen = useMemo(() => (numbers[metric] ? named({ [metric]: numbers[metric] }) : []), [numbers, metric]);
+  return (
+    <section aria-label={trans.__('Curves')}>
+      {shown.length > 0 ? (
+        <Curves curves={shown} title={trans.__('Mean return of one agent')} smoothing={smoothing} />
+      ) : (
+        <p class="marlnb-notice">{trans.__('No episode has ended yet.')}</p>
+      )}
+      <div class="marlnb-controls">
+        <label>
+          {trans.__('Smoothing')}{' '}
+          <input
+            type="range"
+            min={0}
+            max={0.98}
+            step={0.02}
+            value={smoothing}
+            onInput={event => setSmoothing(Number(event.currentTarget.value))}
+          />
+        </label>
+        <label>
+          {trans.__('Also draw')}{' '}
+          <select value={metric} onChange={event => setMetric(event.currentTarget.value)}>
+            <option value="">{trans.__('nothing')}</option>
+            {Object.keys(numbers).map(name => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+      </div>
+      {chosen.length > 0 && <Curves curves={chosen} title={metric} smoothing={smoothing} height={180} />}
+    </section>
+  );
+}
+
+function named(series: Record<string, Series>): Curve[] {
+  return Object.entries(series).map(([name, { x, y }]) => ({ name, x, y }));
+}
+
+function Section(props: { title: string; count: number; children: ComponentChildren; open?: boolean }): JSX.Element {
+  return (
+    <details class="marlnb-section" open={props.open ?? false}>
+      <summary>
+        {props.title} <span class="marlnb-count">{props.count}</span>
+      </summary>
+      {props.children}
+    </details>
+  );
+}
+
+function Recordings(props: {
+  context: Context;
+  path: string;
+  recordings: NonNullable<RunPageAnswer['recordings']>;
+}): JSX.Element {
+  const { backend, commands, trans } = props.context;
+  const open = async (name: string): Promise<void> => {
+    const { microscope } = await backend.request<RunCode>('code', { path: props.path });
+    await commands.execute(CommandIDs.insertCell, { source: microscope[name] ?? '' });
+  };
+  return (
+    <Section title={trans.__('Recordings')} count={props.recordings.length} open={props.recordings.length > 0}>
+      <table class="marlnb-facts-table">
+        <tbody>
+          {props.recordings.map(each => (
+            <tr key={each.path}>
+              <th scope="row">{each.name}</th>
+              <td>{formatBytes(each.size_bytes)}</td>
+              <td>
+                <button onClick={() => void open(each.name)}>{trans.__('Open in the microscope')}</button>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Section>
+  );
+}
+
+function Checkpoints(props: {
+  context: Context;
+  checkpoints: NonNullable<RunPageAnswer['checkpoints']>;
+}): JSX.Element {
+  const { trans } = props.context;
+  return (
+    <Section title={trans.__('Checkpoints')} count={props.checkpoints.length}>
+      <table class="marlnb-facts-table">
+        <tbody>
+          {props.checkpoints.map(each => (
+            <tr key={each.path}>
+              <th scope="row">{each.iteration}</th>
+              <td>{each.frames ? trans.__('%1 frames', formatCount(each.frames)) : ''}</td>
+              <td>{formatBytes(each.size_bytes)}</td>
+              <td class={each.problem ? 'marlnb-error' : ''}>
+                {each.problem ??
+                  Object.entries(each.returns ?? {})
+                    .map(([name, value]) => `${name} ${formatNumber(value)}`)
+                    .join(', ')}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Section>
+  );
+}
+
+function Configuration(props: { context: Context; experiment: Record<string, unknown> }): JSX.Element {
+  const { trans } = props.context;
+  const [search, setSearch] = useState('');
+  const settings = useMemo(() => flatten(props.experiment), [props.experiment]);
+  const shown = settings.filter(([key, value]) => `${key} ${value}`.toLowerCase().includes(search.toLowerCase()));
+  return (
+    <Section title={trans.__('Configuration')} count={settings.length}>
+      <input
+        class="marlnb-search"
+        type="search"
+        placeholder={trans.__('Search settings…')}
+        aria-label={trans.__('Search settings')}
+        value={search}
+        onInput={event => setSearch(event.currentTarget.value)}
+      />
+      <table class="marlnb-facts-table">
+        <tbody>
+          {shown.map(([key, value]) => (
+            <tr key={key}>
+              <th scope="row">{key}</th>
+              <td>{value}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Section>
+  );
+}

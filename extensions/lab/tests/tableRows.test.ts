@@ -1,0 +1,52 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { describe, expect, it } from 'vitest';
+import { comparisonCells } from '../src/comparisonNotebook';
+import { flatten } from '../src/configuration';
+import { columns } from '../src/tableColumns';
+import { DEFAULT_VIEW, tableRows, type TableView } from '../src/tableRows';
+import { RUN } from './run';
+
+const COLUMNS = columns(nullTranslator.load('marlnb'));
+const RUNS = [
+  { ...RUN, path: '/1', name: 'a/10', group: 'a', score: 5 },
+  { ...RUN, path: '/2', name: 'b/9', group: 'b', score: null },
+  { ...RUN, path: '/3', name: 'a/9', group: 'a', score: -3 }
+];
+
+function shown(view: Partial<TableView>): string[] {
+  return tableRows(RUNS, { ...DEFAULT_VIEW, ...view }, COLUMNS).map(row =>
+    row.kind === 'group' ? `${row.title}:${row.runs.length}` : row.run.path
+  );
+}
+
+describe('the table', () => {
+  it('sorts names with numbers, and groups keep that order', () => {
+    expect(shown({ sort: 'name', descending: false, group: '' })).toEqual(['/3', '/1', '/2']);
+    expect(shown({ sort: 'name', descending: false })).toEqual(['a:2', '/3', '/1', 'b:1', '/2']);
+  });
+  it('sorts numbers, of which unknown ones are the smallest', () => {
+    expect(shown({ sort: 'score', descending: true, group: '' })).toEqual(['/1', '/3', '/2']);
+  });
+  it('shows what matches', () => {
+    expect(shown({ search: 'b/9' })).toEqual(['b:1', '/2']);
+  });
+});
+
+describe('a configuration', () => {
+  it('is shown as joined names and plain values', () => {
+    const experiment = { env: { name: 'x', wrapped: {} }, model: { hidden: [64, 64] }, critic: null, tuned: false };
+    expect(flatten(experiment)).toEqual([
+      ['env.name', 'x'],
+      ['env.wrapped', '{}'],
+      ['model.hidden', '[64,64]'],
+      ['critic', 'null'],
+      ['tuned', 'false']
+    ]);
+  });
+});
+
+describe('a comparison as a notebook', () => {
+  it('quotes hostile paths', () => {
+    expect(comparisonCells(['/a"b\\n', "/a'; import os"])[0]).toContain('    "/a\\"b\\\\n",\n    "/a\'; import os",\n');
+  });
+});
