@@ -1,6 +1,7 @@
 """The package's files: none import each other in a circle, imports for types and inside functions included.
 
-A new circle is cured rather than listed: move what both files need below them, or register it (`marlnb/plugins/builders.py`).
+A new circle is cured rather than listed: move what both files need below them, or register it
+(`marlnb/plugins/builders.py`).
 """
 
 from __future__ import annotations
