@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import marlnb
 from marlnb.galleries.card import CARD
 from marlnb.trust import data_folder
 
-PACKAGE = Path(marlnb.__file__).parent
+PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "galleries" / "entries"  # in the wheel: the smaller entries
 CHECKOUT = PACKAGE.parent / "data"  # in a clone of the repository: all of them
 
