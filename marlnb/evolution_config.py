@@ -87,6 +87,15 @@ class EvolutionConfig(ABC):
         ge=0,
         le=10**12,
     )
+    fitness: Literal["return", "win_rate", "nash"] = option(
+        "return",
+        help="return: of one agent; where sides compete, win_rate: against `references`; nash: by Nash averaging over "
+        "the population",
+        choices=("return", "win_rate", "nash"),
+    )
+    references: tuple[str, ...] = option(
+        (), help="opponents of win_rate: folders of runs, or random; they stay the same"
+    )
     fitness_window: int = option(3, **WINDOW)
     founders: Founders = option("equal", **FOUNDERS)
     mutable: tuple[str, ...] = option(
@@ -120,6 +129,11 @@ class EvolutionConfig(ABC):
             if not 0 < down < 1 < up:
                 at = f"evolution.factors.{name}"
                 raise ConfigError(f"{at} needs one above 1 and one between 0 and 1; got {up:g} and {down:g}", at=at)
+
+    @property
+    def window(self) -> int:
+        """Evaluations whose mean is the fitness; one with Nash averaging, since opponents differ between them."""
+        return 1 if self.fitness == "nash" else self.fitness_window
 
     def mutable_of(self, algorithm: AlgorithmConfig) -> tuple[str, ...]:
         """The options of one algorithm that mutate."""

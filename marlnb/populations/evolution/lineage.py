@@ -37,7 +37,8 @@ class Lineage:
         frames: that its weights have learnt from when the generation ends, those of its ancestors included.
         fitness: at the end of the generation; None if its training diverged.
         score: of this generation's evaluation alone.
-        returns: by group, of each evaluation episode, the mean return of one agent.
+        returns: by group, of each evaluation episode, the mean return of one agent; with win_rate and nash, by
+            opponent, the outcomes: 1 won, 0.5 a draw, 0 lost.
         evaluation_seed: episode k has the seed `evaluation_seed + k`, the same for all members and generations.
         checkpoint: SHA-256 of its weights at the end of the generation.
     """

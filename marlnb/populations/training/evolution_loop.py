@@ -27,18 +27,17 @@ from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.counter_draws import generator
 from marlnb.populations.evolution.architecture import NetworkTarget
-from marlnb.populations.evolution.fitness import score
 from marlnb.populations.evolution.hyperparameters import draw, mutables, options_of, with_options
 from marlnb.populations.evolution.lineage import COPIED, FOUNDER, KEPT, REFUSED, Lineage, LineageFile
 from marlnb.populations.evolution.members import Successor
 from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMETERS, PRESERVING, draw_kind, mutated
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
+from marlnb.populations.training.judges import Judgement, build_judge
 from marlnb.populations.training.perturbation import perturb
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
 from marlnb.training.loop import Advance
-from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.runs.files import EVALUATION
 
 GENERATIONS = 20  # of a training whose evolution does not say how long a generation is
@@ -63,7 +62,7 @@ class EvolutionLoop:
         self._turns = generation_iterations(experiment) * self.config.population  # of a generation
         self._files = LineageFile(folder)
         self._snapshots = SnapshotStore(self._files.folder, env.spec)
-        self._evaluator = Evaluator(experiment, folder / EVALUATION)
+        self._judge = build_judge(experiment, env.spec, folder / EVALUATION)
         self._envs = [env]
         self.generation = self._turn = 0
         self._best = 0  # the fittest member of the last generation that was evaluated
@@ -177,7 +176,7 @@ class EvolutionLoop:
 
     def close(self) -> None:
         """Frees the environments of all members but the first, which belong to the caller."""
-        with closing(self._evaluator):
+        with closing(self._judge):
             for env in self._envs[1:]:
                 env.close()
 
@@ -193,20 +192,16 @@ class EvolutionLoop:
 
     def _evaluate(self, advance: Advance) -> Advance:
         """Ends a generation: its evaluations count as frames, and its rows are written."""
-        rows, frames, means = [], 0, []
-        for member in self.members:
-            table, evaluation = self._evaluator.evaluate(member.policies)
-            frames += int(table.length.sum())
-            means.append(evaluation.return_mean)
-            rows.append(self._row(member, table.to_json(), score(evaluation, self.experiment), evaluation.seed))
-        self._files.add(rows)
-        scored = [member.scored(self.config.fitness_window) for member in self.members]
+        judgements = self._judge.judge([member.policies for member in self.members])
+        self._files.add([self._row(member, judgement) for member, judgement in zip(self.members, judgements)])
+        scored = [member.scored(self.config.window) for member in self.members]
         self._best = max(scored, key=lambda member: member.fitness).place
-        return replace(advance, extra_frames=frames, evaluation=means[self._best])
+        frames = sum(judgement.frames for judgement in judgements)
+        return replace(advance, extra_frames=frames, evaluation=judgements[self._best].means)
 
-    def _row(self, member: Member, returns: dict[str, list[float | None]], value: float, seed: int) -> Lineage:
+    def _row(self, member: Member, judgement: Judgement) -> Lineage:
         """The line of an evaluated member."""
-        window = self.config.fitness_window
+        window, value = self.config.window, judgement.score
         member.scores = (*member.scores, value)[-window:]
         fitness = member.scored(window).fitness
         return replace(
@@ -214,14 +209,14 @@ class EvolutionLoop:
             frames=member.frames,
             fitness=fitness if math.isfinite(fitness) else None,
             score=value if math.isfinite(value) else None,
-            returns=returns,
-            evaluation_seed=seed,
+            returns=judgement.returns,
+            evaluation_seed=judgement.seed,
             checkpoint=self._snapshots.write(member.row.id, member.frames, member.weights()),
         )
 
     def _next_generation(self) -> None:
         """Selects and mutates. Children begin new episodes; who stays as it is continues where it was."""
-        scored = [member.scored(self.config.fitness_window) for member in self.members]
+        scored = [member.scored(self.config.window) for member in self.members]
         rng = generator(self.experiment.seed, "select", "", self.generation)
         successors = _check_successors(self.config.select(rng, scored), len(self.members), self.config.name)
         parents = list(self.members)

@@ -176,3 +176,44 @@ def test_networks_mutate_resume_and_open(tmp_path: Path) -> None:
     trainer.close()
     mnb.resume(tmp_path / "killed", progress=False)
     _assert_equal(tmp_path / "whole", tmp_path / "killed")
+
+
+COMPETITIVE = (
+    *("env=tests.populations.training.games:RockPaperScissors", "env.steps=3", *SMALL[1:]),
+    *("frames=300", "evaluation_episodes=20"),
+)
+
+
+def test_the_fitness_of_competitors_is_their_win_rate_against_fixed_opponents(tmp_path: Path) -> None:
+    games = [text for text in COMPETITIVE if "evolution" not in text or "evaluation" in text]
+    opponent = mnb.train(Experiment.compose(*games), tmp_path / "opponent", progress=False)
+    overrides = (*COMPETITIVE, "evolution.fitness=win_rate", f"evolution.references=[random,{opponent.path}]")
+    run = mnb.train(Experiment.compose(*overrides), tmp_path / "run", progress=False)
+    rows = run.population.lineage()
+    for row in rows:
+        outcomes = row.returns
+        assert set(outcomes) == {"random", str(opponent.path)} and len(outcomes["random"]) == 20
+        assert row.score == pytest.approx(sum(sum(each) / 20 for each in outcomes.values()) / 2)
+        assert 0 <= row.score <= 1
+    assert run.status()["frames"] == sum(16 * 2 + 3 * 40 for _ in rows)
+
+
+def test_nash_averaging_over_the_population(tmp_path: Path) -> None:
+    run = mnb.train(Experiment.compose(*COMPETITIVE, "evolution.fitness=nash"), tmp_path / "run", progress=False)
+    rows = run.population.lineage()[:3]
+    assert rows[1].returns["member_0"] == [1 - outcome for outcome in rows[0].returns["member_1"]]
+    assert max(row.score for row in rows) == pytest.approx(0, abs=1e-6) and all(row.score <= 1e-6 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("evolution.fitness=win_rate",), "needs opponents that stay the same"),
+        (("evolution.references=[random]",), "needs evolution.fitness=win_rate"),
+        (("env=mpe/simple_spread", "evolution.fitness=nash"), "looks cooperative, so no member wins"),
+    ],
+)
+def test_contests_need_opponents(tmp_path: Path, overrides: tuple[str, ...], message: str) -> None:
+    games = COMPETITIVE[2:] if overrides[0].startswith("env=") else COMPETITIVE
+    with pytest.raises(ConfigError, match=message):
+        mnb.train(Experiment.compose(*games, *overrides), tmp_path / "run", progress=False)

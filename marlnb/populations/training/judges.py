@@ -1,0 +1,232 @@
+"""Judges: how fit the members of a population are, from episodes with the same seeds for all.
+
+    return     the mean undiscounted return of one agent
+    win_rate   the share of episodes won against fixed opponents, a draw counting half
+    nash       A p, with A the table 2 P[member beats member] - 1 and p its equilibrium of largest entropy
+
+An Elo rating within the population would not do: a cycle has none.
+Source: nash: Balduzzi et al. 2018, section 5 (arXiv:1806.02643), computed by `marlnb.populations.ratings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from marlnb.envs.regroup import build_env
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
+from marlnb.league_config import LEAGUES, LeagueConfig
+from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.models.policies.seated_policy import SeatedPolicy
+from marlnb.populations.evolution.fitness import score
+from marlnb.populations.league.matches import Match, check_competitive, outcomes_of
+from marlnb.populations.league.players import Side
+from marlnb.populations.league.roster import sides_of
+from marlnb.populations.ratings.nash_averaging import nash_averaging
+from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.policies.compatibility import check_fit
+from marlnb.training.policies.evaluation import score_policies
+from marlnb.training.policies.evaluator import Evaluator
+from marlnb.training.runs.run import Run
+
+RANDOM = "random"
+Policies = Mapping[str, Policy]  # by group
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How one member did.
+
+    Attributes:
+        score: what its fitness is the mean of.
+        returns: by group, of each episode the mean return of one agent; of contests, by opponent, the outcomes.
+        means: by group, what the progress shows.
+        seed: of the first episode.
+        frames: that its evaluation took.
+    """
+
+    score: float
+    returns: dict[str, list[float | None]]
+    means: dict[str, float]
+    seed: int
+    frames: int
+
+
+class Judge(Protocol):
+    """Evaluates the members of a generation."""
+
+    def judge(self, members: Sequence[Policies]) -> list[Judgement]: ...
+    def close(self) -> None: ...
+
+
+def build_judge(experiment: Experiment, spec: EnvSpec, folder: Path) -> Judge:
+    """The judge that `evolution.fitness` names.
+
+    Raises:
+        ConfigError: there are no opponents, they do not fit, or the environment has no sides.
+    """
+    config = experiment.evolution
+    assert config is not None
+    if config.fitness == "return":
+        if config.references:
+            raise ConfigError("evolution.references needs evolution.fitness=win_rate", at="evolution.references")
+        return ReturnJudge(experiment, folder)
+    if config.fitness == "win_rate" and not config.references:
+        raise ConfigError(
+            "evolution.fitness=win_rate needs opponents that stay the same: folders of runs, or random, as "
+            "evolution.references=[random,runs/old]",
+            at="evolution.references",
+        )
+    return ContestJudge(experiment, spec, {name: _opponent(name, spec) for name in config.references})
+
+
+class ReturnJudge:
+    """Every member plays the evaluation episodes alone, each agent with its most likely action."""
+
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self.experiment, self._evaluator = experiment, Evaluator(experiment, folder)
+
+    def judge(self, members: Sequence[Policies]) -> list[Judgement]:
+        judgements = []
+        for policies in members:
+            table, evaluation = self._evaluator.evaluate(policies)
+            value = score(evaluation, self.experiment)
+            frames, means = int(table.length.sum()), evaluation.return_mean
+            judgements.append(Judgement(value, table.to_json(), means, evaluation.seed, frames))
+        return judgements
+
+    def close(self) -> None:
+        self._evaluator.close()
+
+
+class ContestJudge:
+    """Members meet fixed opponents, or each other if there are none, on every side; actions are sampled.
+
+    Args:
+        experiment: with an evolution.
+        spec: of the environment.
+        opponents: by name.
+    """
+
+    def __init__(self, experiment: Experiment, spec: EnvSpec, opponents: Mapping[str, Policies]) -> None:
+        self.experiment, self.spec, self.opponents = experiment, spec, dict(opponents)
+        rules = LEAGUES.get("self_play")()
+        assert isinstance(rules, LeagueConfig)
+        self.sides = sides_of(spec, rules)
+        self.seed = derive_seed(experiment.seed, "evaluation")
+        self._resources = ExitStack()
+        self._env: VectorEnv | None = None
+        self._unclear: list[Match] | None = []  # until one shows that the sides compete
+
+    def judge(self, members: Sequence[Policies]) -> list[Judgement]:
+        if self.opponents:
+            return [self._against(policies, self.opponents, {}) for policies in members]
+        names = [f"member_{place}" for place in range(len(members))]
+        known: dict[tuple[str, str], list[float]] = {}
+        judgements = []
+        for name, policies in zip(names, members):
+            others = {other: members[k] for k, other in enumerate(names) if other != name}
+            judgement = self._against(policies, others, {o: known[o, name] for o in others if (o, name) in known})
+            known |= {(name, other): judgement.returns[other] for other in others}  # type: ignore[misc]
+            judgements.append(judgement)
+        table = np.zeros((len(members), len(members)))
+        for row, judgement in enumerate(judgements):
+            for other, outcomes in judgement.returns.items():
+                table[row, names.index(other)] = 2 * float(np.mean(np.array(outcomes, float))) - 1
+        ratings = nash_averaging((table - table.T) / 2).ratings
+        return [_with_score(judgement, float(rating)) for judgement, rating in zip(judgements, ratings)]
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def _against(
+        self, policies: Policies, opponents: Mapping[str, Policies], known: Mapping[str, list[float]]
+    ) -> Judgement:
+        """The outcomes of one member; `known` are those of opponents who have met it already."""
+        returns: dict[str, list[float | None]] = {}
+        frames = 0
+        for name, opponent in opponents.items():
+            if name in known:
+                returns[name] = [1 - outcome for outcome in known[name]]
+                continue
+            outcomes, played = self._meet(policies, opponent)
+            returns[name], frames = list(outcomes), frames + played
+        win_rate = float(np.mean([np.array(outcomes, float).mean() for outcomes in returns.values()]))
+        return Judgement(win_rate, returns, dict.fromkeys(self.spec.group_names, win_rate), self.seed, frames)
+
+    def _meet(self, first: Policies, second: Policies) -> tuple[list[float], int]:
+        """Outcomes of the first one, who takes each side in turn, and the frames that were played."""
+        episodes = max(1, self.experiment.evaluation_episodes // len(self.sides))
+        if self._env is None:
+            n_envs = min(self.experiment.n_envs, episodes)
+            built = build_env(self.experiment, n_envs, device=self.experiment.device)
+            self._env = self._resources.enter_context(closing(built))
+        outcomes: list[float] = []
+        frames = 0
+        for position, side in enumerate(self.sides):
+            seated = {group.name: _seated(group, side, first, second) for group in self.spec.groups}
+            table = score_policies(self._env, seated, episodes=episodes, seed=self.seed, explore=True)
+            frames += int(table.length.sum())
+            returns = np.stack([_return_of(each, table.returns, self.spec) for each in self.sides], axis=1)
+            names = [each.name for each in self.sides]
+            outcomes += [outcomes_of(names, row)[position] for row in returns.tolist()]
+            self._check_competitive(names, returns)
+        return outcomes, frames
+
+    def _check_competitive(self, names: Sequence[str], returns: np.ndarray) -> None:
+        """Raises ConfigError if the sides' returns `[episode, side]` were equal or rose and fell together so far."""
+        if self._unclear is None:
+            return
+        players = dict.fromkeys(names, "")
+        self._unclear += [Match(0, "", "", players, tuple(row), (), 0) for row in returns.tolist()]
+        try:
+            if check_competitive(self._unclear, self.spec.name):
+                self._unclear = None
+        except ConfigError as error:
+            raise ConfigError(
+                f"{self.spec.name} looks cooperative, so no member wins; use evolution.fitness=return ({error})",
+                at="evolution.fitness",
+            ) from error
+
+
+def _with_score(judgement: Judgement, value: float) -> Judgement:
+    return replace(judgement, score=value)
+
+
+def _opponent(name: str, spec: EnvSpec) -> Policies:
+    """A fixed opponent: the policies of a run's last checkpoint, or random ones."""
+    if name == RANDOM:
+        return {group.name: RandomPolicy(group) for group in spec.groups}
+    run = Run.open(name)
+    check_fit(run.spec, spec)
+    return run.policies()
+
+
+def _seated(group: GroupSpec, side: Side, first: Policies, second: Policies) -> Policy:
+    """Who acts for a group when the first one takes a side and the second one all others."""
+    mine = [k for k, agent in enumerate(group.agents) if agent in side.agents]
+    others = [k for k in range(group.n_agents) if k not in mine]
+    name = group.name
+    if mine and others:
+        return SeatedPolicy(group, [first[name], second[name]], [mine, others])
+    return first[name] if mine else second[name]
+
+
+def _return_of(side: Side, returns: Mapping[str, np.ndarray], spec: EnvSpec) -> np.ndarray:
+    """`[episode]`: the mean return of the agents of a side."""
+    columns = [
+        returns[group.name][:, k]
+        for group in spec.groups
+        for k, agent in enumerate(group.agents)
+        if agent in side.agents
+    ]
+    return np.mean(columns, axis=0)  # type: ignore[no-any-return]
