@@ -223,3 +223,10 @@ def read_goal_labels(world: World) -> dict[str, Tensor]:
 def block(layout: Layout, name: str, features: Sequence[str], *at: int) -> list[Feature]:
     """Rows of a block as features: `features` name its last axis, `at` is the index into the axes before it."""
     return [(feature, layout.row(name, *at, k)) for k, feature in enumerate(features)]
+
+
+def show_at_start(world: World, n_observations: int, *blocks: str) -> None:
+    """Counts the observations of an episode in the block `observations`; after the first ones the blocks are zeros."""
+    world["observations"].add_(1)
+    for name in blocks:
+        world[name].mul_(world["observations"] <= n_observations)

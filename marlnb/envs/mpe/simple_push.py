@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from marlnb.config import ENVIRONMENTS
+from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import Scenario, block, goal_labels, read_goal_labels
+from marlnb.envs.mpe.scenario import Scenario, block, goal_labels, read_goal_labels, show_at_start
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -29,8 +29,15 @@ class SimplePushConfig(MPEConfig):
 
     mpe2_module: ClassVar[str] = "mpe2.simple_push_v3"
 
+    goal_steps: int | None = option(
+        None,
+        help="how many observations of an episode, from the first, show the agent its goal, so that it must remember "
+        "it; none: all",
+        ge=1,
+    )
+
     def scenario(self) -> Scenario:
-        return SimplePush()
+        return SimplePush() if self.goal_steps is None else BriefGoalPush(self.goal_steps)
 
 
 class SimplePush(Scenario):
@@ -78,3 +85,22 @@ class SimplePush(Scenario):
 
     def read_labels(self, world: World) -> dict[str, Tensor]:
         return read_goal_labels(world)
+
+
+class BriefGoalPush(SimplePush):
+    """The agent observes its goal at the start of an episode only, and zeros afterwards."""
+
+    def __init__(self, goal_steps: int) -> None:
+        super().__init__()
+        self.goal_steps = goal_steps
+
+    def blocks(self) -> dict[str, tuple[int, ...]]:
+        return {**super().blocks(), "observations": (1,)}
+
+    def begin(self, world: World) -> None:
+        super().begin(world)
+        world["observations"].zero_()
+
+    def refresh(self, world: World) -> None:
+        super().refresh(world)
+        show_at_start(world, self.goal_steps, "goal_delta", "own_color")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from marlnb.config import ENVIRONMENTS, option
 from marlnb.envs.mpe.config import MPEConfig
 from marlnb.envs.mpe.layout import Body, Feature, Layout
-from marlnb.envs.mpe.scenario import Scenario, block
+from marlnb.envs.mpe.scenario import Scenario, block, show_at_start
 from marlnb.specs import LabelSpec
 
 if TYPE_CHECKING:
@@ -87,6 +87,4 @@ class BriefGoal(SimpleSpeakerListener):
         world["observations"].zero_()
 
     def refresh(self, world: World) -> None:
-        """Counts the observations of an episode; the first ones show the goal."""
-        world["observations"].add_(1)
-        world["goal_color"].mul_(world["observations"] <= self.goal_steps)
+        show_at_start(world, self.goal_steps, "goal_color")

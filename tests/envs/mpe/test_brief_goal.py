@@ -1,9 +1,10 @@
-"""simple_speaker_listener whose speaker observes the goal at the start of an episode only (`env.goal_steps`)."""
+"""simple_speaker_listener and simple_push whose goal is observed at the start of an episode only (`env.goal_steps`)."""
 
 from __future__ import annotations
 
 import torch
 
+from marlnb.envs.mpe.simple_push import SimplePushConfig
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
 from marlnb.envs.vector import Step, VectorEnv
 
@@ -45,3 +46,18 @@ def test_rewards_and_labels_are_those_of_the_task_with_the_goal() -> None:
         first, second = whole.step(ACTIONS), brief.step(ACTIONS)
         assert torch.equal(first.groups["listener"].reward, second.groups["listener"].reward)
     assert torch.equal(whole.labels()["goal"], brief.labels()["goal"])
+
+
+def test_the_agent_of_simple_push_observes_zeros_instead_of_its_goal_after_the_start() -> None:
+    whole, brief = SimplePushConfig(max_cycles=4).build(3), SimplePushConfig(max_cycles=4, goal_steps=1).build(3)
+    names = whole.spec.group("agent").observation.names
+    shown = torch.tensor([name.startswith("goal_") for name in names])
+    assert int(shown.sum()) == 5
+    actions = {name: torch.ones(3, 1, dtype=torch.int64) for name in ("adversary", "agent")}
+    whole.reset(2), brief.reset(2)
+    for t in range(1, 10):
+        first, second = whole.step(actions).groups["agent"], brief.step(actions).groups["agent"]
+        assert torch.equal(first.reward, second.reward)
+        expected = first.observation.clone()
+        expected[..., shown] *= t % 4 == 0
+        assert torch.equal(second.observation, expected), t
