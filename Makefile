@@ -17,7 +17,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test meltingpot-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults groundtruth gallery-check wheel clean
+.PHONY: help setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test: $(READY) ## run the tests, a file a core; then the notebooks, likewise
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 
+exhaustive-test: $(READY) ## every case of the grids of which `make test` runs a sample; 3 min
+	MARLNB_EXHAUSTIVE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(shell grep -rl 'tests.sampling import' tests) --numprocesses auto
+
 notebook-test: $(READY) ## every notebook with tiny parameters; 2 min
 	MARLNB_NOTEBOOK_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks/test_tiny_parameters.py --numprocesses 2
 
@@ -53,6 +56,10 @@ cluster-up: $(READY) ## root, Debian: start a SLURM to try things on; ARGS=--acc
 
 cluster-down: $(READY) ## stop it, and remove what it left
 	$(BIN)/python -m tests.cluster down $(ARGS)
+
+triton-test: $(READY) ## Tag's kernel: on the GPU, or in Triton's interpreter (300 MB, in .peers/triton)
+	@test -d .peers/triton || $(BIN)/python -m pip install --quiet --no-deps --target .peers/triton 'triton>=3.4,<4'
+	PYTHONPATH=.peers/triton $(BIN)/python -m pytest tests/envs/tag/test_neighbours.py
 
 meltingpot-test: $(READY) ## MeltingPot's substrates, in .peers/meltingpot (2 GB); ARGS="tests/envs/meltingpot -k contract"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.envs.meltingpot $(ARGS)

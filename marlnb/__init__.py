@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from marlnb.envs.contract import check_vector_env as check_vector_env
     from marlnb.envs.custom import environment as environment
     from marlnb.envs.tensor.picture import draw_discs as draw_discs
-    from marlnb.envs.tensor.rules import TensorEnv as TensorEnv
-    from marlnb.envs.tensor.rules import agent_group as agent_group
+    from marlnb.envs.tensor.tensor_env import TensorEnv as TensorEnv
+    from marlnb.envs.tensor.tensor_env import agent_group as agent_group
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
     from marlnb.envs.vector_env import vector_env as vector_env
     from marlnb.errors import MarlnbError as MarlnbError

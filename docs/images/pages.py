@@ -51,6 +51,11 @@ def environments_batched(trained: Trained) -> Figure:
 
 
 @of_page
+def environments_tag(trained: Trained) -> Figure:
+    return tiles({name: _picture(name, steps=40) for name in ("tag/continuous", "tag/gridworld")}, columns=2, size=2.2)
+
+
+@of_page
 def environments_pettingzoo(trained: Trained) -> Figure:
     steps = {"multiwalker": 10, "pursuit": 20, "knights_archers_zombies": 120, "pistonball": 20, "chess": 12}
     return tiles({name: _picture(f"pettingzoo/{name}", steps=n) for name, n in steps.items()}, columns=5, size=1.9)

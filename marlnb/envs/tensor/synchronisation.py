@@ -71,19 +71,23 @@ def check_synchronisation(env: TensorVectorEnv, *, seed: int = 0, steps: int = 2
 
 
 @contextmanager
-def no_synchronisation() -> Iterator[None]:
-    """Code in this `with` raises SynchronisationError where it would wait for a GPU; tensors may be on the CPU."""
+def no_synchronisation(*, random: bool = False) -> Iterator[None]:
+    """Code in this `with` raises SynchronisationError where it would wait for a GPU; tensors may be on the CPU.
+
+    Args:
+        random: allow random numbers of torch's generators.
+    """
     operations = _Operations()
-    with operations, _Functions(operations):
+    with operations, _Functions(operations, random):
         yield
 
 
 class _Functions(TorchFunctionMode):
     """Sees calls by their Python names."""
 
-    def __init__(self, operations: _Operations) -> None:
+    def __init__(self, operations: _Operations, random: bool) -> None:
         super().__init__()
-        self._operations = operations
+        self._operations, self._random = operations, random
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -102,7 +106,8 @@ class _Functions(TorchFunctionMode):
             return SIZE
         if name == "to" and any(value == "cpu" for value in (*args[1:], *kwargs.values()) if isinstance(value, str)):
             return VALUE
-        return _ADVICE_BY_NAME.get(name)
+        advice = _ADVICE_BY_NAME.get(name)
+        return None if advice is RANDOM and self._random else advice
 
 
 class _Operations(TorchDispatchMode):

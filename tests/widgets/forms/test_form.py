@@ -16,7 +16,7 @@ from marlnb.widgets.forms.field import parse
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.part_form import PartForm
 
-FAMILIES = ("mpe", "matrix", "pettingzoo", "vmas", "torchrl", "external")
+FAMILIES = ("mpe", "matrix", "tag", "pettingzoo", "vmas", "torchrl", "external")
 MEMBERS = [
     *(member for name, member in ENVIRONMENTS.items() if name.split("/")[0] in FAMILIES),
     *(member for _, member in (*ALGORITHMS.items(), *MODELS.items())),
