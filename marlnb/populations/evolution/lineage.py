@@ -27,7 +27,7 @@ class Lineage:
         parent: the member of the generation before from which it continues; None in the first.
         operator: what was done to the parent at the beginning: founder; kept, the parent itself; copied; or the kind
             of mutation; refused, if the mutation would not fit and the parent was copied as it is.
-        note: why it was refused, or what was done to the weights.
+        note: why it was refused or diverged, or what was done to the weights.
         output_change: the largest change of an output of its networks by the mutation, on random inputs, relative to
             the largest output; None where neither networks nor weights were mutated.
         changes: by path, as `algorithm.lr`, the old and the new value.

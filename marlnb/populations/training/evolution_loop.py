@@ -37,7 +37,7 @@ from marlnb.populations.training.judges import Judgement, build_judge
 from marlnb.populations.training.perturbation import perturb
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
-from marlnb.training.loop import Advance
+from marlnb.training.loop import Advance, DivergedError
 from marlnb.training.runs.files import EVALUATION
 
 GENERATIONS = 20  # of a training whose evolution does not say how long a generation is
@@ -113,7 +113,8 @@ class EvolutionLoop:
         """The turn of one member; the last one of a generation also evaluates all, the first one selects and mutates.
 
         Raises:
-            DivergedError, EnvError: as of any training.
+            DivergedError: the training of every member diverged. One that does is as unfit as can be, and not trained.
+            EnvError: as of any training.
             ConfigError: there is no fitness, or the config made an invalid selection.
             CheckpointError: a snapshot cannot be written.
         """
@@ -123,6 +124,8 @@ class EvolutionLoop:
         member = self.members[place]
         advance = member.advance()
         self._turn += 1
+        if member.diverged and place == self._best:
+            self._best = self._alive()[0]
         name = f"member_{place}"
         learning = {
             name if len(advance.learning) == 1 else f"{name}/{group}": metrics
@@ -169,6 +172,7 @@ class EvolutionLoop:
                     row=row,
                     scores=tuple(of_member["scores"]),
                     frames=of_member["frames"],
+                    diverged=of_member["diverged"],
                 )
                 member.loop.load_state_dict(loop, iteration)
         except (RunError, KeyError, TypeError, ValueError, IndexError) as error:
@@ -192,23 +196,33 @@ class EvolutionLoop:
 
     def _evaluate(self, advance: Advance) -> Advance:
         """Ends a generation: its evaluations count as frames, and its rows are written."""
-        judgements = self._judge.judge([member.policies for member in self.members])
-        self._files.add([self._row(member, judgement) for member, judgement in zip(self.members, judgements)])
+        alive = self._alive()
+        judgements = dict(zip(alive, self._judge.judge([self.members[place].policies for place in alive])))
+        self._files.add([self._row(member, judgements.get(place)) for place, member in enumerate(self.members)])
         scored = [member.scored(self.config.window) for member in self.members]
-        self._best = max(scored, key=lambda member: member.fitness).place
-        frames = sum(judgement.frames for judgement in judgements)
+        self._best = max((scored[place] for place in alive), key=lambda member: member.fitness).place
+        frames = advance.extra_frames + sum(judgement.frames for judgement in judgements.values())
         return replace(advance, extra_frames=frames, evaluation=judgements[self._best].means)
 
-    def _row(self, member: Member, judgement: Judgement) -> Lineage:
-        """The line of an evaluated member."""
-        window, value = self.config.window, judgement.score
+    def _alive(self) -> list[int]:
+        """The places whose training has not diverged. Raises DivergedError: there is none."""
+        alive = [place for place, member in enumerate(self.members) if not member.diverged]
+        if not alive:
+            raise DivergedError(f"every member of the population diverged; the last one: {self.members[-1].diverged}")
+        return alive
+
+    def _row(self, member: Member, judgement: Judgement | None) -> Lineage:
+        """The line of a member; without a judgement, of one that diverged."""
+        window = self.config.window
+        value = judgement.score if judgement is not None else -math.inf
         member.scores = (*member.scores, value)[-window:]
-        fitness = member.scored(window).fitness
+        row = replace(member.row, frames=member.frames)
+        if judgement is None:
+            return replace(row, note=member.diverged)
         return replace(
-            member.row,
-            frames=member.frames,
-            fitness=fitness if math.isfinite(fitness) else None,
-            score=value if math.isfinite(value) else None,
+            row,
+            fitness=member.scored(window).fitness,
+            score=value,
             returns=judgement.returns,
             evaluation_seed=judgement.seed,
             checkpoint=self._snapshots.write(member.row.id, member.frames, member.weights()),
@@ -284,6 +298,7 @@ class EvolutionLoop:
             row=row,
             scores=parent.scores,
             frames=parent.frames,
+            diverged=parent.diverged,
         )
         child.inherit(parent, learners)
         child.loop.begin(0)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from marlnb.algorithms.learner import weights_of
@@ -20,8 +21,9 @@ from marlnb.populations.evolution.members import Scored
 from marlnb.populations.training.growth import change_of_outputs, grown_state
 from marlnb.populations.training.snapshots import PolicyWeights
 from marlnb.specs import EnvSpec
+from marlnb.training.collect.episode_statistics import EpisodeStatistics
 from marlnb.training.collect.seeds import derive_seed
-from marlnb.training.loop import Advance, Loop
+from marlnb.training.loop import Advance, DivergedError, Loop
 
 SHUFFLER = "shuffler"  # in a learner's state: the generator of its shuffles, which a child does not inherit
 
@@ -37,6 +39,7 @@ class Member:
         row: how it came to be in this generation; what its evaluation adds is not known yet.
         scores: of its last evaluations and those of its ancestors, oldest first.
         frames: that its weights have learnt from.
+        diverged: why its training ended, as its weights are not finite any more; empty while it trains.
 
     Attributes:
         loop: environments, learners and random numbers.
@@ -52,9 +55,10 @@ class Member:
         row: Lineage,
         scores: tuple[float, ...] = (),
         frames: int = 0,
+        diverged: str = "",
     ) -> None:
         self.experiment, self.env, self.born, self.row = experiment, env, born, row
-        self.scores, self.frames = scores, frames
+        self.scores, self.frames, self.diverged = scores, frames, diverged
         self.loop = Loop(experiment, env, device)
 
     @property
@@ -85,9 +89,16 @@ class Member:
         return max(change_of_outputs(parent.policies[name], policy) for name, policy in self.policies.items())
 
     def advance(self) -> Advance:
-        advance = self.loop.advance()
-        self.frames += self.experiment.iteration_frames
-        return advance
+        """One rollout and update; of a member that has diverged nothing, at no frames."""
+        frames = self.experiment.iteration_frames
+        if self.diverged:
+            return _nothing(self.env.spec, -frames)
+        self.frames += frames
+        try:
+            return self.loop.advance()
+        except DivergedError as error:  # the population goes on without it
+            self.diverged = str(error)
+            return _nothing(self.env.spec, 0)
 
     def scored(self, window: int) -> Scored:
         """What a selection reads of it."""
@@ -99,8 +110,16 @@ class Member:
             "row": asdict(self.row),
             "scores": list(self.scores),
             "frames": self.frames,
+            "diverged": self.diverged,
             "loop": self.loop.state_dict(),
         }
+
+
+def _nothing(spec: EnvSpec, extra_frames: int) -> Advance:
+    """An iteration in which no episode ended and nothing was learnt."""
+    returns = {group.name: np.zeros((0, group.n_agents)) for group in spec.groups}
+    episodes = EpisodeStatistics(returns, np.zeros(0, dtype=np.int64))
+    return Advance(episodes, {}, 0, 0.0, 0.0, 0.0, seconds=1e-3, extra_frames=extra_frames)
 
 
 def member_experiment(experiment: Experiment, member: int, generation: int) -> Experiment:

@@ -217,3 +217,23 @@ def test_contests_need_opponents(tmp_path: Path, overrides: tuple[str, ...], mes
     games = COMPETITIVE[2:] if overrides[0].startswith("env=") else COMPETITIVE
     with pytest.raises(ConfigError, match=message):
         mnb.train(Experiment.compose(*games, *overrides), tmp_path / "run", progress=False)
+
+
+def test_a_member_that_diverges_is_replaced(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*SMALL, "frames=700", "checkpoint_every=1", "keep_checkpoints=0")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        next(trainer)
+        member = trainer.loop.members[1]
+        with torch.no_grad():
+            next(member.policies["agent"].critic.parameters()).fill_(torch.nan)
+        frames = trainer.frames
+        next(trainer)
+        assert member.diverged and trainer.frames == frames + 16
+        for _ in range(4):
+            next(trainer)  # its second turn takes no frames
+        assert trainer.frames == 16 * 5 + 25 * 4
+    mnb.resume(tmp_path / "run", progress=False)
+    rows = Run.open(tmp_path / "run").population.lineage()
+    assert [row.fitness is None for row in rows[:4]] == [False, True, False, False]
+    assert "not finite" in rows[1].note and rows[1].checkpoint is None
+    assert rows[4].parent != 1 and rows[4].fitness is not None
