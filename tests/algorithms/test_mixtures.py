@@ -17,6 +17,7 @@ from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.training.trainer import Trainer
+from tests.sampling import sample
 
 TAG = (
     *("env=mpe/simple_tag", "env.max_cycles=5", "env.num_adversaries=2", "env.num_obstacles=0", "env.state=true"),
@@ -84,7 +85,18 @@ def pairs() -> list[tuple[str, str]]:
     return [(one, other) if k % 2 else (other, one) for k, (one, other) in enumerate(both)]
 
 
-@pytest.mark.parametrize(("adversary", "agent"), pairs())
+def sampled_pairs() -> list[tuple[str, str]]:
+    """Each algorithm in each group, and each kind of learner with each."""
+    kinds = {name: kind_of(name) for name in (*LEARNING, *EXTRA)}
+    return sample(pairs(), lambda pair: (("adversary", pair[0]), ("agent", pair[1]), (kinds[pair[0]], kinds[pair[1]])))
+
+
+def kind_of(name: str) -> str:
+    """The module of the algorithm's options, as "ppo"; "fixed" for what does not learn."""
+    return ALGORITHMS.get(name).__module__.rsplit(".", 1)[-1] if name in LEARNING else "fixed"
+
+
+@pytest.mark.parametrize(("adversary", "agent"), sampled_pairs())
 def test_every_pair_trains_is_saved_and_goes_on(tmp_path: Path, source: Run, adversary: str, agent: str) -> None:
     experiment = pair(source, adversary, agent)
     with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:

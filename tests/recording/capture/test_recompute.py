@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from marlnb.recording.capture.recompute import TOLERANCE, in_critic, recompute
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.learners import build_learners
 from tests.models.test_contract import make, observed
+from tests.sampling import sample
 
 LEARNING = [name for name in ALGORITHMS.names() if name not in ("frozen", "no_op", "random", "scripted")]
 STEPS, N_ENVS = 4, 3
@@ -84,7 +85,21 @@ def step_by_step(
     }
 
 
-@pytest.mark.parametrize(("algorithm", "model", "share"), list(cases()))
+MUST_BE_BUILT = {
+    *((algorithm, model) for algorithm in ("ippo", "mappo", "qmix") for model in ("mlp", "gru", "lstm")),
+    *((algorithm, "attention") for algorithm in ("ippo", "mappo", "vdn")),
+    *((algorithm, "mlp") for algorithm in ("maddpg", "matd3", "masac", "iddpg", "isac")),
+}
+
+
+def in_sample(case: Any) -> list[Hashable]:
+    """Each kind of learner with each network, shared and not; and what must be built."""
+    algorithm, model, share = case.values
+    required = [(algorithm, model)] if (algorithm, model) in MUST_BE_BUILT else []
+    return [algorithm, (ALGORITHMS.get(algorithm).__module__, model), (model, share), *required]
+
+
+@pytest.mark.parametrize(("algorithm", "model", "share"), sample(list(cases()), in_sample))
 def test_all_rows_at_once_are_what_fired(algorithm: str, model: str, share: bool) -> None:
     try:
         policies = policies_of(algorithm, model, share)
@@ -105,13 +120,6 @@ def test_all_rows_at_once_are_what_fired(algorithm: str, model: str, share: bool
     assert list(recomputed) == list(fired)
     for name, values in fired.items():
         assert float((recomputed[name] - values).abs().max()) <= TOLERANCE * max(1e-3, float(values.abs().max())), name
-
-
-MUST_BE_BUILT = {
-    *((algorithm, model) for algorithm in ("ippo", "mappo", "qmix") for model in ("mlp", "gru", "lstm")),
-    *((algorithm, "attention") for algorithm in ("ippo", "mappo", "vdn")),
-    *((algorithm, "mlp") for algorithm in ("maddpg", "matd3", "masac", "iddpg", "isac")),
-}
 
 
 def test_a_mixer_and_the_weights_of_attention_are_sites() -> None:
