@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,40 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert built.returncode == 0, built.stderr
     (path,) = folder.glob("marlnb-*-py3-none-any.whl")
     return path
+
+
+def copied_by_docker() -> set[str]:
+    """What the Dockerfile copies before it installs, less what .dockerignore leaves out."""
+    before = (ROOT / "Dockerfile").read_text().split("RUN pip install")[0].splitlines()
+    sources = {word for line in before if line.startswith("COPY ") for word in line.split()[1:-1]}
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    pairs = [(source, Path(source), item, Path(item)) for source in sources for item in sent]
+    return {s for s, path, _, other in pairs if path.is_relative_to(other)} | {
+        item for _, path, item, other in pairs if other.is_relative_to(path)
+    }
+
+
+def copied_by_apptainer() -> set[str]:
+    files = (ROOT / "apptainer.def").read_text().split("%files")[1].split("%post")[0]
+    return {line.split()[0] for line in files.splitlines() if line.strip()}
+
+
+@pytest.mark.parametrize("copied", [copied_by_docker, copied_by_apptainer])
+def test_what_a_container_copies_can_be_installed(tmp_path: Path, copied: Callable[[], set[str]]) -> None:
+    """The folder that pip gets inside; the containers themselves are not built here."""
+    for name in copied():
+        source, target = ROOT / name, tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists() or "labextension" not in name:  # that is there once `make extension` has built it
+            shutil.copy(source, target)
+    built = run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = (tmp_path / "dist").glob("marlnb-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    files = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py")}
+    assert files <= names and any(name.startswith(ENTRIES) for name in names)
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:

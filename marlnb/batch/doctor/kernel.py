@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from marlnb.batch.doctor.check import Answer, Level, check
 from marlnb.batch.doctor.kernel_probe import versions_of
@@ -63,7 +64,7 @@ def _environment(request: DoctorRequest) -> Iterator[Answer]:
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
     yield "ok", f"Python {report.python} in {report.prefix}; {versions}", ""
     yield from _differing_versions(report)
-    if "site-packages" not in report.marlnb:
+    if not {"site-packages", "dist-packages"} & set(Path(report.marlnb).parts):  # Debian's Python has the latter
         folder = os.path.dirname(report.marlnb)
         text = f"marlnb is installed from the source tree {folder}: a change there affects jobs that wait"
         level: Level = "ok" if request.profile.executor == "local" else "warn"
