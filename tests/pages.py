@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -212,7 +212,7 @@ def open_workspace(namespace: dict[str, Any]) -> None:
     folder = TemporaryDirectory(prefix="marlnb-page-")
     workspace = Path(folder.name)
     for name in ("data", "notebooks"):  # which a page may write into
-        copytree(ROOT / name, workspace / name)
+        copytree(ROOT / name, workspace / name, ignore=ignore_patterns("tictactoe_league"))  # a large one
     for name in ("benchmarks", "teaching-solutions"):
         (workspace / name).symlink_to(ROOT / name)
     copytree(recorded_run(), workspace / "runs" / "talk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -77,6 +78,19 @@ def _ratings(subject: Subject) -> Answer:
     return Answer(ratings.verdict, (), {"elo": elo, "share": ratings.cycles.share, "p_value": ratings.cycles.p_value})
 
 
+def _match(subject: Subject, *, a: str, b: str, **options: Any) -> Answer:
+    """Two players of the league, by their ids; the recordings are deleted."""
+    from marlnb.analysis.populations.match import MATCHES, match
+
+    league = cast(Any, subject.agents).league
+    first = league[a]
+    result = match(first, league[b], progress=False, **{"seed": ANALYSED_SEED, **options})
+    for recording in result.recordings.values():
+        recording.close()
+    shutil.rmtree(first.path / MATCHES)
+    return _answer(result)
+
+
 def _groundtruth(subject: Subject, *, analysis: str) -> Answer:
     """An analysis of the planted circuit, scored by the answer key, `{recovered, false_discovery_rate, by_kind}`."""
     from marlnb.galleries.circuits import scored
@@ -97,6 +111,7 @@ ANALYSES: Mapping[str, Callable[..., Answer]] = {
     "groundtruth": _groundtruth,
     "influence": _influence,
     "intervene": _intervene,
+    "match": _match,
     "ratings": _ratings,
     "roles": _roles,
 }
