@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from marlnb.galleries.entry import Entry
 
 OUT = Path("runs") / "gallery"
+COLUMNS = ("name", "what", "kind", "environment", "size")
 ACTIONS = ("list", "show", "add", "make", "check")
 
 
@@ -55,12 +56,12 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def _list(as_json: bool) -> None:
-    from marlnb.galleries.gallery import HEADER, gallery
+    from marlnb.galleries.gallery import gallery
 
-    shown = gallery()
+    rows = gallery().to_json()
     if as_json:
-        return print_json({"entries": shown.to_json()})
-    print_table(HEADER, shown.rows())
+        return print_json({"entries": rows})
+    print_table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
 
 
 def _show(name: str, as_json: bool) -> None:
