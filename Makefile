@@ -17,7 +17,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults groundtruth gallery-check wheel clean
+.PHONY: help setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-leagues groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,10 @@ long-life: $(READY) ## 200 cycles of train, record, explain and plot, and 200 in
 
 verify: $(READY) ## train until every algorithm has learnt what it should, hours; ARGS="spread" for some checks
 	$(BIN)/python -m benchmarks.verify $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.exploitability)
+
+verify-leagues: $(READY) ## exact exploitability of leagues, PSRO, fictitious play and self-play, with plots; ARGS="--scale 0.15"
+	$(BIN)/python -m benchmarks.verify.exploitability $(ARGS)
 
 verify-defaults: $(READY) ## score and time of `env=E algorithm=A` alone, a table; hours; ARGS="simple_spread ippo"
 	$(BIN)/python -m benchmarks.verify.default_settings $(ARGS)

@@ -4,6 +4,9 @@ connect_four: one main, one main exploiter and two league exploiters. simple_tag
 of each for either side. Plain self-play is the same training without a league: one network for both seats of
 connect_four, one for each group of simple_tag. CPU seconds of a whole iteration, one thread, environments in the same
 process. The two take turns, in both orders; before that the league plays until it has snapshots. Target: 1.15 times.
+
+Memory: 1,000 snapshots of a policy of 100,000 parameters on disk, each drawn once as an opponent in one of 8
+environments; by how much the process grows. Target: 10 MB.
 """
 
 from __future__ import annotations
@@ -14,10 +17,17 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+import psutil
 import torch
 
 from benchmarks.table import Row, report
 from marlnb.experiment import Experiment
+from marlnb.models.policies.policy import ActContext
+from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.populations.training.stacked_opponents import HOME, Opponent, StackedOpponents
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+from marlnb.training.learners import build_learner
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
@@ -36,6 +46,7 @@ LEAGUES = {
 }
 ROLES = ("main", "main_exploiter", "league_exploiter")
 MAX_RATIO = 1.15
+MAX_GROWTH_MB = 10.0
 
 
 def trainer(env: str, league: bool, folder: Path) -> Trainer:
@@ -70,14 +81,52 @@ def measure(env: str, repetitions: int, warm_up: int) -> list[Row]:
     return [plain, Row(ours.what, ours.values, ours.unit, against=plain.what, target=MAX_RATIO, at_most=True)]
 
 
+def measure_memory(n_snapshots: int = 1000, n_envs: int = 8) -> Row:
+    """Megabytes by which the process grows while all snapshots act once."""
+    group = GroupSpec("player", ("player_0", "player_1"), ObservationSpec((84,)), ActionSpec("discrete", (7,)))
+    spec = EnvSpec("game", (group,), simultaneous=False)
+    experiment = Experiment.compose("env=matrix/climbing", "algorithm=ippo", "model.hidden=[276,276]", "tuned=false")
+    policy = build_learner(experiment, spec, group).policy
+    actor = {f"actor.{name}": tensor for name, tensor in policy.actor.state_dict().items()}  # type: ignore[attr-defined]
+    n_parameters = sum(tensor.numel() for tensor in actor.values())
+    with tempfile.TemporaryDirectory() as folder:
+        store = SnapshotStore(Path(folder), spec)
+        hashes = []
+        for k in range(n_snapshots):
+            actor["actor.log"] = torch.tensor(float(k))  # so that each has another content
+            hashes.append(store.write("main_0", k, {"player": actor}))
+
+        def load(name: str) -> Opponent:
+            weights = store.read(name, hashes[int(name)])["player"]
+            named = {key.removeprefix("actor."): value for key, value in weights.items() if key != "actor.log"}
+            return Opponent(policy, "mlp", named, is_final=True)
+
+        opponents = StackedOpponents(group, n_envs, load)
+        names = np.full((n_envs, 2), HOME, dtype=object)
+        observation, action = torch.zeros(n_envs, 2, 84), torch.zeros(n_envs, 2, dtype=torch.int64)
+        process = psutil.Process()
+        for k in range(n_snapshots):
+            if k == n_envs:
+                before = process.memory_info().rss  # with one round of opponents
+            names[k % n_envs, 1] = str(k)
+            opponents.seat(names)
+            opponents.act(observation, action, ActContext())
+        grown = (process.memory_info().rss - before) / 1e6
+    print(f"{n_parameters:,} parameters; stacked weights {opponents.size_bytes / 1e6:.1f} MB")
+    return Row(f"{n_snapshots} snapshots", (grown,), "MB", target=MAX_GROWTH_MB, at_most=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("speed", "memory", "all"), default="all")
     parser.add_argument("--envs", nargs="+", choices=tuple(ENVS), default=tuple(ENVS))
     parser.add_argument("--repetitions", type=int, default=10, help="turns of each player that are measured")
     parser.add_argument("--warm-up", type=int, default=8, help="turns of each player before")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for env in arguments.envs:
+    if arguments.part in ("memory", "all"):
+        report("league-memory", "Growth of a process that meets 1,000 snapshots", [measure_memory()])
+    for env in arguments.envs if arguments.part in ("speed", "all") else ():
         rows = measure(env, arguments.repetitions, arguments.warm_up)
         report(f"league-{env}", f"A league of four learning players on {env}", rows)
 

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from marlnb.analysis.interventions.mediation import mediation as mediation
     from marlnb.analysis.interventions.tracing import trace as trace
     from marlnb.analysis.interventions.usage import usage as usage
+    from marlnb.analysis.populations.exploit import find_exploit as find_exploit
     from marlnb.analysis.populations.match import match as match
+    from marlnb.analysis.populations.player_maps import player_maps as player_maps
     from marlnb.analysis.representations.development import development as development
     from marlnb.analysis.representations.embedding import embed as embed
     from marlnb.analysis.representations.event_average import event_average as event_average
@@ -92,6 +94,8 @@ if TYPE_CHECKING:
     from marlnb.models.hooks.edits_channel import BlockChannel as BlockChannel
     from marlnb.models.hooks.edits_channel import PermuteChannel as PermuteChannel
     from marlnb.models.hooks.edits_patch import Patch as Patch
+    from marlnb.populations.exact_evaluation import exploitability as exploitability
+    from marlnb.populations.exact_evaluation import league_exploitability as league_exploitability
     from marlnb.recording.capture.plan import plan_recording as plan_recording
     from marlnb.recording.capture.recorder import record as record
     from marlnb.recording.capture.while_training import RecordWhileTraining as RecordWhileTraining

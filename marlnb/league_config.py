@@ -47,6 +47,14 @@ class LeagueConfig(ABC):
     win_threshold: Mapping[str, float] = option(
         {}, help="by side, the return above which it wins; none: the side with the highest return wins"
     )
+    win_margin: float | None = option(
+        None,
+        help="the lead in returns that counts as a whole win; smaller leads count in proportion, from a draw upwards. "
+        "For games with unequal payoffs, such as poker; none: any lead is a win",
+        unit="reward",
+        gt=0,
+        le=1e12,
+    )
     max_players: int = option(
         1000, help="players and snapshots that may play; then none is added", unit="players", ge=2, le=10_000
     )

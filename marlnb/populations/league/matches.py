@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +54,24 @@ class Match:
 
 
 def outcomes_of(
-    sides: Sequence[str], returns: Sequence[float], win_threshold: Mapping[str, float] | None = None
+    sides: Sequence[str],
+    returns: Sequence[float],
+    win_threshold: Mapping[str, float] | None = None,
+    win_margin: float | None = None,
 ) -> tuple[float, ...]:
     """Who won: the side with the highest return; the sides that share it draw.
+
+    With a margin m and two sides, outcome = 1/2 + lead / 2 m, at least 0 and at most 1.
 
     Args:
         sides: their names.
         returns: of each side.
         win_threshold: by side, the return above which it wins. If it does not, the sides without a threshold win.
+        win_margin: the lead in returns that counts as a whole win; None: any lead.
     """
+    if win_margin is not None:
+        first = min(max(0.5 + (returns[0] - returns[1]) / (2 * win_margin), 0.0), 1.0)
+        return first, 1 - first
     if win_threshold:
         won = [returns[k] > win_threshold[side] for k, side in enumerate(sides) if side in win_threshold]
         others_win = not any(won)
@@ -79,7 +88,7 @@ def outcomes_of(
 
 def to_row(match: Match) -> dict[str, Any]:
     """Plain JSON of a match."""
-    return asdict(match) | {"players": dict(match.players)}
+    return {**vars(match), "players": dict(match.players)}
 
 
 def from_row(row: Mapping[str, Any]) -> Match:

@@ -81,7 +81,8 @@ class PayoffTable:
                 if a == b:
                     continue  # self-play is counted, but says nothing about who is stronger
                 counts[b, a] += 1
-                score = 0.5 + 0.5 * np.sign(outcomes[first] - outcomes[second])
+                lead = outcomes[first] - outcomes[second]
+                score = 0.5 + 0.5 * (lead if len(ids) == 2 else np.sign(lead))
                 for row, column, value in ((a, b, score), (b, a, 1 - score)):
                     games[row, column] = self.decay * games[row, column] + 1
                     wins[row, column] = self.decay * wins[row, column] + value

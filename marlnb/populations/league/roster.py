@@ -39,6 +39,12 @@ def sides_of(spec: EnvSpec, config: LeagueConfig) -> tuple[Side, ...]:
     for name in config.win_threshold:
         if name not in (names := [side.name for side in sides]):
             raise ConfigError(unknown(f"side of {spec.name} in league.win_threshold", name, names))
+    if config.win_margin is not None and (config.win_threshold or len(sides) != 2):
+        raise ConfigError(
+            f"league.win_margin compares the returns of two sides, and is not used with league.win_threshold; "
+            f"{spec.name} has {len(sides)} sides, win_threshold={dict(config.win_threshold)}",
+            at="league.win_margin",
+        )
     return sides
 
 

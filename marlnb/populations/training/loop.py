@@ -319,7 +319,12 @@ class LeagueLoop:
         env = self._first_env if is_first else build_env(experiment, experiment.n_envs, device=experiment.device)
         try:
             matches = MatchEnv(
-                env, player.id, self.league.sides, lambda n: self._draw(player.id, n), self.config.win_threshold
+                env,
+                player.id,
+                self.league.sides,
+                lambda n: self._draw(player.id, n),
+                self.config.win_threshold,
+                self.config.win_margin,
             )
             part = LearningPlayer(player, experiment, matches, self._device, self._opponents.find)
         except BaseException:

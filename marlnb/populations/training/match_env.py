@@ -67,6 +67,7 @@ class MatchEnv(VectorEnv):
         sides: of every match.
         draw: the start of match number n; a pure function of n during a round.
         win_threshold: by side, as in `outcomes_of`.
+        win_margin: as in `outcomes_of`.
 
     Attributes:
         matches: by group, who acts in it now.
@@ -80,9 +81,11 @@ class MatchEnv(VectorEnv):
         sides: Sequence[Side],
         draw: Callable[[int], MatchStart],
         win_threshold: Mapping[str, float] | None = None,
+        win_margin: float | None = None,
     ) -> None:
         self.env, self.spec, self.n_envs, self.device = env, env.spec, env.n_envs, env.device
-        self.home, self.sides, self._draw, self._win_threshold = home, tuple(sides), draw, win_threshold
+        self.home, self.sides, self._draw = home, tuple(sides), draw
+        self._win_threshold, self._win_margin = win_threshold, win_margin
         self.matches = {group.name: GroupMatches(env.n_envs, group.n_agents) for group in env.spec.groups}
         self.finished: list[Match] = []
         side_of = {agent: side.name for side in sides for agent in side.agents}
@@ -187,7 +190,7 @@ class MatchEnv(VectorEnv):
         returns = tuple(
             sum(sums[group][k] for group, k in columns) / len(columns) for columns in self._columns.values()
         )
-        outcomes = outcomes_of([side.name for side in self.sides], returns, self._win_threshold)
+        outcomes = outcomes_of([side.name for side in self.sides], returns, self._win_threshold, self._win_margin)
         start, steps = self._current[index], int(self._steps[index])
         return self._record(start, self._seeds[index], returns, outcomes, steps)
 

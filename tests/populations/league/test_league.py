@@ -288,6 +288,16 @@ def test_gates_that_can_be_reached() -> None:
     check_league(config, SYMMETRIC, 100)
 
 
+def test_with_a_margin_the_lead_counts_and_win_rates_are_mean_returns() -> None:
+    assert outcomes_of(["a", "b"], (50.0, -50.0), win_margin=100.0) == (1.0, 0.0)
+    assert outcomes_of(["a", "b"], (-5.0, 5.0), win_margin=100.0) == (0.45, 0.55)
+    assert outcomes_of(["a", "b"], (400.0, 0.0), win_margin=100.0) == (1.0, 0.0)
+    games = [played("x", "y", 0.45)] * 3 + [played("x", "y", 1.0)]
+    assert PayoffTable.from_matches(games, decay=1.0).win_rate("x", "y") == pytest.approx((3 * 0.45 + 1.0) / 4)
+    with pytest.raises(ConfigError, match=r"win_margin compares the returns of two sides.*2 sides, win_threshold"):
+        sides_of(TAG, AlphaStarConfig(win_margin=1.0, win_threshold={"adversary": 0.0}))
+
+
 def test_errors() -> None:
     alone = EnvSpec("alone", (group("player", "a"),))
     with pytest.raises(ConfigError, match="needs two sides or more"):
