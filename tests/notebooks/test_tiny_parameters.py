@@ -39,6 +39,8 @@ TINY: dict[str, dict[str, Any]] = {
     "who_knows_what_when": {"checkpoints": [70, 130], "episodes": 20, "n_shuffles": 1, "n_runs": 2},
     "pursuit_roles": {"episodes": 6, "evaluation_episodes": 4, "n_shuffles": 20, "window": 8, "n_units": 3},
     "agents_from_elsewhere": {"episodes": 2, "intervention_episodes": 2, "n_units": 4, "seed": 3},
+    "batched_environments": {"n_envs": 4, "frames": 400, "episodes": 10},
+    "league": {"frames": 3072, "episodes": 4},
 }
 ALWAYS_TRUE = ("agents_from_elsewhere", "who_knows_what_when")  # what they claim holds even so
 

@@ -7,13 +7,13 @@ from torch import Tensor
 
 ID_BITS = 20
 NO_AGENT = 1 << 62  # a key larger than every other
-MAX_PAIRS = 1 << 22  # whose keys are in memory at once: 32 MB
+MAX_PAIRS = {"cpu": 1 << 18, "cuda": 1 << 26}  # keys in memory at once; 2 MB stay in the cache of a CPU
 
 
 def nearest(x: Tensor, y: Tensor, is_candidate: Tensor, k: int) -> Tensor:
     """As `neighbours.nearest`."""
     n = x.shape[1]
-    per_chunk = max(1, MAX_PAIRS // (n * n))
+    per_chunk = max(1, MAX_PAIRS[x.device.type] // (n * n))
     parts = zip(x.split(per_chunk), y.split(per_chunk), is_candidate.split(per_chunk))
     return torch.cat([_nearest(*part, k) for part in parts])
 
