@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from marlnb.plots.dictionary import feature_strip as feature_strip
     from marlnb.plots.embedding import embedding_map as embedding_map
     from marlnb.plots.events import event_response as event_response
+    from marlnb.plots.exploit import exploit_figure as exploit_figure
     from marlnb.plots.influence import influence_matrix as influence_matrix
     from marlnb.plots.influence import value_decomposition_over_time as value_decomposition_over_time
     from marlnb.plots.interventions import choices_before_after as choices_before_after
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from marlnb.plots.league import snapshot_timeline as snapshot_timeline
     from marlnb.plots.learning import learning_curve as learning_curve
     from marlnb.plots.learning import return_distribution as return_distribution
+    from marlnb.plots.player_maps import player_maps_figure as player_maps_figure
     from marlnb.plots.roles import role_map as role_map
     from marlnb.plots.roles import role_shares as role_shares
     from marlnb.plots.roles import team_map as team_map

@@ -206,8 +206,9 @@ class LeaguePlayer:
         return {name: policies[name] for name in self.spec.group_names}
 
     def origin(self, checkpoint: Which = "last") -> Origin:
+        """Of a snapshot or frozen player, the iteration counts the player's own turns until then; else it is 0."""
         self._check(checkpoint)
-        return Origin(0, self.player.checkpoint or weights_sha256(self.policies()))
+        return Origin(self._iteration, self.player.checkpoint or weights_sha256(self.policies()))
 
     def policy_index(self, group: GroupSpec) -> list[int]:
         return self.league.run.policy_index(group)
@@ -238,5 +239,9 @@ class LeaguePlayer:
         return {name: learner["policy"] for name, learner in learners.items() if "policy" in learner}
 
     def _check(self, checkpoint: Which) -> None:
-        if str(checkpoint) not in ("last", "best", "0"):
+        if str(checkpoint) not in ("last", "best", str(self._iteration)):
             raise CheckpointError(f"no checkpoint {checkpoint!r}: {self.id} has one set of weights; valid: last")
+
+    @property
+    def _iteration(self) -> int:
+        return self.player.born_at_frames // self.league.run.experiment.iteration_frames
