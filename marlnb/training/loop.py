@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -24,6 +25,7 @@ from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
 from marlnb.training.learners import build_learners, load_learners
+from marlnb.training.population_support import population_support
 
 MUST_BE_FINITE = ("loss", "entropy", "kl", "grad")
 
@@ -220,6 +222,19 @@ class Loop:
                 f"training diverged: {'; '.join(problems)}. The last checkpoint is complete. Try a smaller learning "
                 "rate or gradient norm, and check the scale of the rewards"
             )
+
+
+def build_loop(experiment: Experiment, env: VectorEnv, device: torch.device, folder: Path) -> TrainingLoop:
+    """The loop of an experiment's training: a `Loop`, or that of its league or its evolving population.
+
+    Args:
+        experiment, env, device: as of `Loop`.
+        folder: of the run, where leagues and populations keep their players.
+    """
+    if experiment.league is None and experiment.evolution is None:
+        return Loop(experiment, env, device)
+    loop: TrainingLoop = population_support().build_loop(experiment, env, device, folder)
+    return loop
 
 
 def _all_finite(tensors: list[Tensor]) -> bool:

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
@@ -25,10 +25,9 @@ from marlnb.training.deadline import Deadline
 from marlnb.training.learners import check_device, check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
-from marlnb.training.loop import Advance, Loop, TrainingLoop
+from marlnb.training.loop import Advance, build_loop
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
-from marlnb.training.population_support import population_support
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoint import Checkpoint
@@ -38,11 +37,6 @@ from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
 from marlnb.training.runs.scores import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
-
-if TYPE_CHECKING:
-    import torch
-
-    from marlnb.envs.vector import VectorEnv
 
 STATUS_INTERVAL_S = 1.0
 
@@ -118,7 +112,8 @@ class Trainer:
             run.write_spec(env.spec)
             publish(env, run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
-                self.loop = self._build_loop(env, device)
+                self.loop = build_loop(experiment, env, device, run.path)
+            self._resources.callback(self.loop.close)
             check_length(experiment, env.spec)
             if experiment.target_group is not None:
                 env.spec.group(experiment.target_group)
@@ -233,14 +228,6 @@ class Trainer:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def _build_loop(self, env: VectorEnv, device: torch.device) -> TrainingLoop:
-        experiment = self.experiment
-        if experiment.league is None and experiment.evolution is None:
-            return Loop(experiment, env, device)
-        loop = population_support().build_loop(experiment, env, device, self.run.path)
-        self._resources.callback(loop.close)
-        return loop
 
     def _begin(self) -> None:
         self._saver.tidy_up()
