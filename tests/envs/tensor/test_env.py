@@ -11,7 +11,8 @@ import torch
 import marlnb as mnb
 from marlnb.envs.steps import clone_step, differ, random_actions
 from marlnb.envs.tensor.env import TensorVectorEnv
-from marlnb.errors import ConfigError, EnvError
+from marlnb.envs.tensor.memory import free_bytes
+from marlnb.errors import ConfigError, EnvBuildError, EnvError
 from tests.examples.batched_environment import Chase
 
 
@@ -132,3 +133,14 @@ def test_actions_of_another_shape_are_an_error() -> None:
     env.reset(0)
     with pytest.raises(EnvError, match=r"needs actions of shapes .*'seeker': \[2, 3\].* got .*\[2, 1\]"):
         env.step({"seeker": torch.zeros(2, 1), "hider": torch.zeros(2, 1)})
+
+
+def test_too_many_envs_for_the_memory_are_an_error_that_says_how_many_fit() -> None:
+    """An env has 4 agents with 4 features: 2 (2 × 64 + flags, rewards, seed) + 3 × 32 bytes, some 400."""
+    with pytest.raises(
+        EnvBuildError, match=r"2,000,000,000 envs need at least .* on cpu, .* B each; .* enough for"
+    ) as error:
+        Chase().build(2_000_000_000)
+    fits = int(str(error.value).partition("enough for ")[2].partition(" envs")[0].replace(",", ""))
+    free = free_bytes(torch.device("cpu"))
+    assert free is not None and 300 < free / fits < 600 and error.value.at == "n_envs"

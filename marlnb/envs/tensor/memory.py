@@ -1,0 +1,48 @@
+"""Whether the envs fit into the memory of their device, before anything is allocated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from marlnb.display.formatting import format_bytes
+from marlnb.envs.steps import tensors
+from marlnb.envs.tensor.philox import Draws
+from marlnb.envs.tensor.rules import Rules
+from marlnb.envs.vector import allocate_step
+from marlnb.errors import EnvBuildError
+
+MEMORY_FILE = Path("/proc/meminfo")
+
+
+@torch.no_grad()
+def bytes_per_env(rules: Rules, device: torch.device) -> int:
+    """What a step needs for each env at least: buffers and the observation that is copied into them; the state, the
+    next one, and the initial one. Networks and rollouts are not included."""
+    buffers = sum(tensor.nbytes for tensor in tensors(allocate_step(rules.spec, 1, "cpu")))
+    state = sum(
+        tensor.nbytes for tensor in rules.start(Draws(torch.zeros(1, dtype=torch.int64, device=device))).values()
+    )
+    return 2 * buffers + 3 * state
+
+
+def check_memory(rules: Rules, n_envs: int, device: torch.device) -> None:
+    """Raises EnvBuildError if so many envs cannot fit into the device's free memory; it says how many would."""
+    free = free_bytes(device)
+    size = bytes_per_env(rules, device)
+    if free is not None and n_envs * size > free:
+        raise EnvBuildError(
+            f"{rules.spec.name}: {n_envs:,} envs need at least {format_bytes(n_envs * size)} on {device}, "
+            f"{format_bytes(size)} each; {format_bytes(free)} are free, enough for {free // size:,} envs, without "
+            "networks and rollout",
+            at="n_envs",
+        )
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Free memory of a GPU or of this machine; None where it is not known."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    lines = MEMORY_FILE.read_text().splitlines() if MEMORY_FILE.exists() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
