@@ -36,7 +36,7 @@ CHANGE: dict[str, Any] = {"help": "how many of the mutable options one mutation 
 GROW: dict[str, Any] = {"help": "factor of a change upward, on the option's scale", "gt": 1, "le": 1000}
 SHRINK: dict[str, Any] = {"help": "factor of a change downward", "gt": 0, "lt": 1}
 RESAMPLE: dict[str, Any] = {
-    "help": "probability that an option is drawn anew from its range instead of changed",
+    "help": "probability that an option is drawn again from its range instead of changed",
     "ge": 0,
     "le": 1,
 }

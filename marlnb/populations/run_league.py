@@ -98,7 +98,7 @@ class RunLeague:
         return {player: turns[player] * self.run.experiment.iteration_frames for player in self.players}
 
     def freeze(self, player: str, reason: str = "") -> None:
-        """Requests that a player learns no more from the end of this round on; it goes on playing.
+        """Requests that a player learns no more from the end of this round on; it continues to play.
 
         The training, wherever it runs, refuses if the league could not continue; the run's log says what happened.
 

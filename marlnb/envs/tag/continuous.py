@@ -114,8 +114,8 @@ class TagContinuous(Rules):
             who = self._others.expand(len(in_game), -1, -1)
             shown = in_game[..., None]
         else:
-            found = nearest(state["x"], state["y"], in_game, self.config.num_other_agents_observed)
-            who, shown = found.clamp(min=0), (found >= 0) & in_game[..., None]
+            neighbours = nearest(state["x"], state["y"], in_game, self.config.num_other_agents_observed)
+            who, shown = neighbours.clamp(min=0), (neighbours >= 0) & in_game[..., None]
         speed_scale = 1 / (self.config.max_speed + 1e-10)
         length_scale = 1 / (self.config.grid_length * sqrt(2))
         scales = {

@@ -13,7 +13,7 @@ def nearest_kernel(
     x: Any,
     y: Any,
     is_candidate: Any,
-    found: Any,
+    neighbours: Any,
     n: Any,
     K: tl.constexpr,
     ROWS: tl.constexpr,
@@ -40,5 +40,5 @@ def nearest_kernel(
     for slot in range(K):
         smallest = tl.min(keys, axis=1)
         nearest_id = tl.where(smallest < NO_AGENT, smallest & ((1 << ID_BITS) - 1), -1)
-        tl.store(found + (start + agent) * K + slot, nearest_id, mask=agent < n)
+        tl.store(neighbours + (start + agent) * K + slot, nearest_id, mask=agent < n)
         keys = tl.where(keys == smallest[:, None], NO_AGENT, keys)

@@ -26,17 +26,17 @@ def nearest(x: Tensor, y: Tensor, is_candidate: Tensor, k: int) -> Tensor:
     import triton
 
     n_envs, n = x.shape
-    found = torch.empty(n_envs, n, k, dtype=torch.int64, device=x.device)
+    neighbours = torch.empty(n_envs, n, k, dtype=torch.int64, device=x.device)
     columns = triton.next_power_of_2(n)
     rows = max(1, MAX_KEYS // columns)
     grid = (n_envs, triton.cdiv(n, rows))
     # a fused multiply-add would round once where torch rounds twice
     fusion = {} if x.device.type == "cpu" else {"enable_fp_fusion": False}
     _kernel()[grid](
-        x.contiguous(), y.contiguous(), is_candidate.contiguous(), found, n,
+        x.contiguous(), y.contiguous(), is_candidate.contiguous(), neighbours, n,
         K=k, ROWS=rows, COLUMNS=columns, ID_BITS=ID_BITS, NO_AGENT=NO_AGENT, **fusion,
     )  # fmt: skip
-    return found
+    return neighbours
 
 
 def _kernel() -> Any:

@@ -84,10 +84,10 @@ def deepen(rng: np.random.Generator, config: EvolutionConfig, experiment: Experi
     """
     network = target.config(experiment)
     if network.activation not in IDEMPOTENT or network.layer_norm:
-        found = "layer_norm=true" if network.layer_norm else f"activation={network.activation}"
+        option = "layer_norm=true" if network.layer_norm else f"activation={network.activation}"
         raise ConfigError(
             f"{target.path}: a new layer computes the identity with activation={' or '.join(IDEMPOTENT)} and without "
-            f"layer_norm only; it has {found}"
+            f"layer_norm only; it has {option}"
         )
     if len(network.hidden) >= config.max_layers:
         raise ConfigError(f"{target.path} has {len(network.hidden)} hidden layers; max_layers={config.max_layers}")

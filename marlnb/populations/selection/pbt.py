@@ -1,7 +1,7 @@
 """Population-based training: truncation selection with a minimum gap.
 
     of N members, each of the worst n = max(1, round(share N)) continues from one of the best n, drawn with equal
-    probability, if  fitness[best] - fitness[worst] > gap;  its options are then all changed, or drawn anew
+    probability, if  fitness[best] - fitness[worst] > gap;  its options are then all changed, or drawn again
 
 With `weights_only` a member keeps its own options, so that copying costs no diversity.
 Source: Jaderberg et al. 2017, section 4.1 (arXiv:1711.09846); the gap: Sample Factory 2.1.1; resampling: Ray Tune.

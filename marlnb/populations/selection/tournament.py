@@ -34,7 +34,7 @@ class TournamentConfig(EvolutionConfig):
         super().__post_init__()
         if self.elites >= self.population:
             raise ConfigError(
-                f"elites={self.elites} of population={self.population} leaves nobody to select; at most "
+                f"elites={self.elites} of population={self.population} leaves no member to select; at most "
                 f"elites={self.population - 1}"
             )
 

@@ -96,7 +96,7 @@ class Member:
         self.frames += frames
         try:
             return self.loop.advance()
-        except DivergedError as error:  # the population goes on without it
+        except DivergedError as error:  # the population continues without it
             self.diverged = str(error)
             return _nothing(self.env.spec, 0)
 

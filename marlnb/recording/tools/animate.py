@@ -112,7 +112,7 @@ class Camera:
         frames: PNG.
         captions: the step and the return so far.
         returns: by group, `[agent]`, before the last step that was seen.
-        note: whether the episode goes on.
+        note: whether the episode continues.
     """
 
     def __init__(self, max_width: int, max_steps: int) -> None:
@@ -123,7 +123,7 @@ class Camera:
 
     def before_step(self, time_step: TimeStep) -> None:
         if len(self.frames) == self.max_steps:
-            self.note = f"the episode goes on after these {self.max_steps} steps"
+            self.note = f"the episode continues after these {self.max_steps} steps"
             raise _LongEnough
         returns = {name: float(values[0].mean()) for name, values in time_step.returns.items()}
         self.take(time_step.env.render(0), int(time_step.t[0]), returns)

@@ -24,8 +24,8 @@ def test_alike_results_are_the_cosine_of_the_hidden_angle() -> None:
     maps = compare_maps(NAMES, np.sin(DIFFERENCE), np.cos(DIFFERENCE), n_permutations=200)
     assert np.allclose(maps.results, np.cos(DIFFERENCE))
     x, y = disc_component(np.sin(DIFFERENCE)).coordinates.T
-    found = np.unwrap(np.arctan2(y, x))
-    assert np.allclose(np.abs(np.diff(found)), 2 * np.pi / N)
+    angles = np.unwrap(np.arctan2(y, x))
+    assert np.allclose(np.abs(np.diff(angles)), 2 * np.pi / N)
     assert maps.agreement == pytest.approx(1) and maps.p_value < 0.01
     assert np.allclose(maps.disagreement, 0) and "win against the same opponents (" in maps.verdict
 

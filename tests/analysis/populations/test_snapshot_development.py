@@ -47,7 +47,7 @@ def test_a_concept_appears_at_the_snapshot_in_which_it_was_planted(tmp_path: Pat
     result = mnb.development(recordings, label="t", sites=["player/actor/hidden_1"], agents=["player_0"], n_shuffles=2)
     assert result.iterations.tolist() == [0, 1, 2, 3]
     before, after = np.split(result.values[0], [SEES_STEP_FROM])
-    # balanced accuracy of six steps: the first is told from the others, and one of these is always guessed: 2 / 6
+    # balanced accuracy of six steps: the first differs from the others, and one of these is always guessed: 2 / 6
     assert np.allclose(before, 2 / 6) and (after > 0.6).all() and np.isfinite(result.untrained).all()
     ax = plots.development_curves(result)
     assert ax.lines[0].get_ydata().tolist() == result.values[0].tolist()

@@ -44,12 +44,12 @@ def test_equals_a_sort_by_distance_and_id(n: int, corners: int, k: int) -> None:
 
 def test_a_thousand_agents() -> None:
     case = positions(5, 1000, corners=100)  # more than one chunk of envs
-    found = nearest(*case, 10)
+    neighbours = nearest(*case, 10)
     rows = slice(4, 5)
-    assert found[rows].tolist() == sorted_in_python(*(value[rows] for value in case), 10)
+    assert neighbours[rows].tolist() == sorted_in_python(*(value[rows] for value in case), 10)
 
 
-def test_agents_out_of_the_game_are_not_found() -> None:
+def test_agents_out_of_the_game_are_not_neighbours() -> None:
     x, y, _ = positions(1, 4)
     assert (
         nearest(x, y, torch.tensor([[False, True, False, False]]), 2)[0]
@@ -68,5 +68,5 @@ def test_kernel_finds_the_same_agents(n: int, corners: int, k: int, monkeypatch:
         monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(neighbours_triton, "MAX_KEYS", 16 * 4 if n > 8 else 8 * 4)  # several programs for each env
     case = positions(4, n, corners=corners)
-    found = neighbours_triton.nearest(*(value.to(device) for value in case), k)
-    assert found.tolist() == nearest(*case, k).tolist()
+    neighbours = neighbours_triton.nearest(*(value.to(device) for value in case), k)
+    assert neighbours.tolist() == nearest(*case, k).tolist()

@@ -51,7 +51,7 @@ def test_ties_are_broken_by_chance() -> None:
     assert elites == {0, 1}
 
 
-def test_elites_leave_somebody_to_select() -> None:
+def test_elites_leave_a_member_to_select() -> None:
     with pytest.raises(ConfigError, match="at most elites=3"):
         TournamentConfig(population=4, elites=4)
 
