@@ -74,6 +74,16 @@ def _picture(name: str, steps: int) -> np.ndarray:
 
 
 @of_page
+def evolution(trained: Trained) -> Figure:
+    experiment = mnb.Experiment.compose(
+        *("env=mpe/simple_spread", "algorithm=ippo", "n_envs=8", "rollout_steps=32", "frames=120_000"),
+        *("evolution=tournament", "evolution.population=6", "evaluation_episodes=10", "evolution.founders=drawn"),
+    )
+    run = mnb.train(experiment, trained.folder / "runs" / "population", progress=False)
+    return plots.lineage_tree(run.population, title="Who descends from whom, and how fit they are").figure
+
+
+@of_page
 def environments_turn_based(trained: Trained) -> Figure:
     path = trained.folder / "runs" / "tictactoe"
     frames = ["frames=512", "n_envs=8", "rollout_steps=64"]

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from marlnb.plots.league import snapshot_timeline as snapshot_timeline
     from marlnb.plots.learning import learning_curve as learning_curve
     from marlnb.plots.learning import return_distribution as return_distribution
+    from marlnb.plots.lineage import lineage_tree as lineage_tree
+    from marlnb.plots.lineage import option_schedules as option_schedules
     from marlnb.plots.player_maps import player_maps_figure as player_maps_figure
     from marlnb.plots.roles import role_map as role_map
     from marlnb.plots.roles import role_shares as role_shares

@@ -1,6 +1,6 @@
 """Show what a run, a checkpoint or a recording contains.
 
-Of a run with a league also its players, matches by kind, win rates and ratings.
+Of a run with a league also its players, matches by kind, win rates and ratings; of a population its fittest member.
 
 examples:
   marlnb info runs/spread
@@ -68,6 +68,7 @@ def _run_facts(path: Path) -> dict[str, Any]:
         "recordings": {name: str(file) for name, file in run.recordings.items()},
         "experiment": experiment.to_json(),
         **({} if experiment.league is None else {"league": run.league.summary()}),
+        **({} if experiment.evolution is None else {"population": repr(run.population).strip("<>")}),
     }
 
 

@@ -87,6 +87,8 @@ def test_a_child_has_its_parents_weights_and_moments(tmp_path: Path) -> None:
 def test_the_lineage_says_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *SMALL, "frames=1000", f"run={tmp_path / 'run'}"]) == 0
     assert "generation" in capsys.readouterr().err
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "tournament, 3 members" in capsys.readouterr().out
     run = Run.open(tmp_path / "run")
     population = run.population
     rows = population.lineage()
