@@ -145,17 +145,3 @@ def check_length(experiment: Experiment, spec: EnvSpec) -> None:
         )
     for group in spec.group_names:
         experiment.check_warmup(group)
-
-
-def check_device(device: str) -> torch.device:
-    """Raises ConfigError if this machine has no such device."""
-    devices = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
-    try:
-        parsed = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(f"no device {device!r}; valid: {devices}") from error
-    if parsed.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device {device!r} cannot be trained on; valid: {devices}")
-    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"no device {device!r}; torch finds {torch.cuda.device_count()} CUDA devices here")
-    return parsed

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from marlnb.envs.device import check_device
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError, TrustError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
-from marlnb.training.learners import check_device
 from marlnb.training.limits import LENGTHS, limits_of
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import Any, Protocol
 
+from marlnb.envs.device import check_device
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
 from marlnb.errors import CheckpointError, RunError
@@ -22,7 +23,7 @@ from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
-from marlnb.training.learners import check_device, check_length
+from marlnb.training.learners import check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, build_loop

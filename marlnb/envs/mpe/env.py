@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.envs.device import check_device
 from marlnb.envs.mpe.actions import action_spec, actor
 from marlnb.envs.mpe.draws import uniform
 from marlnb.envs.mpe.scenario import MPEOptions, Scenario
@@ -29,7 +30,7 @@ class MPE(VectorEnv):
 
     def __init__(self, config: MPEOptions, n_envs: int, device: str = "cpu") -> None:
         check_n_envs(config.name, n_envs)
-        self.config, self.n_envs, self.device = config, n_envs, torch.device(device)
+        self.config, self.n_envs, self.device = config, n_envs, check_device(device)
         self.scenario: Scenario = config.scenario()
         layout = self.scenario.layout()
         self.world = _world(self.scenario, n_envs, self.device)

@@ -21,10 +21,8 @@ def bytes_per_env(rules: Rules, device: torch.device) -> int:
     """What a step needs for each env at least: buffers and the observation that is copied into them; the state, the
     next one, and the initial one. Networks and rollouts are not included."""
     buffers = sum(tensor.nbytes for tensor in tensors(allocate_step(rules.spec, 1, "cpu")))
-    state = sum(
-        tensor.nbytes for tensor in rules.start(Draws(torch.zeros(1, dtype=torch.int64, device=device))).values()
-    )
-    return 2 * buffers + 3 * state
+    start = rules.start(Draws(torch.zeros(1, dtype=torch.int64, device=device)))
+    return 2 * buffers + 3 * sum(value.nbytes for value in start.values() if isinstance(value, torch.Tensor))
 
 
 def check_memory(rules: Rules, n_envs: int, device: torch.device) -> None:

@@ -144,3 +144,8 @@ def test_too_many_envs_for_the_memory_are_an_error_that_says_how_many_fit() -> N
     fits = int(str(error.value).partition("enough for ")[2].partition(" envs")[0].replace(",", ""))
     free = free_bytes(torch.device("cpu"))
     assert free is not None and 300 < free / fits < 600 and error.value.at == "n_envs"
+
+
+def test_a_missing_device_is_the_same_error_for_mpe() -> None:
+    with pytest.raises(ConfigError, match="no device 'cuda:7'"):
+        mnb.vector_env("mpe/simple", 2, device="cuda:7")
