@@ -14,6 +14,7 @@ MODULES = {
     "Environments": ("envs",),
     "Sites and edits": ("models",),
     "Training and runs": ("training", "allocations"),
+    "Leagues and populations": ("populations",),
     "Recordings": ("recording",),
     "Analyses": ("analysis",),
     "Gallery": ("galleries",),
