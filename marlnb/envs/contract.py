@@ -23,6 +23,7 @@ from marlnb.envs.steps import (
     where_acting,
 )
 from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.tensor.purity import check_purity
 from marlnb.envs.tensor.synchronisation import check_synchronisation
 from marlnb.envs.vector import Step, VectorEnv, episode_seeds
 from marlnb.errors import EnvError
@@ -49,6 +50,7 @@ def check_vector_env(
     with build(N_ENVS) as env:
         if isinstance(env, TensorVectorEnv):
             check_synchronisation(env, seed=seed)
+            check_purity(env, seed=seed)
         played = _play(env, episodes, seed, max_steps)
         _check_determinism(env, played, seed, "the same environment, reset")
         _check_saved_state(env, seed)

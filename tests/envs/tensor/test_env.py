@@ -123,6 +123,20 @@ def test_tensors_that_change_are_errors(fault: str, message: str) -> None:
         env.step(random_actions(env, env.reset(0), torch.Generator()))
 
 
+@dataclass(frozen=True)
+class Writing(Chase):
+    name: ClassVar[str] = "test/writing"
+
+    def observe(self, state: Any) -> Any:
+        state["position"] += 0.01
+        return super().observe(state)
+
+
+def test_a_function_that_writes_to_its_arguments_is_found() -> None:
+    with pytest.raises(EnvError, match="observe writes to its argument 'position'; return a new tensor"):
+        mnb.check_vector_env(Writing().build)
+
+
 def test_a_missing_device_is_an_error() -> None:
     with pytest.raises(ConfigError, match="no device 'cuda:7'"):
         Chase().build(2, "cuda:7")
