@@ -37,7 +37,12 @@ class RolloutValues(NamedTuple):
 
 @torch.no_grad()
 def rollout_values(
-    policy: ActorCritic, rollout: Rollout, state: Tensor | None = None, acted: Tensor | None = None
+    policy: ActorCritic,
+    rollout: Rollout,
+    state: Tensor | None = None,
+    acted: Tensor | None = None,
+    *,
+    by_mask: bool = False,
 ) -> RolloutValues:
     """Values of every observation in a rollout `[env, time]` and of every next one.
 
@@ -49,6 +54,7 @@ def rollout_values(
             network serves all agents); None: zero.
         acted: who acts at each step, `[env, time, agent]`, with the same agent axis. The state of an agent that waits
             does not change. None: all act.
+        by_mask: call the critic for every next observation, which is more work but does not wait for a GPU.
     """
     critic, normaliser = policy.critic, policy.value_norm
     is_init = rollout["is_init"].squeeze(-1)
@@ -65,18 +71,32 @@ def rollout_values(
     agent_done = rollout["next", policy.group.name, "done"].squeeze(-1)
     agent_needs_bootstrap = agent_done | rollout["next", "done"]
     agent_needs_bootstrap[:, -1] = True
-    needs_bootstrap = agent_needs_bootstrap.any(-1).nonzero(as_tuple=True)
-    final_state = None if states is None else states[needs_bootstrap]
-    bootstrap_value = critic.step(critic_inputs(policy, rollout["next"], needs_bootstrap), final_state)[0]
     next_value = torch.cat((value[:, 1:], value[:, -1:]), dim=1)
-    next_value[needs_bootstrap] = torch.where(
-        agent_needs_bootstrap[needs_bootstrap], normaliser.denormalise(bootstrap_value), next_value[needs_bootstrap]
-    )
+    if by_mask:
+        inputs, flat = critic_inputs(policy, rollout["next"]), None if states is None else states.flatten(0, 1)
+        bootstrap_value = critic.step(inputs.flatten(0, 1), flat)[0].view_as(value)
+        next_value = torch.where(agent_needs_bootstrap, normaliser.denormalise(bootstrap_value), next_value)
+    else:
+        _bootstrap(policy, rollout, states, agent_needs_bootstrap, next_value)
     if states is None:
         return RolloutValues(value, next_value, None, None)
     first = torch.zeros_like(states[:, :1]) if state is None else state.unsqueeze(1)
     state_in = torch.cat((first, states[:, :-1]), dim=1) * ~is_init[:, :, None, None, None]
     return RolloutValues(value, next_value, state_in, states[:, -1])
+
+
+def _bootstrap(
+    policy: ActorCritic, rollout: Rollout, states: Tensor | None, agent_needs_bootstrap: Tensor, next_value: Tensor
+) -> None:
+    """Writes the values of next observations that are not those of the next row into `next_value`."""
+    needs_bootstrap = agent_needs_bootstrap.any(-1).nonzero(as_tuple=True)
+    final_state = None if states is None else states[needs_bootstrap]
+    bootstrap_value = policy.critic.step(critic_inputs(policy, rollout["next"], needs_bootstrap), final_state)[0]
+    next_value[needs_bootstrap] = torch.where(
+        agent_needs_bootstrap[needs_bootstrap],
+        policy.value_norm.denormalise(bootstrap_value),
+        next_value[needs_bootstrap],
+    )
 
 
 def critic_inputs(policy: ActorCritic, steps: Rollout, rows: tuple[Tensor, ...] | None = None) -> Tensor:

@@ -28,6 +28,14 @@ def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
     return (values * weight).sum() / weight.sum().clamp_min(1)
 
 
+def masked_moments(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, variance (divided by n) and number n of the values where the mask is set; n is at least 1."""
+    weight = mask.to(values.dtype)
+    n = weight.sum().clamp_min(1)
+    mean = (values * weight).sum() / n
+    return mean, ((values - mean).square() * weight).sum() / n, n
+
+
 def regression_loss(
     prediction: Tensor, target: Tensor, kind: RegressionLoss, *, delta: float = 1.0, l2_coef: float = 0.5
 ) -> Tensor:

@@ -19,6 +19,7 @@ from marlnb.algorithms.compiled import CompiledGradient, GradientCompiler
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
+from marlnb.algorithms.losses import masked_moments
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.shards import ShardedLoss
 from marlnb.algorithms.turns import ends_of, with_turns
@@ -40,6 +41,8 @@ class OnPolicyLearner(Learner):
         needs_old_values: whether the loss reads the critic's values from before the update.
         loss_is_mean: whether the loss and its metrics are means over the agents that acted, so that with several
             threads each computes the gradient of a part of a minibatch.
+        by_mask: whether flags are masks and never read in Python, so that an update does not wait for a GPU. On a CPU,
+            rows that do not count are left out instead. In turn-based games they always are.
     """
 
     policy: ActorCritic
@@ -53,7 +56,9 @@ class OnPolicyLearner(Learner):
         self.recurrent = policy.recurrent_shape is not None or policy.critic_recurrent_shape is not None
         self.sequence_length = config.sequence_length if self.recurrent else 1
         self.frames = 0
-        self._shuffler = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+        self._device = next(policy.parameters()).device
+        self.by_mask = self._device.type != "cpu" and not self.turn_based
+        self._shuffler = torch.Generator(self._device).manual_seed(int(torch.randint(2**62, ())))
         self._critic_state: Tensor | None = None
         self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
         self.optimizers = {"optimizer": self._optimizer}
@@ -75,13 +80,20 @@ class OnPolicyLearner(Learner):
             the loss's metrics, grad_norm_actor and grad_norm_critic (means over the minibatches); explained_variance of
             the returns; value_mean; epochs that were made. Only epochs, 0, if no agent of the group acted.
         """
+        names, numbers, n_epochs = self.learn(rollout)
+        return {**dict(zip(names, numbers.tolist())), "epochs": float(n_epochs)}  # one transfer from the device
+
+    def learn(self, rollout: Rollout) -> tuple[tuple[str, ...], Tensor, int]:
+        """As `update`, with the metrics still on the device: their names, `[metric]`, and the epochs that were made."""
         with fast_training(self.policy):
             return self._learn(rollout)
 
-    def _learn(self, rollout: Rollout) -> dict[str, float]:
+    def _learn(self, rollout: Rollout) -> tuple[tuple[str, ...], Tensor, int]:
         config = self.config
         acted = rollout[self.group.name, "acting"] if self.turn_based else None
-        values = rollout_values(self.policy, rollout, self._critic_state, self._critic_acted(acted))
+        values = rollout_values(
+            self.policy, rollout, self._critic_state, self._critic_acted(acted), by_mask=self.by_mask
+        )
         self._critic_state = values.state_out  # the next rollout continues this one
         self.frames += rollout.batch_size.numel()
         if self.turn_based:
@@ -89,8 +101,8 @@ class OnPolicyLearner(Learner):
             ends = ends_of(rollout, self.group)
             rollout = with_turns(rollout, self.group, ends)
             values = values._replace(next_value=ends.gather(values.next_value))
-        if not bool(rollout[self.group.name, "acting"].any()):
-            return {"epochs": 0.0}
+        if not self.by_mask and not bool(rollout[self.group.name, "acting"].any()):
+            return (), torch.zeros(0), 0
         samples, report = self._samples(rollout, values, acted)
         learning_rates = self._learning_rates()
         epochs: list[dict[str, Tensor]] = []
@@ -101,9 +113,7 @@ class OnPolicyLearner(Learner):
                 if self.stops_after(epochs[-1]):
                     break
         means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
-        names = (*epochs[0], *report)
-        numbers = torch.cat((means, torch.stack(tuple(report.values())))).tolist()  # one transfer from the device
-        return {**dict(zip(names, numbers)), "epochs": float(len(epochs))}
+        return (*epochs[0], *report), torch.cat((means, torch.stack(tuple(report.values())))), len(epochs)
 
     @torch.no_grad()
     def _samples(
@@ -121,17 +131,10 @@ class OnPolicyLearner(Learner):
             rollout, name, values, gamma=config.gamma, gae_lambda=config.gae_lambda, turn_based=self.turn_based
         )
         returns = advantage + values.value
-        acted_returns, acted_advantage = returns[acting], advantage[acting]
-        unexplained, variance = acted_advantage.var(correction=0), acted_returns.var(correction=0)
-        report = {
-            "explained_variance": 1 - unexplained / variance.clamp_min(1e-8),
-            "value_mean": values.value[acting].mean(),
-        }
-        if config.normalise_values:
-            # Update first: the targets below are on the scale that the critic's values have from now on.
-            policy.value_norm.update(acted_returns)
-        if config.normalise_advantages and acted_advantage.numel() > 1:
-            advantage = (advantage - acted_advantage.mean()) / (acted_advantage.std() + 1e-8)
+        if self.by_mask:
+            report, advantage = self._normalised_by_mask(values.value, returns, advantage, acting)
+        else:
+            report, advantage = self._normalised(values.value, returns, advantage, acting)
         samples = self._inputs(rollout) | {
             "log_prob": rollout[name, "log_prob"],
             "advantage": advantage,
@@ -140,7 +143,7 @@ class OnPolicyLearner(Learner):
         if self.needs_old_values:
             samples["value"] = policy.value_norm.normalise(values.value)
         # without a mask, means are one operation instead of three; a compiled gradient always has one
-        if self._compiler is not None or not bool(acting.all()):
+        if self.by_mask or self._compiler is not None or not bool(acting.all()):
             samples["weight"] = acting.float()
         if acted is not None and self.recurrent:
             samples["acting"] = acted
@@ -149,6 +152,40 @@ class OnPolicyLearner(Learner):
             teaches = samples["weight"].flatten(1).any(1)  # a sample in which no agent acted has no gradient
             samples = {key: value[teaches] for key, value in samples.items()}
         return samples, report
+
+    def _normalised(
+        self, value: Tensor, returns: Tensor, advantage: Tensor, acting: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """What to report about a rollout, and its advantages, normalised over the agents that acted."""
+        acted_returns, acted_advantage = returns[acting], advantage[acting]
+        unexplained, variance = acted_advantage.var(correction=0), acted_returns.var(correction=0)
+        report = {
+            "explained_variance": 1 - unexplained / variance.clamp_min(1e-8),
+            "value_mean": value[acting].mean(),
+        }
+        if self.config.normalise_values:
+            # Now: the targets are on the scale that the critic's values have from now on.
+            self.policy.value_norm.update(acted_returns)
+        if self.config.normalise_advantages and acted_advantage.numel() > 1:
+            advantage = (advantage - acted_advantage.mean()) / (acted_advantage.std() + 1e-8)
+        return report, advantage
+
+    def _normalised_by_mask(
+        self, value: Tensor, returns: Tensor, advantage: Tensor, acting: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """As `_normalised`, up to rounding."""
+        mean, unexplained, n = masked_moments(advantage, acting)
+        variance = masked_moments(returns, acting)[1]
+        report = {
+            "explained_variance": 1 - unexplained / variance.clamp_min(1e-8),
+            "value_mean": masked_moments(value, acting)[0],
+        }
+        if self.config.normalise_values:
+            self.policy.value_norm.update(returns, acting)
+        if self.config.normalise_advantages:
+            std = (unexplained * n / (n - 1).clamp_min(1)).sqrt()
+            advantage = (advantage - mean) / (std + 1e-8)
+        return report, advantage
 
     def _inputs(self, rollout: Rollout) -> dict[str, Tensor]:
         """What the networks read, `[env, time, ...]`."""
@@ -222,7 +259,7 @@ class OnPolicyLearner(Learner):
     ) -> dict[str, Tensor]:
         """One pass over the samples in a new order; returns the mean of each metric."""
         n_samples = samples["log_prob"].shape[0]
-        order = torch.randperm(n_samples, generator=self._shuffler).to(samples["log_prob"].device)
+        order = torch.randperm(n_samples, generator=self._shuffler, device=self._device)
         shuffled = {key: value.index_select(0, order) for key, value in samples.items()}
         names: tuple[str, ...] = ()
         rows = []
@@ -271,7 +308,9 @@ class OnPolicyLearner(Learner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         load_weights(self.policy, state["policy"], f"the networks of {self.group.name!r}")
         self._optimizer.load_state_dict(state["optimizer"])
-        self._shuffler.set_state(state["shuffler"].cpu())
+        shuffler = state["shuffler"].cpu()
+        if shuffler.numel() == self._shuffler.get_state().numel():  # a generator of a GPU has another kind of state
+            self._shuffler.set_state(shuffler)
         critic_state = state["critic_recurrent"]
         device = next(self.policy.parameters()).device
         self._critic_state = None if critic_state is None else critic_state.to(device)

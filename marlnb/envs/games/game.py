@@ -38,6 +38,7 @@ class Game(VectorEnv):
         alive: `[env, agent]` bool.
         memory: the other state of the rules, each `[env, ...]`.
         n_draws: how many uniform random numbers each episode draws at its start.
+        restarts_by_mask: restart without asking whether an episode ended, so that a step does not wait for a GPU.
     """
 
     resets_each = True
@@ -48,6 +49,7 @@ class Game(VectorEnv):
         self.spec, self.n_envs, self.device = spec, n_envs, torch.device(device)
         (self.group,) = spec.groups
         self._step = allocate_step(spec, n_envs, self.device)
+        self.restarts_by_mask = self.device.type != "cpu"
         self._seed: int | Tensor = 0
         self._started = False
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
@@ -121,7 +123,7 @@ class Game(VectorEnv):
         rows.final_observation.copy_(final)
         if self._step.final_state is not None:
             self._step.final_state.copy_(final.flatten(1))
-        if bool(self._step.done.any()):
+        if self.restarts_by_mask or bool(self._step.done.any()):
             self._episode += self._step.done
             self._begin(self._step.done)
         return self._write_step()

@@ -134,7 +134,7 @@ class Continuous(Observation):
 
 class Dying(_Timed):
     def play(self, action: Tensor) -> Outcome:
-        mortal = torch.tensor([True, False], device=self.device)
+        mortal = torch.arange(2, device=self.device) == 0
         return Outcome(action.float(), self.is_last_step() | mortal, torch.zeros_like(self.alive))
 
     def observe(self) -> Tensor:

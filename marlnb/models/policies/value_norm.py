@@ -32,11 +32,23 @@ class ValueNorm(nn.Module):
         for name in ("mean", "mean_square", "weight"):
             self.register_buffer(name, torch.zeros((), dtype=torch.float64))
 
-    def update(self, returns: Tensor) -> None:
-        """Adds returns `[sample]`, in units of reward; an empty tensor changes nothing."""
+    def update(self, returns: Tensor, counts: Tensor | None = None) -> None:
+        """Adds returns `[sample]`, in units of reward; an empty tensor changes nothing.
+
+        Args:
+            counts: bool, of the same shape, which of them count; None: all. It is not read in Python.
+        """
         if returns.numel() == 0:
             return
         returns = returns.detach().double()
+        if counts is not None:
+            weight = counts.double()
+            n = weight.sum()
+            rate = (1 - self.decay) * (n > 0).double()
+            for buffer, values in ((self.mean, returns), (self.mean_square, returns.square())):
+                buffer.add_(rate * ((values * weight).sum() / n.clamp_min(1) - buffer))
+            self.weight.add_(rate * (1 - self.weight))
+            return
         self.mean.lerp_(returns.mean(), 1 - self.decay)
         self.mean_square.lerp_(returns.square().mean(), 1 - self.decay)
         self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)

@@ -56,6 +56,10 @@ class Collector:
         n_steps: T.
         generator: of the sampled actions, on `device`.
         device: of the rollout.
+
+    Attributes:
+        by_mask: whether ends of episodes are handled by masks at every step. Otherwise Python asks first whether there
+            are any, which is cheaper on a CPU, and on a GPU would wait for the step.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Collector:
         self._n_steps = n_steps
         self._device = torch.device(device)
         self._generator = generator
+        self.by_mask = self._device.type != "cpu"
         self._same_device = (self._device.type, self._device.index or 0) == (env.device.type, env.device.index or 0)
         self._groups = [
             _GroupBuffers(spec, policies[spec.name], env, n_steps, self._device) for spec in env.spec.groups
@@ -129,13 +134,13 @@ class Collector:
             stepping_s += perf_counter() - before
             self._done_at[t].copy_(step.done)  # the environment reuses its buffers at the next step
             for group in groups:
-                group.store_outcome(step.groups[group.name], t)
-            if step.done.any():
+                group.store_outcome(step.groups[group.name], t, self.by_mask)
+            if self.by_mask or step.done.any():
                 done = step.done.to(self._device)
                 for group in groups:
                     group.reset(done)
                 if self._state is not None:
-                    self._state.keep_final(step, t)
+                    self._state.keep_final(step, t, self.by_mask)
         self._step = step
         self._finish(step)
         self.timing.stepping_s += stepping_s
@@ -161,9 +166,9 @@ class Collector:
         self._is_first = self._done[:, -1].clone()
         done = self._done
         for group in self._groups:
-            group.finish(step.groups[group.name], done)
+            group.finish(step.groups[group.name], done, self.by_mask)
         if self._state is not None:
-            self._state.finish(step, done)
+            self._state.finish(step, done, self.by_mask)
 
     def _build(self) -> Rollout:
         tree: dict[str, Any] = {"is_init": self._is_init, "next": {"done": self._done}}
@@ -197,13 +202,19 @@ class _StateBuffers:
         self.at = self.now.unbind(1)
         self._finals: list[_Final] = []
 
-    def keep_final(self, step: Step, t: int) -> None:
+    def keep_final(self, step: Step, t: int, by_mask: bool) -> None:
         assert step.final_state is not None
+        if by_mask:
+            self.next[:, t].copy_(step.final_state)  # `finish` keeps it where an episode ended
+            return
         self._finals.append(_Final(t, step.done.clone(), step.final_state.clone()))
 
-    def finish(self, step: Step, done: Tensor) -> None:
+    def finish(self, step: Step, done: Tensor, by_mask: bool) -> None:
         assert step.state is not None
-        _shift(self.now, self.next, step.state, self._finals)
+        if by_mask:
+            _shift_by_mask(self.now, self.next, step.state, done[..., 0])
+        else:
+            _shift(self.now, self.next, step.state, self._finals)
 
 
 class _GroupBuffers:
@@ -271,10 +282,13 @@ class _GroupBuffers:
             self._store_extras(output, t)
         return output.action
 
-    def store_outcome(self, step: GroupStep, t: int) -> None:
+    def store_outcome(self, step: GroupStep, t: int, by_mask: bool) -> None:
         self._reward_at[t].copy_(step.reward)
         self._terminated_at[t].copy_(step.terminated)
         self._truncated_at[t].copy_(step.truncated)
+        if by_mask:
+            self.next["observation"][:, t].copy_(step.final_observation)  # `finish` keeps it where an episode ended
+            return
         ended = step.terminated | step.truncated
         if ended.any():
             # the next row holds the next episode's first observation, so keep the final one until `finish`
@@ -291,10 +305,14 @@ class _GroupBuffers:
         if self.recurrent is not None:
             self.recurrent = torch.zeros_like(self.recurrent)
 
-    def finish(self, step: GroupStep, done: Tensor) -> None:
+    def finish(self, step: GroupStep, done: Tensor, by_mask: bool) -> None:
         terminated, alive = self.next["terminated"], self.now["alive"]
         torch.logical_or(terminated, self.next["truncated"], out=self.next["done"])
-        _shift(self.now["observation"], self.next["observation"], step.observation, self._finals)
+        observation, next_observation = self.now["observation"], self.next["observation"]
+        if by_mask:
+            _shift_by_mask(observation, next_observation, step.observation, self.next["done"][..., 0])
+        else:
+            _shift(observation, next_observation, step.observation, self._finals)
         next_alive = self.next["alive"]
         next_alive[:, :-1] = alive[:, 1:]
         next_alive[:, -1] = step.alive
@@ -334,3 +352,10 @@ def _shift(now: Tensor, after: Tensor, last: Tensor, finals: list[_Final]) -> No
         mask = ended.reshape(*ended.shape, *(1,) * (at.ndim - ended.ndim)).to(at.device)
         at.copy_(torch.where(mask, final.observation.to(at.device), at))
     finals.clear()
+
+
+def _shift_by_mask(now: Tensor, after: Tensor, last: Tensor, ended: Tensor) -> None:
+    """As `_shift`, where `after` already holds what counts where episodes `ended`, `[env, time]` or per agent."""
+    mask = ended.reshape(*ended.shape, *(1,) * (now.ndim - ended.ndim))
+    after[:, :-1] = torch.where(mask[:, :-1], after[:, :-1], now[:, 1:])
+    after[:, -1] = torch.where(mask[:, -1], after[:, -1], last)
