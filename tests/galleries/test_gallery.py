@@ -27,18 +27,18 @@ summary: few frames
 kind: cooperative
 train: >-
   env=mpe/simple_speaker_listener algorithm=mappo model.hidden=[8] n_envs=4 rollout_steps=25 frames=400
-  checkpoint_every=1 keep_checkpoints=0 seed=3 tuned=false
+  checkpoint_every=1 keep_checkpoints=0 evaluation_episodes=4 seed=3 tuned=false
 keep: [1, 4]
 keep_rows: 2
-episodes: 20
+episodes: 8
 recording: {episodes: 4, values: false}
-analysed: {episodes: 12}
+analysed: {episodes: 2}
 expected: {listener: [-100, 0]}
 findings:
-  - claim: The goal can be read from the speaker.
-    analysis: decode
-    options: {site: speaker/actor/hidden_1, label: goal, n_shuffles: 5}
-    expected: {scores.0.score: [0.5, 1]}
+  - claim: The listener does not listen.
+    analysis: intervene
+    options: {edits: [{edit: permute_channel, site: listener}], episodes: 6}
+    expected: {arms.0.effects.0.difference: [-100, 100]}
 limits: [It shows nothing.]
 """
 
@@ -135,7 +135,9 @@ def test_a_recipe_makes_an_entry_and_again_the_same_numbers(tmp_path: Path, caps
     assert len((source / "metrics.jsonl").read_text().splitlines()) == 3  # 1, 3 and the last
     assert "host" not in json.loads((source / "status.json").read_text())
     assert {score.checkpoint for score in entry.card.scores} == {None, 1, 4}
-    assert entry.card.findings[0].values["scores.0.score"] > 0.5
+    (finding,) = entry.card.findings
+    assert "permute_channel at listener/observation" in finding.verdict
+    assert list(finding.values) == ["arms.0.effects.0.difference"]
     assert main(["gallery", "add", str(source)]) == 0
     assert main(["gallery", "check", "tiny", "--out", str(tmp_path / "check")]) == 0
     assert "return of listener: card" in capsys.readouterr().out
