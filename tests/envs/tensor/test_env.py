@@ -132,7 +132,7 @@ class Writing(Chase):
         return super().observe(state)
 
 
-def test_a_function_that_writes_to_its_arguments_is_found() -> None:
+def test_writing_to_an_argument_is_an_error() -> None:
     with pytest.raises(EnvError, match="observe writes to its argument 'position'; return a new tensor"):
         mnb.check_vector_env(Writing().build)
 
