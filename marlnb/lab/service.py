@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from marlnb.lab.verbs import Session
 from marlnb.version import __version__
 
 TARGET = "marlnb"
+SLOW = ("batch", "compare", "names")
 PROTOCOL = 1  # of the messages; the extension compares it with its own
 
 
@@ -29,7 +31,18 @@ def serve() -> None:
 
 def _open(comm: Any, message: Mapping[str, Any]) -> None:
     session = Session()
-    comm.on_msg(lambda request: comm.send({"text": reply(session, request["content"]["data"]["text"])}))
+
+    def answer(text: str) -> None:
+        comm.send({"text": reply(session, text)})
+
+    def receive(request: Mapping[str, Any]) -> None:
+        text = request["content"]["data"]["text"]
+        if json.loads(text).get("verb") in SLOW:  # meanwhile other requests are answered
+            threading.Thread(target=answer, args=(text,), daemon=True).start()
+        else:
+            answer(text)
+
+    comm.on_msg(receive)
     comm.send({"text": json.dumps({"protocol": PROTOCOL, "version": __version__, "folder": os.getcwd()})})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from marlnb.lab.batches import batch_form, run_batch
 from marlnb.lab.compare import SEED, compare
 from marlnb.lab.run_page import Action, act, run_code, run_page
 from marlnb.training.runs.listing import RunListing
@@ -62,3 +63,27 @@ class Session:
     def compare(self, paths: Sequence[str], average_over: Sequence[str] = (SEED,)) -> dict[str, Any]:
         """Differing settings, curves with intervals, and what was not averaged and why."""
         return compare(paths, average_over=average_over)
+
+    def names(self) -> dict[str, list[str]]:
+        """By part of an experiment, as `env`, the names that can be chosen, the user's own variants included."""
+        from marlnb.composition.compose import REGISTRIES
+        from marlnb.composition.variants import Variants
+
+        variants = Variants.find(None)
+        return {part: sorted({*registry.names(), *variants.names(part)}) for part, registry in REGISTRIES.items()}
+
+    def batch_form(self, notebook: str) -> dict[str, Any]:
+        """The parameters of a notebook, and the profiles."""
+        return batch_form(notebook)
+
+    def batch(
+        self,
+        notebook: str,
+        parameters: Sequence[str],
+        on: str,
+        settings: Sequence[str],
+        out: str = "",
+        submit: bool = False,
+    ) -> dict[str, Any]:
+        """The plan and script of a batch as the command prints them, or its submission."""
+        return run_batch(notebook, parameters=parameters, on=on, settings=settings, out=out, submit=submit)

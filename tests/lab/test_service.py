@@ -5,14 +5,18 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
 import shlex
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
+from marlnb.batch.batch import Batch
+from marlnb.cli import main
 from marlnb.experiment import Experiment
 from marlnb.lab.run_page import RESUMED
 from marlnb.lab.service import reply
@@ -144,3 +148,45 @@ def test_runs_without_returns_or_of_other_environments_are_named(tmp_path: Path)
     text = " ".join(answer["refusals"])
     assert "has no return yet" in text and "different scales" in text
     assert "not a run folder" in answer["runs"][2]["problem"]
+
+
+def test_names_are_those_of_the_registries() -> None:
+    names = ask(Session(), "names")["answer"]
+    assert {"mpe/simple_spread", "pettingzoo/multiwalker"} <= set(names["env"])
+    assert {"ippo", "mappo"} <= set(names["algorithm"]) and "gru" in names["model"] and "alphastar" in names["league"]
+
+
+def test_a_plan_is_the_dry_run_of_the_command_and_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", str(tmp_path))  # a machine without a scheduler, whatever this one has
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("seed = 0  # of the training\nname = 'a'", metadata={"tags": ["parameters"]})]
+    )
+    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made.cells.append(nbformat.v4.new_code_cell("assert seed >= 0"))
+    nbformat.write(made, "it's; echo foo.ipynb")
+    notebook, session = str(tmp_path / "it's; echo foo.ipynb"), Session()
+    form = ask(session, "batch_form", notebook=notebook)["answer"]
+    assert form["parameters"][0] == {
+        "name": "seed", "takes": "a whole number", "code": "0", "help": "of the training", "required": False
+    }  # fmt: skip
+    assert {"local", "slurm"} <= set(form["profiles"])
+    choice = {"notebook": notebook, "parameters": ["seed=0..1"], "on": "slurm", "settings": ["time_limit=4:00:00"]}
+    plan = ask(session, "batch", **choice)["answer"]
+    assert main(shlex.split(plan["command"])[1:]) == 0
+    assert plan["ok"] and plan["output"] == capsys.readouterr().out and "#SBATCH" in plan["output"]
+    assert not (tmp_path / "runs").exists()
+    bad = ask(session, "batch", **choice | {"parameters": ["sed=1"]})["answer"]
+    assert not bad["ok"] and "did you mean 'seed'" in bad["output"]
+    monkeypatch.setenv("PATH", path)
+    sent = ask(session, "batch", **choice | {"on": "local", "parameters": ["seed=3"], "settings": [], "submit": True})[
+        "answer"
+    ]
+    assert sent["ok"], sent["output"]
+    batch, deadline = Batch.open(sent["batch"]), time.monotonic() + 120
+    while {status.state for status in batch.statuses().values()} != {"complete"} and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert {status.state for status in batch.statuses().values()} == {"complete"}

@@ -5,7 +5,7 @@ export const SESSION = 'marlnb panel';
 const TYPE = 'marlnb';
 const TARGET = 'marlnb';
 const PROTOCOL = 1;
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 300_000;
 const START = 'import marlnb.lab.service; marlnb.lab.service.serve()';
 
 interface Reply {
@@ -37,14 +37,7 @@ export class Backend {
 
   /** Raises an Error with a sentence for the user. */
   async request<Answer>(verb: string, args: object = {}): Promise<Answer> {
-    this.comm ??= this.open();
-    let comm: Kernel.IComm;
-    try {
-      comm = await this.comm;
-    } catch (error) {
-      this.comm = null;
-      throw error;
-    }
+    const comm = await this.start();
     const id = ++this.lastId;
     const pending = new PromiseDelegate<unknown>();
     this.pending.set(id, pending);
@@ -54,6 +47,17 @@ export class Backend {
       return (await pending.promise) as Answer;
     } finally {
       window.clearTimeout(timer);
+    }
+  }
+
+  /** Starts the kernel, unless it answers already. */
+  async start(): Promise<Kernel.IComm> {
+    this.comm ??= this.open();
+    try {
+      return await this.comm;
+    } catch (error) {
+      this.comm = null;
+      throw error;
     }
   }
 
@@ -67,7 +71,7 @@ export class Backend {
   }
 
   private async open(): Promise<Kernel.IComm> {
-    const session = (this.session ??= await this.start());
+    const session = (this.session ??= await this.startSession());
     const kernel = session.kernel;
     if (!kernel) {
       this.session = null;
@@ -102,7 +106,7 @@ export class Backend {
     return comm;
   }
 
-  private async start(): Promise<Session.ISessionConnection> {
+  private async startSession(): Promise<Session.ISessionConnection> {
     const { sessions, kernelspecs } = this.services;
     await Promise.all([sessions.ready, kernelspecs.ready]);
     const name = this.kernelName() || kernelspecs.specs?.default || '';

@@ -7,6 +7,7 @@ export const CommandIDs = {
   deleteRuns: 'marlnb:delete-runs',
   insertCell: 'marlnb:insert-cell',
   newNotebook: 'marlnb:new-notebook',
+  submit: 'marlnb:submit',
   copy: 'marlnb:copy',
   showFolder: 'marlnb:show-folder'
 } as const;

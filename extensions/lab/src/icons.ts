@@ -7,3 +7,10 @@ const RUNS = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24
 </svg>`;
 
 export const runsIcon = new LabIcon({ name: 'marlnb:icon', svgstr: RUNS });
+
+// a sheet on its way to several others
+const SUBMIT = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">
+<path class="jp-icon3" fill="#616161" d="M3 4h8v2H5v12h6v2H3zM13 7l6 5-6 5v-4H8v-2h5z"/><path class="jp-icon3" fill="#616161" d="M19 4h2v16h-2z"/>
+</svg>`;
+
+export const submitIcon = new LabIcon({ name: 'marlnb:submit', svgstr: SUBMIT });

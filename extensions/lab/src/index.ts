@@ -2,11 +2,17 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ILayoutRestorer } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import { ICompletionProviderManager } from '@jupyterlab/completer';
+import { ILauncher } from '@jupyterlab/launcher';
+import { IStatusBar } from '@jupyterlab/statusbar';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Backend } from './backend';
 import { CommandIDs } from './commandIds';
+import { OverrideCompletions } from './completion';
+import { addLauncherItems } from './launcherItems';
+import { StatusItem } from './statusItem';
 import type { Context } from './context';
 import { addNotebookCommands } from './notebooks';
 import { addPages } from './pages';
@@ -20,7 +26,17 @@ const runs: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
   description: 'A side panel of runs, and pages of them.',
   autoStart: true,
-  optional: [ITranslator, ISettingRegistry, ILayoutRestorer, ICommandPalette, INotebookTracker, IStateDB],
+  optional: [
+    ITranslator,
+    ISettingRegistry,
+    ILayoutRestorer,
+    ICommandPalette,
+    INotebookTracker,
+    IStateDB,
+    ILauncher,
+    IStatusBar,
+    ICompletionProviderManager
+  ],
   activate: (
     app: JupyterFrontEnd,
     translator: ITranslator | null,
@@ -28,7 +44,10 @@ const runs: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
     notebooks: INotebookTracker | null,
-    state: IStateDB | null
+    state: IStateDB | null,
+    launcher: ILauncher | null,
+    statusBar: IStatusBar | null,
+    completions: ICompletionProviderManager | null
   ) => {
     const trans = (translator ?? nullTranslator).load('marlnb');
     let chosenKernel = '';
@@ -46,9 +65,14 @@ const runs: JupyterFrontEndPlugin<void> = {
       label: trans.__('Show runs'),
       execute: () => app.shell.activateById(panel.id)
     });
-    addPages(app, context, restorer, state);
+    addPages(app, context, restorer, state, notebooks);
     addRunCommands(app, context);
     addNotebookCommands(app, notebooks, context);
+    if (launcher) {
+      addLauncherItems(app, launcher, context);
+    }
+    statusBar?.registerStatusItem('marlnb:trainings', { item: new StatusItem(context), align: 'left', rank: 20 });
+    completions?.registerProvider(new OverrideCompletions(backend));
     for (const command of [CommandIDs.openRuns, CommandIDs.openTable]) {
       palette?.addItem({ command, category: 'marlnb' });
     }

@@ -93,3 +93,17 @@ export interface Comparison {
   }[];
   refusals: string[];
 }
+
+/** marlnb.lab.batches.batch_form */
+export interface BatchForm {
+  parameters: { name: string; takes: string; code: string; help: string; required: boolean }[];
+  profiles: string[];
+}
+
+/** marlnb.lab.batches.run_batch */
+export interface BatchAnswer {
+  command: string;
+  output: string;
+  ok: boolean;
+  batch: string;
+}

@@ -1,14 +1,16 @@
 import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Widget } from '@lumino/widgets';
 import { CommandIDs } from './commandIds';
 import { ComparePage } from './comparePage';
 import type { Context } from './context';
-import { runsIcon } from './icons';
+import { runsIcon, submitIcon } from './icons';
 import { RunPage } from './runPage';
 import { RunsTable } from './runsTable';
+import { SubmitPage } from './submitPage';
 import type { TableView } from './tableRows';
 
 const VIEW = 'marlnb-table:view';
@@ -16,6 +18,10 @@ const VIEW = 'marlnb-table:view';
 interface Kind {
   command: string;
   label: string;
+  /** Of a button without text. */
+  caption?: string;
+  /** Arguments that the caller left out. */
+  complete?: (args: ReadonlyPartialJSONObject) => ReadonlyPartialJSONObject;
   /** The id of the tab that shows this. */
   id: (args: ReadonlyPartialJSONObject) => string;
   title: (args: ReadonlyPartialJSONObject) => string;
@@ -27,7 +33,8 @@ export function addPages(
   app: JupyterFrontEnd,
   context: Context,
   restorer: ILayoutRestorer | null,
-  state: IStateDB | null
+  state: IStateDB | null,
+  notebooks: INotebookTracker | null
 ): void {
   const { trans } = context;
   const kinds: Kind[] = [
@@ -56,6 +63,25 @@ export function addPages(
       make: args => Promise.resolve(new ComparePage(context, args['paths'] as string[]))
     }
   ];
+  kinds.push({
+    command: CommandIDs.submit,
+    label: trans.__('Submit'),
+    caption: trans.__('Submit this notebook for one or many parameters, here or on a cluster'),
+    // the toolbar's button means the notebook it belongs to
+    complete: args => ({ path: (args['path']) ?? notebooks?.currentWidget?.context.path ?? '' }),
+    id: args => args['path'] as string,
+    title: args => trans.__('Submit %1', (args['path'] as string).split('/').pop() ?? ''),
+    make: args => {
+      const path = args['path'] as string;
+      const save = async (): Promise<void> => {
+        const open = notebooks?.find(panel => panel.context.path === path);
+        if (open?.context.model.dirty) {
+          await open.context.save();
+        }
+      };
+      return Promise.resolve(new SubmitPage(context, path, save));
+    }
+  });
   for (const kind of kinds) {
     addPage(app, kind, restorer);
   }
@@ -66,7 +92,9 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
   const argsOf = new WeakMap<Widget, ReadonlyPartialJSONObject>();
   app.commands.addCommand(kind.command, {
     label: kind.label,
-    execute: async args => {
+    ...(kind.caption ? { caption: kind.caption, icon: submitIcon } : {}),
+    execute: async given => {
+      const args = kind.complete ? kind.complete(given) : given;
       const id = `${kind.command}:${kind.id(args)}`;
       let shown = tracker.find(widget => widget.id === id);
       if (!shown) {

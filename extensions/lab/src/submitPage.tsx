@@ -1,0 +1,183 @@
+import type { ComponentChild, JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { CommandIDs } from './commandIds';
+import type { Context } from './context';
+import { messageOf } from './live';
+import type { BatchAnswer, BatchForm } from './messages';
+import { PreactWidget } from './preactWidget';
+
+/** A notebook's parameters as a form: the plan and script of `marlnb batch`, and then its submission. */
+export class SubmitPage extends PreactWidget {
+  constructor(
+    private readonly context: Context,
+    private readonly path: string,
+    private readonly save: () => Promise<void>
+  ) {
+    super();
+    this.addClass('marlnb-lab');
+    this.addClass('marlnb-page');
+  }
+
+  protected content(): ComponentChild {
+    return <Submit context={this.context} path={this.path} save={this.save} />;
+  }
+}
+
+interface Choice {
+  values: Record<string, string>;
+  profile: string;
+  settings: string;
+  out: string;
+}
+
+function Submit(props: { context: Context; path: string; save: () => Promise<void> }): JSX.Element {
+  const { context, path, save } = props;
+  const { backend, commands, trans } = context;
+  const [form, setForm] = useState<BatchForm | null>(null);
+  const [choice, setChoice] = useState<Choice>({ values: {}, profile: 'local', settings: '', out: '' });
+  const [answer, setAnswer] = useState<BatchAnswer | null>(null);
+  const [busy, setBusy] = useState('');
+  const [error, setError] = useState('');
+
+  /** Saves the notebook first, so that what is checked and sent is what the person sees. */
+  const ask = async (message: string, request: (notebook: string) => Promise<void>): Promise<void> => {
+    setBusy(message);
+    try {
+      await save();
+      await backend.start();
+      await request(`${backend.folder}/${path}`);
+      setError('');
+    } catch (problem) {
+      setError(messageOf(problem));
+    }
+    setBusy('');
+  };
+  const read = (): Promise<void> =>
+    ask(trans.__('Reading the parameters…'), async notebook =>
+      setForm(await backend.request<BatchForm>('batch_form', { notebook }))
+    );
+  useEffect(() => void read(), [path]);
+  const send = (submit: boolean): Promise<void> =>
+    ask(submit ? trans.__('Submitting…') : trans.__('Checking the plan…'), async notebook =>
+      setAnswer(await backend.request<BatchAnswer>('batch', { notebook, ...batchArguments(choice), submit }))
+    );
+  const change = (changes: Partial<Choice>): void => {
+    setChoice({ ...choice, ...changes });
+    setAnswer(null); // a plan of other values is none of these
+  };
+  const isPlanned = answer?.ok === true && !answer.batch;
+  return (
+    <>
+      <header class="marlnb-page-header">
+        <h1>{trans.__('Submit %1', path)}</h1>
+        {error && (
+          <p class="marlnb-error" role="alert">
+            {error}
+          </p>
+        )}
+      </header>
+      {form && <Form context={context} form={form} choice={choice} change={change} />}
+      <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
+        <button disabled={!form || busy !== ''} onClick={() => void send(false)}>
+          {trans.__('Show plan and script')}
+        </button>
+        <button class="marlnb-primary" disabled={!isPlanned || busy !== ''} onClick={() => void send(true)}>
+          {trans.__('Submit')}
+        </button>
+        <button disabled={busy !== ''} onClick={() => void read()}>
+          {trans.__('Read the parameters again')}
+        </button>
+        <span role="status">{busy}</span>
+      </div>
+      {answer && (
+        <section aria-label={trans.__('Plan')}>
+          <p>
+            <code>{answer.command}</code>{' '}
+            <button onClick={() => void commands.execute(CommandIDs.copy, { text: answer.command })}>
+              {trans.__('Copy command')}
+            </button>
+          </p>
+          <pre class={answer.ok ? 'marlnb-plan' : 'marlnb-plan marlnb-error'} tabIndex={0}>
+            {answer.output}
+          </pre>
+          {answer.batch && (
+            <p>
+              {trans.__('The jobs run on a copy of the notebook; each executed notebook is in the folder of its job.')}{' '}
+              <button onClick={() => void commands.execute(CommandIDs.showFolder, { path: answer.batch })}>
+                {trans.__('Show the batch')}
+              </button>
+            </p>
+          )}
+        </section>
+      )}
+    </>
+  );
+}
+
+/** The arguments of `marlnb batch`: parameters that were filled in, and one `KEY=VALUE` of the profile per line. */
+export function batchArguments(choice: Choice): { parameters: string[]; on: string; settings: string[]; out: string } {
+  const filled = Object.entries(choice.values).filter(([, value]) => value.trim() !== '');
+  return {
+    parameters: filled.map(([name, value]) => `${name}=${value.trim()}`),
+    on: choice.profile,
+    settings: choice.settings.split('\n').map(line => line.trim()).filter(Boolean),
+    out: choice.out.trim()
+  };
+}
+
+function Form(props: {
+  context: Context;
+  form: BatchForm;
+  choice: Choice;
+  change: (changes: Partial<Choice>) => void;
+}): JSX.Element {
+  const { form, choice, change } = props;
+  const { trans } = props.context;
+  return (
+    <div class="marlnb-form">
+      {form.parameters.length === 0 && (
+        <p class="marlnb-notice">
+          {trans.__('The notebook has no parameters: tag a cell `parameters` and assign them there, as seed = 0.')}
+        </p>
+      )}
+      {form.parameters.map(({ name, takes, code, help, required }) => (
+        <label key={name}>
+          <span>{name}</span>
+          <input
+            value={choice.values[name] ?? ''}
+            placeholder={required ? trans.__('required') : code}
+            onInput={event => change({ values: { ...choice.values, [name]: event.currentTarget.value } })}
+          />
+          <small>{[help, takes].filter(Boolean).join(' · ')}</small>
+        </label>
+      ))}
+      <p class="marlnb-notice">{trans.__('Several values make a sweep: 0..4, or a,b. Empty fields keep the default.')}</p>
+      <label>
+        <span>{trans.__('Profile')}</span>
+        <select value={choice.profile} onChange={event => change({ profile: event.currentTarget.value })}>
+          {form.profiles.map(name => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        <span>{trans.__('Resources')}</span>
+        <textarea
+          rows={2}
+          value={choice.settings}
+          placeholder={'time_limit=4:00:00\ncores=4'}
+          onInput={event => change({ settings: event.currentTarget.value })}
+        />
+        <small>{trans.__('other values for keys of the profile, one per line')}</small>
+      </label>
+      <label>
+        <span>{trans.__('Folder')}</span>
+        <input
+          value={choice.out}
+          placeholder={trans.__('runs/<notebook>-batch')}
+          onInput={event => change({ out: event.currentTarget.value })}
+        />
+      </label>
+    </div>
+  );
+}
