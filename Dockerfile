@@ -10,7 +10,7 @@ WORKDIR /usr/src/marlnb
 COPY pyproject.toml README.md LICENSE ./
 # what the wheel is built with, and JupyterLab's tab of runs if `make extension` has built it here
 COPY extensions extensions
-COPY data/speaker_listener data/speaker_listener
+COPY data data
 COPY marlnb marlnb
 RUN pip install --no-cache-dir --extra-index-url "$TORCH_WHEELS" ".$EXTRAS"
 
