@@ -32,10 +32,11 @@ def nearest(x: Tensor, y: Tensor, is_candidate: Tensor, k: int) -> Tensor:
     grid = (n_envs, triton.cdiv(n, rows))
     # a fused multiply-add would round once where torch rounds twice
     fusion = {} if x.device.type == "cpu" else {"enable_fp_fusion": False}
-    _kernel()[grid](
-        x.contiguous(), y.contiguous(), is_candidate.contiguous(), neighbours, n,
-        K=k, ROWS=rows, COLUMNS=columns, ID_BITS=ID_BITS, NO_AGENT=NO_AGENT, **fusion,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):  # Triton launches on the current device
+        _kernel()[grid](
+            x.contiguous(), y.contiguous(), is_candidate.contiguous(), neighbours, n,
+            K=k, ROWS=rows, COLUMNS=columns, ID_BITS=ID_BITS, NO_AGENT=NO_AGENT, **fusion,
+        )  # fmt: skip
     return neighbours
 
 
