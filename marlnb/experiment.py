@@ -239,7 +239,7 @@ class Experiment:
         Args:
             data: plain JSON.
             origin: the file or folder of `data`, if it may come from anybody. Then nothing that it names is imported:
-                such parts become `marlnb.plugins.unloaded.Unloaded`, which can be read, and `loaded` makes the real ones.
+                such parts become `Unloaded`, which can be read, and `loaded` makes the real ones.
         Raises:
             ConfigError: an unknown key or name, a missing one, a wrong type or a value out of range.
         """

@@ -24,9 +24,7 @@ def player_maps_figure(maps: PlayerMaps, *, title: str = "Who wins alike?") -> l
         names = maps.players
         cmap = "PuOr" if low < 0 else "cividis"
         label = label if low < 0 else maps.method.replace("_", " ").replace("cka", "linear CKA")
-        heat_map(
-            ax, values, rows=names, columns=names, label=label, text=text, low=low, high=1, cmap=cmap, font_size=7
-        )
+        heat_map(ax, values, rows=names, columns=names, label=label, text=text, low=low, high=1, cmap=cmap, font_size=7)
     table = maps.table()
     pairs.scatter(table["results"], table["features"], s=26, color=OKABE_ITO[0], alpha=0.7, linewidths=0)
     named = table.iloc[[*range(N_NAMED), *range(len(table) - N_NAMED, len(table))]].drop_duplicates()
