@@ -34,5 +34,5 @@ def test_a_notebook_is_planned_and_submitted(lab: Lab, python: Path, page: Page,
     expect(shown).to_contain_text("The jobs run on a copy", timeout=SLOW_MS)
     batch = Batch.open(lab.folder / "runs" / "a'; echo foo-batch")
     until(lambda: {status.state for status in batch.statuses().values()} == {"complete"}, 120)
-    executed = json.loads((batch.job("seed=3").folder / "notebook.ipynb").read_text())
+    executed = json.loads((batch.jobs()[0].folder / "notebook.ipynb").read_text())
     assert "seed = 3" in "".join("".join(cell["source"]) for cell in executed["cells"])
