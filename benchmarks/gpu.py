@@ -53,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--envs", nargs="+", type=int, help="numbers of envs of Tag")
+    parser.add_argument("--hidden", nargs="+", type=int, default=[64, 256], help="widths of the two hidden layers")
     parser.add_argument("--repetitions", type=int, default=5, help="windows that each is measured on")
     parser.add_argument("--steps", type=int, default=50, help="steps of a window of the environment alone")
     parser.add_argument("--threads", type=int, default=2, help="torch's threads on a CPU")
@@ -62,7 +63,7 @@ def main() -> None:
     if on_gpu:
         print(torch.cuda.get_device_name(arguments.device), torch.cuda.get_device_properties(arguments.device))
     for n_envs in arguments.envs or (GPU_ENVS if on_gpu else CPU_ENVS):
-        rows = tag_rows(n_envs, arguments.device, arguments.repetitions, arguments.steps, arguments.threads)
+        rows = tag_rows(n_envs, arguments)
         report(f"gpu-tag-{n_envs}-{arguments.device}", f"Tag 100 + 5, {n_envs} envs, {arguments.device}", rows)
     if on_gpu:
         rows = [*mpe_rows(arguments.device, arguments.repetitions), *memory_rows(arguments.device)]
@@ -71,20 +72,20 @@ def main() -> None:
         print(ESTIMATES)
 
 
-def tag_rows(n_envs: int, device: str, repetitions: int, steps: int, threads: int) -> list[Row]:
+def tag_rows(n_envs: int, arguments: argparse.Namespace) -> list[Row]:
     """Environment alone, matrix products alone, and trainings with each algorithm and network."""
+    device, steps = arguments.device, arguments.steps
     env = vector_env("tag/continuous", n_envs, device=device)
-    sizes = ([64, 64], [256, 256])
     trainings = {
-        (algorithm, hidden[0]): training(algorithm, hidden, n_envs, device, threads)
+        (algorithm, width): training(algorithm, [width, width], n_envs, device, arguments.threads)
         for algorithm in ALGORITHMS
-        for hidden in sizes
+        for width in arguments.hidden
     }
     env_rate: list[float] = []
-    flop_rates: dict[int, list[float]] = {hidden[0]: [] for hidden in sizes}
+    flop_rates: dict[int, list[float]] = {width: [] for width in arguments.hidden}
     frame_rates: dict[tuple[str, int], list[float]] = {key: [] for key in trainings}
     step_env(env, 2)
-    for _ in range(repetitions):
+    for _ in range(arguments.repetitions):
         env_rate.append(step_env(env, steps))
         for width in flop_rates:
             flop_rates[width].append(product_rate(width, n_envs * 100, device))
