@@ -133,7 +133,7 @@ def plan_submission(
     except NoSchedulerError as error:
         if not dry_run:
             raise
-        notes.append(f"this machine has no {batch.profile.executor}: {str(error).partition(';')[0]}")
+        notes.append(f"this machine has no {batch.profile.executor}: {str(error).partition(';')[0].splitlines()[0]}")
     plan = make_plan(batch, source, report, only=only, retry_failed=retry_failed)
     return replace(plan, notes=(*plan.notes, *notes))
 

@@ -55,6 +55,9 @@ ADVICE: tuple[tuple[str, str, Sequence[str]], ...] = (
     ),
 )
 
+NO_CLUSTER = re.compile(r"establish a configuration source|resolve_ctls")
+"""What the commands say on a machine that has them and belongs to no cluster."""
+
 
 def call(*words: str, cwd: Path | None = None) -> str:
     """Calls a SLURM command and returns its output.
@@ -66,7 +69,8 @@ def call(*words: str, cwd: Path | None = None) -> str:
         words: the command and its arguments.
         cwd: working folder; None: the present one.
     Raises:
-        BatchError: no such command, no answer, or an error; with SLURM's own words, and advice.
+        NoSchedulerError: no such command, or the machine belongs to no cluster.
+        BatchError: no answer, or an error; with SLURM's own words, and advice.
     """
     if shutil.which(words[0]) is None:
         raise NoSchedulerError(
@@ -81,7 +85,8 @@ def call(*words: str, cwd: Path | None = None) -> str:
     message = process.stderr.decode(errors="replace").strip()
     if process.returncode:
         problem = message or f"exit code {process.returncode}"
-        raise BatchError(f"{shlex.join(words[:6])} failed: {problem}{advice(message)}")
+        kind = NoSchedulerError if NO_CLUSTER.search(message) else BatchError
+        raise kind(f"{shlex.join(words[:6])} failed: {problem}{advice(message)}")
     return process.stdout.decode(errors="replace")
 
 

@@ -76,6 +76,23 @@ def test_what_is_right_or_unknown_passes(tmp_path: Path) -> None:
     assert notes(notebook(tmp_path / "d.ipynb", "print(1)")) == []
 
 
+def test_a_dry_run_where_slurm_belongs_to_no_cluster_shows_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sbatch = tmp_path / "sbatch"
+    message = "sbatch: error: fetch_config: DNS SRV lookup failed\\nCould not establish a configuration source"
+    sbatch.write_text(f"#!/bin/sh\nprintf '{message}' >&2\nexit 1\n")
+    sbatch.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    source = str(notebook(tmp_path / "a.ipynb", COMPOSE))
+    words = ["batch", source, "-p", "seed=0..1", "--on", "slurm"]
+    assert main([*words, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "this machine has no slurm: sbatch --version failed" in out and "#SBATCH --array=0-1" in out
+    assert main([*words, "--yes"]) == 2 and "scontrol ping" in capsys.readouterr().err
+
+
 def test_a_dry_run_without_a_scheduler_shows_the_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
