@@ -180,7 +180,7 @@ def _served(
     home.mkdir(parents=True, exist_ok=True)
     port, token = _free_port(), secrets.token_hex(16)
     environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")},
+        **{key: value for key, value in os.environ.items() if not key.startswith(("JUPYTER", "MPLBACKEND"))},
         "JUPYTER_CONFIG_DIR": str(home),
         "JUPYTER_DATA_DIR": str(home / "data"),
         "JUPYTER_TOKEN": token,
