@@ -49,9 +49,7 @@ class Experiment:
     evolution: EvolutionConfig | None = option(
         None, help="how a population of trainings is selected and mutated; none: one training"
     )
-    frames: int = option(
-        1_000_000, help="length of the training; of all members of a population together", unit="frames", ge=1
-    )
+    frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
     max_iterations: int | None = option(None, help="end after so many iterations", unit="iterations", ge=1)
     max_minutes: float | None = option(
         None, help="end after so much training time, all sessions together", unit="minutes", gt=0
