@@ -87,7 +87,7 @@ def measure_memory(n_snapshots: int = 1000, n_envs: int = 8) -> Row:
     spec = EnvSpec("game", (group,), simultaneous=False)
     experiment = Experiment.compose("env=matrix/climbing", "algorithm=ippo", "model.hidden=[276,276]", "tuned=false")
     policy = build_learner(experiment, spec, group).policy
-    actor = {f"actor.{name}": tensor for name, tensor in policy.actor.state_dict().items()}  # type: ignore[attr-defined]
+    actor = {f"actor.{name}": tensor for name, tensor in policy.actor.state_dict().items()}  # type: ignore[union-attr]
     n_parameters = sum(tensor.numel() for tensor in actor.values())
     with tempfile.TemporaryDirectory() as folder:
         store = SnapshotStore(Path(folder), spec)

@@ -130,6 +130,12 @@ def _list_states(game: Any, name: str) -> GameTree:
         chances.append(outcomes)
         position += 1
     return GameTree(
-        *map(np.array, (player, children, chances, returns, depth, information, observations)),
+        player=np.array(player),
+        children=np.array(children),
+        chances=np.array(chances),
+        returns=np.array(returns),
+        depth=np.array(depth),
+        information=np.array(information),
+        observations=np.array(observations),
         n_actions=game.num_distinct_actions(),
     )
