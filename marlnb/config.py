@@ -71,8 +71,8 @@ def option(
             of another person has no effect before the user trusts it (`marlnb.trust`).
         search: range and scale in which populations mutate the value; None: it cannot be mutated.
     """
-    metadata = {"help": help, "unit": unit, "choices": tuple(choices), "ge": ge, "gt": gt, "le": le, "lt": lt}
-    metadata["effect"], metadata["search"] = effect, search
+    metadata: dict[str, Any] = {"help": help, "unit": unit, "effect": effect, "search": search}
+    metadata |= {"choices": tuple(choices), "ge": ge, "gt": gt, "le": le, "lt": lt}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)

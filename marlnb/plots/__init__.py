@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from marlnb.plots.benchmark import sample_efficiency as sample_efficiency
     from marlnb.plots.canvas import agent_colour as agent_colour
     from marlnb.plots.canvas import panels as panels
-    from marlnb.plots.causal_map import causal_map as causal_map
     from marlnb.plots.communication import code_book as code_book
     from marlnb.plots.communication import information_bars as information_bars
     from marlnb.plots.concepts import concept_bars as concept_bars
@@ -64,5 +63,6 @@ if TYPE_CHECKING:
     from marlnb.plots.sweeps import setting_scores as setting_scores
     from marlnb.plots.tuning import tuning_curves as tuning_curves
     from marlnb.plots.tuning import tuning_map as tuning_map
+    from marlnb.plots.unit_effects import causal_map as causal_map
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,13 +66,14 @@ class Trajectories:
         """The episodes of some environments, `[env]` int64, which may repeat; numbered from `first` on."""
         table, rows = self.table, envs.numpy()
         names = ("observation", "action", "logits", "mask", "acting", "labels", "activations")
+        tensors: dict[str, Any] = {name: _of_envs(getattr(self, name), envs) for name in names}
         returns = {group: values[rows] for group, values in table.returns.items()}
         return replace(
             self,
             in_episode=self.in_episode[:, envs],
             state=None if self.state is None else self.state[:, envs],
             table=replace(table, length=table.length[rows], seed=table.seed[rows], returns=returns),
-            **{name: _of_envs(getattr(self, name), envs) for name in names},
+            **tensors,
         )
 
     def episode_and_step(self, t: int) -> tuple[Tensor, Tensor]:
