@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from marlnb.plots.dictionary import feature_strip as feature_strip
     from marlnb.plots.embedding import embedding_map as embedding_map
     from marlnb.plots.events import event_response as event_response
-    from marlnb.plots.exploit import exploit_figure as exploit_figure
     from marlnb.plots.influence import influence_matrix as influence_matrix
     from marlnb.plots.influence import value_decomposition_over_time as value_decomposition_over_time
     from marlnb.plots.interventions import choices_before_after as choices_before_after
@@ -47,15 +46,16 @@ if TYPE_CHECKING:
     from marlnb.plots.interventions import strength_response as strength_response
     from marlnb.plots.interventions import tracing_grid as tracing_grid
     from marlnb.plots.interventions import usage_effects as usage_effects
-    from marlnb.plots.league import match_counts as match_counts
-    from marlnb.plots.league import payoff_map as payoff_map
-    from marlnb.plots.league import ratings_over_time as ratings_over_time
-    from marlnb.plots.league import snapshot_timeline as snapshot_timeline
     from marlnb.plots.learning import learning_curve as learning_curve
     from marlnb.plots.learning import return_distribution as return_distribution
-    from marlnb.plots.lineage import lineage_tree as lineage_tree
-    from marlnb.plots.lineage import option_schedules as option_schedules
-    from marlnb.plots.player_maps import player_maps_figure as player_maps_figure
+    from marlnb.plots.populations.exploit import exploit_figure as exploit_figure
+    from marlnb.plots.populations.league import match_counts as match_counts
+    from marlnb.plots.populations.league import payoff_map as payoff_map
+    from marlnb.plots.populations.league import ratings_over_time as ratings_over_time
+    from marlnb.plots.populations.league import snapshot_timeline as snapshot_timeline
+    from marlnb.plots.populations.lineage import lineage_tree as lineage_tree
+    from marlnb.plots.populations.lineage import option_schedules as option_schedules
+    from marlnb.plots.populations.player_maps import player_maps_figure as player_maps_figure
     from marlnb.plots.roles import role_map as role_map
     from marlnb.plots.roles import role_shares as role_shares
     from marlnb.plots.roles import team_map as team_map

@@ -1,1 +1,1 @@
-"""Populations of agents that learn against or from each other: leagues."""
+"""Populations: leagues, whose players learn against each other, and populations whose members evolve."""

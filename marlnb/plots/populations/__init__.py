@@ -1,0 +1,1 @@
+"""Figures of leagues and of evolving populations."""
