@@ -13,7 +13,7 @@ ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 
-# many containers set it; then every process compiles all that it imports anew, torch for some seconds
+# many containers set it; then every process compiles all its imports again, which takes seconds for torch
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -38,33 +38,33 @@ $(READY): pyproject.toml
 demo: $(READY) ## train, record and explain: runs/quickstart holds the executed notebook, its HTML and the run
 	$(BIN)/python -m marlnb.batch.job.execute notebooks/quickstart.ipynb --out runs/quickstart
 
-test: $(READY) ## run the tests, a file a core; then the notebooks, likewise
+test: $(READY) ## run the tests, one file per core, then the notebooks
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks --numprocesses auto --maxprocesses 4 --dist loadfile
 
-exhaustive-test: $(READY) ## every case of the grids of which `make test` runs a sample; 3 min
+exhaustive-test: $(READY) ## all cases of the test grids that `make test` samples; 3 min
 	MARLNB_EXHAUSTIVE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(shell grep -rl 'tests.sampling import' tests) --numprocesses auto
 
-notebook-test: $(READY) ## every notebook with tiny parameters; 2 min
+notebook-test: $(READY) ## run every notebook with tiny parameters; 2 min
 	MARLNB_NOTEBOOK_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks/test_tiny_parameters.py --numprocesses 2
 
-cluster-test: $(READY) ## root, Debian: a real SLURM, a node without internet, kills; 30 min; ARGS="-k kills"
+cluster-test: $(READY) ## test on a real SLURM, without internet, with kills (root on Debian); 30 min; ARGS="-k kills"
 	MARLNB_CLUSTER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster --verbose $(ARGS)
 
-cluster-up: $(READY) ## root, Debian: start a SLURM to try things on; ARGS=--accounting
+cluster-up: $(READY) ## start a SLURM to try things on (root on Debian); ARGS=--accounting
 	$(BIN)/python -m tests.cluster up $(ARGS)
 
-cluster-down: $(READY) ## stop it, and remove what it left
+cluster-down: $(READY) ## stop that SLURM, and remove its files
 	$(BIN)/python -m tests.cluster down $(ARGS)
 
-triton-test: $(READY) ## Tag's kernel: on the GPU, or in Triton's interpreter (300 MB, in .peers/triton)
+triton-test: $(READY) ## test Tag's kernel on a GPU, or else in Triton's interpreter (300 MB, in .peers/triton)
 	@test -d .peers/triton || $(BIN)/python -m pip install --quiet --no-deps --target .peers/triton 'triton>=3.4,<4'
 	PYTHONPATH=.peers/triton $(BIN)/python -m pytest tests/envs/tag/test_neighbours.py
 
-meltingpot-test: $(READY) ## MeltingPot's substrates, in .peers/meltingpot (2 GB); ARGS="tests/envs/meltingpot -k contract"
+meltingpot-test: $(READY) ## test MeltingPot's substrates, in .peers/meltingpot (2 GB); ARGS="tests/envs/meltingpot -k contract"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.envs.meltingpot $(ARGS)
 
-browser-test: browser-setup ## drive the widgets in a real JupyterLab and Chromium (Debian's, installed as root if it lacks)
+browser-test: browser-setup ## drive the widgets in a real JupyterLab and Chromium (Debian's; if missing, root installs it)
 	MARLNB_BROWSER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
 browser-setup: $(READY)
@@ -92,7 +92,7 @@ $(EXTENSION): $(FRONT_END) | $(READY)
 	cd extensions && export PATH="$(abspath $(BIN)):$$PATH" && npm ci --no-audit --no-fund --loglevel=error && npm run check && npm test && npm run build
 	@mkdir -p $(VENV)/share/jupyter/labextensions && ln -sfn $(abspath extensions/lab/labextension) $(VENV)/share/jupyter/labextensions/marlnb
 
-extension-test: extension browser-setup ## install the wheel where no Node.js is; drive the extension in a real JupyterLab and Chromium
+extension-test: extension browser-setup ## install the wheel without Node.js, and drive the extension in a real JupyterLab and Chromium
 	MARLNB_EXTENSION_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/extension $(ARGS)
 
 lab: $(READY) ## open JupyterLab on the start page; in a container ARGS="--ip 0.0.0.0"
@@ -107,7 +107,7 @@ check: $(READY) ## lint, format, types, layers, vocabulary and the architecture 
 	$(BIN)/python .ci/vocabulary.py
 	$(BIN)/python docs/images/architecture.py --check
 
-format: $(READY) ## put the code into its format
+format: $(READY) ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -124,36 +124,36 @@ bench-%: $(READY)
 bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and others, in .peers
 	$(BIN)/python -m benchmarks.peers
 
-tune: $(READY) ## search for the tuned settings, hours; stopped, it continues; ARGS="simple_spread mappo --minutes 30"
+tune: $(READY) ## search for tuned settings; hours, resumes if stopped; ARGS="simple_spread mappo --minutes 30"
 	$(BIN)/python -m benchmarks.tune $(ARGS)
 
-crash-test: $(READY) ## kill, and refuse a write, at every call that writes; 1 h; ARGS="--scenario record --kind kill --every 5"
+crash-test: $(READY) ## kill the process, or fail the write, at every call that writes; 1 h; ARGS="--scenario record --kind kill --every 5"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults $(ARGS)
 
-fuzz: $(READY) ## random overrides, YAML, run folders, checkpoints, messages, recordings; ARGS="overrides --n 20000"
+fuzz: $(READY) ## fuzz overrides, YAML, run folders, checkpoints, messages and recordings; ARGS="overrides --n 20000"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(ARGS)
 
-fuzz-envs: $(READY) ## environments drawn at random against a plain loop over one copy; 10 min; ARGS="-k turns"
+fuzz-envs: $(READY) ## compare random environments with a simple loop over one env; 10 min; ARGS="-k turns"
 	OMP_NUM_THREADS=1 MARLNB_EXAMPLES=1000 $(BIN)/python -m pytest -q tests/envs/test_random_envs.py $(ARGS)
 
-long-life: $(READY) ## 200 cycles of train, record, explain and plot, and 200 interrupts, in one kernel; ARGS="--cycles 20"
+long-life: $(READY) ## run 200 cycles of train, record, explain and plot, and 200 interrupts, in one kernel; ARGS="--cycles 20"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long_life $(ARGS)
 
-verify: $(READY) ## train until every algorithm has learnt what it should, hours; ARGS="spread" for some checks
+verify: $(READY) ## train every algorithm to its known target; hours; ARGS="spread" for some checks
 	$(BIN)/python -m benchmarks.verify $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.exploitability)
 
-verify-leagues: $(READY) ## exact exploitability of leagues, PSRO, fictitious play and self-play, with plots; ARGS="--scale 0.15"
+verify-leagues: $(READY) ## compare leagues, PSRO, fictitious play and self-play by exact exploitability, with plots; ARGS="--scale 0.15"
 	$(BIN)/python -m benchmarks.verify.exploitability $(ARGS)
 
-verify-defaults: $(READY) ## score and time of `env=E algorithm=A` alone, a table; hours; ARGS="simple_spread ippo"
+verify-defaults: $(READY) ## a table of score and time of `env=E algorithm=A` without other options; hours; ARGS="simple_spread ippo"
 	$(BIN)/python -m benchmarks.verify.default_settings $(ARGS)
 
-groundtruth: $(READY) ## score marlnb's analyses on planted circuits, the whole grid; ARGS="--seeds 1"
+groundtruth: $(READY) ## score marlnb's analyses on all planted circuits; ARGS="--seeds 1"
 	$(BIN)/python -m marlnb.groundtruth $(ARGS)
 
 wheel: extension ## build dist/marlnb-*.whl, with the JupyterLab extension
 	MARLNB_EXTENSION=required $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-clean: ## remove what was built, not the runs
+clean: ## remove .venv, .peers and build outputs, but no runs
 	rm -rf $(VENV) .peers dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
