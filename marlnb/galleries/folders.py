@@ -1,4 +1,4 @@
-"""Where galleries lie: with marlnb, and in the user's own folder of data."""
+"""Where galleries are: in marlnb, and in the user's own data folder."""
 
 from __future__ import annotations
 

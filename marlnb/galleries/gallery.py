@@ -1,4 +1,4 @@
-"""gallery: the trained agents and recordings that are at hand, as a table or one of them by name."""
+"""gallery: the trained agents and recordings that are available, as a table or one of them by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compare any selection of runs: what differs in their settings, and their curves, averaged over seeds only.
 
 Runs are averaged (interquartile mean, with a bootstrap interval over runs) if all settings but those that are averaged
-over are the same. What would make an average meaningless is refused, with the reason.
+over are the same. An average that would mean nothing is not computed, and the answer says why.
 """
 
 from __future__ import annotations

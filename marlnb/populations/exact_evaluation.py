@@ -42,8 +42,8 @@ def league_exploitability(league: RunLeague, weights: Weights = "nash") -> float
 
     Args:
         league: with snapshots.
-        weights: uniform: each snapshot is as likely. nash: as the equilibrium of largest entropy between the snapshots,
-            by the win rates of the league (Nash averaging).
+        weights: uniform: all snapshots are equally likely. nash: as in the equilibrium of largest entropy between the
+            snapshots, by the win rates of the league (Nash averaging).
     Raises:
         AnalysisError: as `exploitability`, or there are no snapshots.
     """

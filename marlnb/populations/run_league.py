@@ -98,9 +98,9 @@ class RunLeague:
         return {player: turns[player] * self.run.experiment.iteration_frames for player in self.players}
 
     def freeze(self, player: str, reason: str = "") -> None:
-        """Requests that a player learns no more from the end of this round on; it continues to play.
+        """Requests that a player stops learning at the end of this round; it continues to play.
 
-        The training, wherever it runs, refuses if the league could not continue; the run's log says what happened.
+        The training, wherever it runs, rejects it if the league could not continue; the run's log says what happened.
 
         Raises:
             RunError: there is no such player, or it does not learn.
@@ -108,7 +108,7 @@ class RunLeague:
         self._request("freeze", player, reason)
 
     def retire(self, player: str, reason: str = "") -> None:
-        """As `freeze`, but the player does not play any more either; snapshots of it stay."""
+        """As `freeze`, but the player stops playing too; its snapshots stay."""
         self._request("retire", player, reason)
 
     def pending_requests(self) -> list[PlayerRequest]:
@@ -137,7 +137,7 @@ class RunLeague:
 
 
 class LeaguePlayer:
-    """A player of a league or one of its snapshots; it is played, recorded and explained as a run is.
+    """A player of a league or one of its snapshots; it is played, recorded and explained like a run.
 
     In games of several groups, groups of other sides act by the first player of that side, as `run` has it.
 

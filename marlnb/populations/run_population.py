@@ -137,7 +137,7 @@ class RunPopulation:
 
 
 class PopulationMember:
-    """One member in one generation; it is played, evaluated and recorded as a run is.
+    """One member in one generation; it is played, evaluated and recorded like a run.
 
     Attributes:
         population: to which it belongs.

@@ -27,7 +27,7 @@ class Rules(ABC):
     int64, the steps made in the current episode, is added to it and counted by `TensorVectorEnv`.
 
     For a GPU: no Python branch on a tensor's value, no `.item()`, no boolean index; `torch.where` instead.
-    `check_vector_env` points to the lines that would wait for the device.
+    `check_vector_env` reports the lines that would wait for the device.
 
     Attributes:
         spec: groups, spaces, labels, time limit.

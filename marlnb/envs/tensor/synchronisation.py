@@ -1,6 +1,6 @@
 """Finds the lines of a game that would wait for a GPU, without a GPU.
 
-A GPU runs behind the program that instructs it. A line that needs a tensor's value in Python waits for it, so the
+A GPU works asynchronously. A line that needs a tensor's value in Python waits until the GPU has computed it, so the
 step is slow and cannot be captured as a CUDA graph. The check runs on a CPU: it sees each call on tensors before it
 happens.
 """

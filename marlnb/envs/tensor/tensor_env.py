@@ -1,8 +1,8 @@
-"""TensorEnv: a batched environment of one's own, options and rules in one class.
+"""TensorEnv: a batched environment of your own, with its options and rules in one class.
 
     @mnb.environment("my/chase")
     class Chase(mnb.TensorEnv):
-        def groups(self): ...                       # who there is, what each observes and does
+        def groups(self): ...                       # the groups, what agents observe and do
         def start(self, draw): ...                  # the state at an episode's start
         def step(self, state, action, draw): ...    # the next state, and the rewards
         def observe(self, state): ...               # what each agent observes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorEnv(EnvConfig, Rules):
-    """A batched environment of one's own: its options, and the functions of `Rules`.
+    """A batched environment of your own: its options, and the functions of `Rules`.
 
     Every field of the class is an option: `env.max_steps=50`.
     """

@@ -1,4 +1,4 @@
-"""Fictitious self-play: every past player is as likely an opponent as every other one."""
+"""Fictitious self-play: all past players are equally likely opponents."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from marlnb.populations.league.state import LeagueState
 @LEAGUES.register("pfsp")
 @dataclass(frozen=True)
 class PFSPConfig(PastLeague):
-    """Past players are met the more often, the harder they are to beat. `marlnb.populations.league.pfsp` has f."""
+    """Past players that are harder to beat are met more often. `marlnb.populations.league.pfsp` defines f."""
 
     past_kind: ClassVar[str] = "pfsp"
 

@@ -69,9 +69,10 @@ def review(config: LeagueConfig, league: LeagueState, player: str, seed: int) ->
 def choose(
     rng: np.random.Generator, candidates: Sequence[Player], weights: Sequence[float] | np.ndarray | None = None
 ) -> str:
-    """The id of one candidate, with a probability in proportion to its weight; without weights, each is as likely.
+    """The id of one candidate, with a probability in proportion to its weight.
 
-    It is so too if all weights are 0. One uniform number is searched for in the cumulative weights.
+    Without weights, or if all are 0, candidates are equally likely. One uniform number is searched for in the
+    cumulative weights.
 
     Raises:
         ConfigError: there are no candidates.

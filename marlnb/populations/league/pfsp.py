@@ -21,7 +21,7 @@ Weighting = Literal["hard", "var", "capped"]
 def pfsp_weights(win_rates: np.ndarray, weighting: Weighting = "hard", p: float = 2.0) -> np.ndarray:
     """Probabilities `[opponent]` of opponents, from P[player beats opponent] `[opponent]` in [0, 1].
 
-    If every weight is 0, as f_hard's when the player beats all of them, each opponent is as likely.
+    If every weight is 0, as f_hard's when the player beats all of them, opponents are equally likely.
 
     Args:
         win_rates: of the player against each opponent.

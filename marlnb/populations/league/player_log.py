@@ -22,7 +22,7 @@ class PlayerEvent:
 
     Attributes:
         event: added: a learning player joined. snapshot: the snapshot `player` of `parent` joined. reset: it started
-            again with fresh weights. frozen: it learns no more. retired: it does not play any more.
+            again with fresh weights. frozen: it no longer learns. retired: it no longer plays.
         player: its id.
         round: of the league, at whose end it happened; -1: before the first.
         frames: that the player, or the parent of a snapshot, had learnt from.

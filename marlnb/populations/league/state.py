@@ -35,7 +35,7 @@ class Decision:
 
     Attributes:
         action: snapshot: a copy of its weights joins the league. reset: it starts again with fresh weights. add:
-            `new` joins the league. freeze: it learns no more, but plays. retire: it neither learns nor plays.
+            `new` joins the league. freeze: it plays, but no longer learns. retire: it neither learns nor plays.
         reason: shown in `players.jsonl`.
         player: whom it is about; empty: the player that was reviewed.
         new: the player to add.

@@ -18,7 +18,7 @@ MAX_STATES = 1_000_000
 
 
 def uniform(state: Any) -> Sequence[float]:
-    """Every legal action is as likely."""
+    """All legal actions are equally likely."""
     n_actions = len(state.legal_actions())
     return [1 / n_actions] * n_actions
 

@@ -4,7 +4,7 @@
     win_rate   the share of episodes won against fixed opponents, a draw counting half
     nash       A p, with A the table 2 P[member beats member] - 1 and p its equilibrium of largest entropy
 
-An Elo rating within the population would not do: a cycle has none.
+Elo is not used within the population, because it cannot represent cycles.
 Source: nash: Balduzzi et al. 2018, section 5 (arXiv:1806.02643), computed by `marlnb.populations.ratings`.
 """
 

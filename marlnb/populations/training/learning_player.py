@@ -104,7 +104,7 @@ class LearningPlayer:
             opponents.load_state_dict(state["opponents"][name])
 
     def load_learners(self, state: Mapping[str, Any]) -> None:
-        """Of a player that learns no more: its learners alone."""
+        """Of a player that no longer learns: its learners alone."""
         for name, learner in self.learners.items():
             learner.load_state_dict(state[name])
 

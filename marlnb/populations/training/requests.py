@@ -28,7 +28,7 @@ class PlayerRequest:
     """What a user wants of a league.
 
     Attributes:
-        action: freeze: the player learns no more, but plays. retire: it neither learns nor plays.
+        action: freeze: the player plays, but no longer learns. retire: it neither learns nor plays.
         player: its id.
         reason: shown in `players.jsonl`.
         round: at whose end it was carried out; None: not yet.

@@ -65,8 +65,8 @@ class LeaguePanel(Panel):
         self._about, self._scope = Message(), w.VBox()
         self._about.show_note("choose a snapshot: a dot on the lines above")
         self._player = Dropdown(description="player", style=LABEL, layout=w.Layout(width="26em"))
-        freeze = "from the end of this round on it learns no more, but plays"
-        retire = "from the end of this round on it neither learns nor plays"
+        freeze = "after this round it plays, but no longer learns"
+        retire = "after this round it neither learns nor plays"
         self.buttons = {
             "freeze": button_for(lambda: self.request("freeze"), "Freeze", "snowflake-o", freeze, width="8em"),
             "retire": button_for(lambda: self.request("retire"), "Retire", "stop", retire, width="8em"),
