@@ -135,7 +135,7 @@ class EvolutionLoop:
         return self._evaluate(advance) if self.may_end else advance
 
     def state_dict(self) -> dict[str, Any]:
-        """As of a Loop: `learners` are those of the fittest member, so that a population opens as any other run."""
+        """As of a Loop: `learners` are those of the fittest member, so that a population opens like any other run."""
         self._files.sync()
         members = [member.state_dict() for member in self.members]
         learners = members[self._best]["loop"].pop("learners")

@@ -127,7 +127,7 @@ class LeagueLoop:
         return replace(advance, learning=learning_metrics, turn=turn)
 
     def state_dict(self) -> dict[str, Any]:
-        """As of a Loop: `learners` are those of `self.learners`, so that a league's checkpoint opens as any other."""
+        """As of a Loop: `learners` are those of `self.learners`, so that a league's checkpoint opens like any other."""
         self._files.sync()
         players = {name: self._state_of(part) for name, part in self._parts.items()}
         learners = {name: players[p.id]["learners"].pop(name) for name, p in self._represent.items()}
