@@ -58,7 +58,7 @@ def match(
         win_threshold: by side, the return above which it wins; None: that of the league.
         explore: sample actions, as in a league's matches; otherwise take the most likely.
         name: of the folder; None: `<a>-<b>`.
-        exist: "open" uses existing recordings of the same episodes; "error" refuses.
+        exist: "open" uses existing recordings of the same episodes; "error" raises an error.
         progress: show a line with the number of episodes.
         trust: allow the code that the folders name.
         options: further options of `marlnb.record`, as `sites=...`, `frames=1` or `seed=...`.

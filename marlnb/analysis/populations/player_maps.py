@@ -1,4 +1,4 @@
-"""player_maps: which players of a league win alike, next to which have alike units; and where the two disagree."""
+"""player_maps: which players of a league have similar results, which have similar units, and where the two disagree."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def player_maps(
 ) -> PlayerMaps:
     """Compares players by their results against each other and by their units at the same time steps.
 
-    Every two players play a match (`marlnb.match`), so that all results count alike. Each player's networks receive the
-    recorded observations, so that differences between units do not come from different states.
+    Every pair of players plays a match (`marlnb.match`), so that all results count equally. Each player's networks
+    receive the recorded observations, so that differences between units do not come from different states.
 
     Args:
         players: of a league, snapshots or runs, with one architecture.
@@ -84,7 +84,8 @@ def compare_maps(
 ) -> PlayerMaps:
     """The comparison of two maps of the same players.
 
-    Two players win alike if they have advantages over the same opponents: with A_ik the log-odds that i beats k,
+    Two players have similar results if they have advantages over the same opponents: with A_ik the log-odds that i beats
+    k,
 
         results_ij = sum_k A_ik A_jk / sqrt(sum_k A_ik^2 sum_k A_jk^2)
 

@@ -1,4 +1,4 @@
-"""PlayerMaps: which players win alike, next to which have alike units."""
+"""PlayerMaps: which players have similar results, and which have similar units."""
 
 from __future__ import annotations
 

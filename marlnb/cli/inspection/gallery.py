@@ -1,9 +1,9 @@
 """Trained agents and recordings that open at once: list, show, add, make, check.
 
-  marlnb gallery                                  what there is
+  marlnb gallery                                  a table of all entries
   marlnb gallery show speaker_listener            scores, findings and limits of one
   marlnb gallery make speaker_listener            train it again, in runs/gallery/speaker_listener
-  marlnb gallery make FOLDER                      the same of a folder with a recipe.yaml
+  marlnb gallery make FOLDER                      the same for a folder with a recipe.yaml
   marlnb gallery add runs/gallery/mine            copy an entry into your own gallery; its files are checked first
   marlnb gallery check speaker_listener           make it again and compare the numbers; no name: all of them
 

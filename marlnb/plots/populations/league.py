@@ -120,7 +120,7 @@ def snapshot_timeline(league: RunLeague, *, title: str = "Snapshots", ax: Axes |
 
 
 def _thinned(league: RunLeague, n: int) -> list[str]:
-    """The players, and as many of the snapshots of each as there is place for."""
+    """The players, and as many of the snapshots of each as there is room for."""
     playing = league.history.playing
     players = {name: league[name] for name in league.players if name in playing}
     per_player = max(1, (n - len(players)) // max(1, len(players)))

@@ -1,4 +1,4 @@
-"""A population: who descends from whom, how fit everybody was, what was mutated, and how options moved."""
+"""A population: who descends from whom, how fit each member was, what was mutated, and how options moved."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def option_schedules(
     Args:
         option: its path, as "algorithm.lr".
     Raises:
-        AnalysisError: it is no number that mutates.
+        AnalysisError: it is not a number, or does not mutate.
     """
     rows = population.lineage()
     known = [name for name, value in (rows[0].options.items() if rows else ()) if isinstance(value, int | float)]

@@ -1,4 +1,4 @@
-"""Players of a league: who wins alike, next to whose units are alike."""
+"""Players of a league: who has similar results, next to who has similar units."""
 
 from __future__ import annotations
 

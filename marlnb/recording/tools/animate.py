@@ -50,7 +50,7 @@ def animate(
 ) -> Animation:
     """The pictures of one episode: in a notebook they play, and `save` writes a GIF, an MP4 or a page of HTML.
 
-    The episode of a recording consists of its pictures where it has some; otherwise its recorded actions are played
+    A recorded episode is shown from its frames where it has any; otherwise its recorded actions are played
     again in its environment.
 
     Args:
@@ -65,7 +65,7 @@ def animate(
         policy_source: of a recording: whose policies were recorded, where the file is in no run folder.
         steps_per_s: how fast it plays.
         max_width: of the pictures, in pixels; larger ones are scaled down.
-        max_steps: a longer episode is cut off after so many pictures.
+        max_steps: a longer episode is cut off after this many pictures.
     Raises:
         ConfigError: an option out of range, or one that a recording cannot have.
         RecordingError: the recording has no such episode, or cannot be played again: see `replay`.

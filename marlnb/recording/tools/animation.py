@@ -91,7 +91,7 @@ class Animation:
         return np.asarray(Image.open(io.BytesIO(self._frames[index])).convert("RGB"))
 
     def gif(self) -> bytes:
-        """An animated GIF with the captions below the pictures; it repeats for ever."""
+        """An animated GIF with the captions below the pictures; it repeats forever."""
         pictures = [self._captioned(k) for k in range(len(self))]
         buffer = io.BytesIO()
         pictures[0].save(
@@ -117,10 +117,10 @@ class Animation:
         return str(page)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Writes the episode to a file; its ending, .gif, .mp4 or .html, says how.
+        """Writes the episode to a file; its extension, .gif, .mp4 or .html, sets the format.
 
         Raises:
-            ConfigError: another ending; an MP4 where no ffmpeg is installed, or where ffmpeg fails.
+            ConfigError: another extension; an MP4 where no ffmpeg is installed, or where ffmpeg fails.
             DiskError: the file cannot be written.
         """
         target = Path(path)
