@@ -84,8 +84,8 @@ def compare_maps(
 ) -> PlayerMaps:
     """The comparison of two maps of the same players.
 
-    Two players have similar results if they have advantages over the same opponents: with A_ik the log-odds that i beats
-    k,
+    Two players have similar results if they have advantages over the same opponents: with A_ik the log-odds
+    that i beats k,
 
         results_ij = sum_k A_ik A_jk / sqrt(sum_k A_ik^2 sum_k A_jk^2)
 
