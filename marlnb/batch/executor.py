@@ -69,6 +69,14 @@ class Executor(ABC):
     def query(self, batch: Batch) -> Mapping[str, JobInfo]:
         """The state of each job of the batch (and of `REPORT`) by name, with at most one call of a scheduler."""
 
+    @classmethod
+    def query_all(cls, batches: Sequence[Batch]) -> list[Mapping[str, JobInfo]]:
+        """As `query`, for several batches of this executor, in their order.
+
+        An executor whose scheduler answers for several batches at once overrides it, and calls the scheduler once.
+        """
+        return [cls(batch.profile).query(batch) for batch in batches]
+
     @abstractmethod
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Ends jobs; those that run are asked to save first."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from marlnb.batch.batch import BATCH, REPORT, Batch
-from marlnb.batch.executor import executor_of
+from marlnb.batch.executor import EXECUTORS
 from marlnb.batch.job.failures import rerun_command
 from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.display.formatting import format_clock
@@ -71,10 +71,20 @@ def job_rows(batch: Batch, infos: Mapping[str, JobInfo] | None = None) -> list[J
 
 def query_executor(batch: Batch) -> tuple[Mapping[str, JobInfo], str]:
     """What the executor knows, with at most one call of a scheduler; and why it did not answer, if it did not."""
+    infos, problem = query_executors([batch])
+    return infos[0], problem
+
+
+def query_executors(batches: Sequence[Batch]) -> tuple[list[Mapping[str, JobInfo]], str]:
+    """As `query_executor`, for several batches of one executor, in their order."""
+    if not batches:
+        return [], ""
+    name = batches[0].profile.executor
     try:
-        return executor_of(batch).query(batch), ""
+        return EXECUTORS.get(name).query_all(batches), ""
     except MarlnbError as error:
-        return {}, f"the {batch.profile.executor} executor did not answer: {error}; the states are those of the files"
+        problem = f"the {name} executor did not answer: {error}; the states are those of the files"
+        return [{} for _ in batches], problem
 
 
 def summarize(rows: Iterable[JobRow]) -> str:
@@ -91,8 +101,16 @@ def find_batches(folder: Path) -> list[Batch]:
         BatchError: the folder does not exist.
         RunError: a batch cannot be read.
     """
+    return [Batch.open(path) for path in find_batch_folders(folder)]
+
+
+def find_batch_folders(folder: Path) -> list[Path]:
+    """Folders of batches in a folder and its subfolders, by name; hidden folders are not searched.
+
+    Raises:
+        BatchError: the folder does not exist.
+    """
     if not folder.is_dir():
         raise BatchError(f"the folder {folder} does not exist; give a batch, or a folder that contains batches")
-    patterns = ["/".join(["*"] * depth + [BATCH]) for depth in range(1, MAX_DEPTH + 1)]
-    paths = sorted(path.parent for pattern in patterns for path in folder.glob(pattern))
-    return [Batch.open(path) for path in paths]
+    patterns = ["/".join(["[!.]*"] * depth + [BATCH]) for depth in range(1, MAX_DEPTH + 1)]
+    return sorted(path.parent for pattern in patterns for path in folder.glob(pattern))

@@ -22,6 +22,7 @@ IRRELEVANT = ("loggers", "checkpoint_every", "keep_checkpoints", "device", "thre
 MAX_LABEL_SETTINGS = 3
 N_POINTS = 100
 N_BOOTSTRAP = 200
+MAX_TESTED = 8  # settings of which every two are tested
 LAST_SHARE = 0.1  # a score is the mean return of this last share of a training
 
 
@@ -34,7 +35,7 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
     Returns:
         runs: `path` and `problem`. differences: by setting, its value in each run; only settings that differ.
         curves: one for each setting and group of agents: label, runs, x, and value, low, high `[point]`; a single run
-        has no interval. refusals: what was not averaged, and why.
+        has no interval. tests: as `_tests` returns them. refusals: what was not averaged, and why.
     """
     settings, problems = _settings(paths)
     readable = [path for path in paths if path in settings]
@@ -56,7 +57,9 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
             f"the runs are of {len(environments)} environments, whose returns are on different scales: "
             f"{', '.join(sorted(map(json.loads, environments)))}; their curves are not comparable"
         )
+    environment_of = {path: json.dumps(each.get("env.name")) for path, each in settings.items()}
     return {
+        "tests": _tests(curves, environment_of, refusals),
         "runs": [{"path": path, "problem": problems.get(path, "")} for path in paths],
         "differences": {key: dict(zip(readable, values)) for key, values in differences.items()},
         "curves": curves,
@@ -155,7 +158,12 @@ def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[dic
     frames = [first + (last - first) * k / (N_POINTS - 1) for k in range(N_POINTS)]
     shared = {"runs": list(read), "x": frames}
     return [
-        {"label": f"{label}, {group}" if group else label, **shared, **_average(list(read.values()), group, frames)}
+        {
+            "label": f"{label}, {group}" if group else label,
+            "group": group or "",
+            **shared,
+            **_average(list(read.values()), group, frames),
+        }
         for group in groups
     ]
 
@@ -196,3 +204,41 @@ def _average(read: Sequence[Sequence[Row]], group: str | None, frames: Sequence[
     final = curve_band(np.array(scores)[:, None, None])
     curve = {name: getattr(band, name).tolist() for name in ("value", "low", "high")}
     return {**curve, "score": [float(getattr(final, name)[0]) for name in ("value", "low", "high")], "scores": scores}
+
+
+def _tests(
+    curves: Sequence[Mapping[str, Any]], environment_of: Mapping[str, str], refusals: list[str]
+) -> list[dict[str, Any]]:
+    """Every two settings with several runs of the same environment and group, the clearest difference first.
+
+    Returns:
+        better, worse: labels. probability: that a run of `better` has the higher score, `[value, low, high]`, as in the
+        benchmark report. p: of the Mann-Whitney test of that, two-sided, corrected for the number of tests by Holm.
+    """
+    from scipy.stats import mannwhitneyu
+
+    from marlnb.analysis.benchmarking.statistics import probability_of_improvement
+
+    tasks: dict[tuple[str, str], dict[str, list[float]]] = {}  # scores by index of the curve
+    for k, curve in enumerate(curves):
+        if len(curve["runs"]) > 1:
+            task = (environment_of[curve["runs"][0]], curve["group"])
+            tasks.setdefault(task, {})[str(k)] = curve["scores"]
+    tests: list[dict[str, Any]] = []
+    for scores in tasks.values():
+        if len(scores) > MAX_TESTED:
+            refusals.append(f"{len(scores)} settings are not tested in pairs: select at most {MAX_TESTED}")
+            continue
+        matrices = {k: [[score] for score in values] for k, values in scores.items()}
+        for (x, y), estimate in probability_of_improvement(matrices, n_bootstrap=N_BOOTSTRAP).items():
+            if estimate.value > 0.5 or (estimate.value == 0.5 and int(x) < int(y)):
+                is_constant = len({*scores[x], *scores[y]}) == 1
+                p = 1.0 if is_constant else float(mannwhitneyu(scores[x], scores[y]).pvalue)
+                names = {"better": curves[int(x)]["label"], "worse": curves[int(y)]["label"]}
+                tests.append({**names, "probability": [estimate.value, estimate.low, estimate.high], "p": p})
+    tests.sort(key=lambda test: test["p"])
+    corrected = 0.0
+    for k, test in enumerate(tests):
+        corrected = max(corrected, min(1.0, test["p"] * (len(tests) - k)))
+        test["p"] = corrected
+    return tests

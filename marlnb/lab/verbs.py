@@ -8,12 +8,14 @@ from typing import Any
 
 from marlnb.lab.batches import batch_form, run_batch
 from marlnb.lab.compare import SEED, compare
+from marlnb.lab.queue import Queue
 from marlnb.lab.run_page import Action, act, run_code, run_page
 from marlnb.training.runs.listing import RunListing
 from marlnb.training.runs.run_notes import write_notes
 from marlnb.training.runs.run_removal import delete_run
 
 BUDGET_S = 0.07  # of one answer
+QUEUE = Queue()
 
 
 class Session:
@@ -87,3 +89,19 @@ class Session:
     ) -> dict[str, Any]:
         """The plan and script of a batch as the command prints them, or its submission."""
         return run_batch(notebook, parameters=parameters, on=on, settings=settings, out=out, submit=submit)
+
+    def queue(self, folders: Sequence[str], *, fresh: bool = False) -> dict[str, Any]:
+        """The batches under some folders with the state of each job; `fresh` searches for new ones now."""
+        return QUEUE.read(folders, fresh=fresh)
+
+    def job(self, batch: str, name: str) -> dict[str, Any]:
+        """A job's state, output, and why it failed."""
+        return QUEUE.read_job(batch, name)
+
+    def cancel(self, batch: str, jobs: Sequence[str] = ()) -> str:
+        """Ends jobs, by default all that have not ended; returns what happens, in words."""
+        return QUEUE.cancel(batch, jobs)
+
+    def requeue(self, batch: str, jobs: Sequence[str] = ()) -> str:
+        """Submits jobs again, by default all that are not complete; returns what happens, in words."""
+        return QUEUE.requeue(batch, jobs)

@@ -15,7 +15,7 @@ from tests.lab.run_folders import write_run
 def test_the_launcher_opens_a_training_cell(lab: Lab, page: Page) -> None:
     open_lab(lab, page)
     section = page.locator(".jp-Launcher-section", has_text="marlnb")
-    for name in ("Train agents", "Gallery", "Runs"):
+    for name in ("Train agents", "Gallery", "Runs", "Submit a batch"):
         expect(section.locator(".jp-LauncherCard", has_text=name)).to_be_visible(timeout=SLOW_MS)
     section.locator(".jp-LauncherCard", has_text="Train agents").click()
     expect(page.locator(".jp-Notebook .jp-CodeCell").first).to_contain_text("TrainingPanel()", timeout=SLOW_MS)

@@ -123,6 +123,19 @@ def test_seeds_are_averaged_and_what_differs_is_shown(tmp_path: Path) -> None:
     assert averaged["low"][-1] < averaged["value"][-1] < averaged["high"][-1]
 
 
+def test_scores_are_tested_in_pairs(tmp_path: Path) -> None:
+    lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    paths = [str(write_run(tmp_path / f"a{seed}", seed=seed)) for seed in range(5)]
+    paths += [str(write_run(tmp_path / f"b{seed}", seed=seed, algorithm=lr | {"lr": 0.1})) for seed in range(5, 10)]
+    paths += [str(write_run(tmp_path / "c", env={"name": "mpe/simple_tag"}))]
+    answer = ask(Session(), "compare", paths=paths)["answer"]
+    (test,) = answer["tests"]
+    labels = {curve["runs"][0]: curve["label"] for curve in answer["curves"]}
+    assert (test["better"], test["worse"]) == (labels[paths[0]], labels[paths[5]])
+    assert test["probability"] == [1, 1, 1]
+    assert test["p"] == pytest.approx(2 / math.comb(10, 5))  # no order of the ten runs separates them more
+
+
 @pytest.mark.parametrize(
     ("changes", "average_over", "reason"),
     [

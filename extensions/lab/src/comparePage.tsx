@@ -117,6 +117,7 @@ function Comparing(props: {
         </label>
       </div>
       <Scores context={context} answer={answer} />
+      {answer.tests.length > 0 && <Tests context={context} tests={answer.tests} />}
       <Differences context={context} answer={answer} averaged={averaged} toggle={toggle} />
     </>
   );
@@ -151,6 +152,40 @@ function Scores({ context, answer }: { context: Context; answer: Comparison }): 
               <td>
                 {low === null || high === null ? trans.__('one run') : `${formatNumber(low)} to ${formatNumber(high)}`}
               </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}
+
+/** How surely a run of one setting has a higher score than a run of another. */
+function Tests({ context, tests }: { context: Context; tests: Comparison['tests'] }): JSX.Element {
+  const { trans } = context;
+  return (
+    <details class="marlnb-section" open>
+      <summary>{trans.__('Tests of these scores')}</summary>
+      <table class="marlnb-facts-table">
+        <thead>
+          <tr>
+            <th scope="col">{trans.__('Setting')}</th>
+            <th scope="col">{trans.__('Against')}</th>
+            <th scope="col">{trans.__('Probability of a higher score')}</th>
+            <th scope="col">{trans.__('95% interval')}</th>
+            <th scope="col" title={trans.__('Mann-Whitney test, two-sided, corrected for the number of tests (Holm)')}>
+              p
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {tests.map(({ better, worse, probability: [value, low, high], p }, index) => (
+            <tr key={`${index} ${better}`}>
+              <th scope="row">{better}</th>
+              <td>{worse}</td>
+              <td>{formatNumber(value)}</td>
+              <td>{`${formatNumber(low)} to ${formatNumber(high)}`}</td>
+              <td>{Number(p.toPrecision(2))}</td>
             </tr>
           ))}
         </tbody>

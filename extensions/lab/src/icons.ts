@@ -13,4 +13,11 @@ const SUBMIT = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 
 <path class="jp-icon3" fill="#616161" d="M3 4h8v2H5v12h6v2H3zM13 7l6 5-6 5v-4H8v-2h5z"/><path class="jp-icon3" fill="#616161" d="M19 4h2v16h-2z"/>
 </svg>`;
 
+// jobs one below the other, of which the first runs
+const QUEUE = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">
+<path class="jp-icon3" fill="#616161" d="M4 4l7 4-7 4zM13 7h8v2h-8zM4 14h17v2H4zM4 18h17v2H4z"/>
+</svg>`;
+
+export const queueIcon = new LabIcon({ name: 'marlnb:queue', svgstr: QUEUE });
+
 export const submitIcon = new LabIcon({ name: 'marlnb:submit', svgstr: SUBMIT });

@@ -16,6 +16,8 @@ import { StatusItem } from './statusItem';
 import type { Context } from './context';
 import { addNotebookCommands } from './notebooks';
 import { addPages } from './pages';
+import { addQueueCommands } from './queue/commands';
+import { QueuePanel } from './queue/panel';
 import { addRunCommands } from './runCommands';
 import { RunsModel } from './runsModel';
 import { RunsPanel } from './runsPanel';
@@ -24,7 +26,7 @@ const PLUGIN = 'marlnb:plugin';
 
 const runs: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
-  description: 'A side panel of runs, and pages of them.',
+  description: 'Side panels of runs and of the queue, and pages of them.',
   autoStart: true,
   optional: [
     ITranslator,
@@ -60,20 +62,28 @@ const runs: JupyterFrontEndPlugin<void> = {
     const panel = new RunsPanel(context);
     app.shell.add(panel, 'left', { rank: 320, type: 'marlnb' });
     restorer?.add(panel, 'marlnb-runs');
+    const queue = new QueuePanel(context);
+    app.shell.add(queue, 'left', { rank: 321, type: 'marlnb' });
+    restorer?.add(queue, 'marlnb-queue');
 
     app.commands.addCommand(CommandIDs.openRuns, {
       label: trans.__('Show runs'),
       execute: () => app.shell.activateById(panel.id)
     });
+    app.commands.addCommand(CommandIDs.showQueue, {
+      label: trans.__('Show the queue'),
+      execute: () => app.shell.activateById(queue.id)
+    });
     addPages(app, context, restorer, state, notebooks);
     addRunCommands(app, context);
+    addQueueCommands(app, context);
     addNotebookCommands(app, notebooks, context);
     if (launcher) {
-      addLauncherItems(app, launcher, context);
+      addLauncherItems(app, launcher, notebooks, context);
     }
     statusBar?.registerStatusItem('marlnb:trainings', { item: new StatusItem(context), align: 'left', rank: 20 });
     completions?.registerProvider(new OverrideCompletions(backend));
-    for (const command of [CommandIDs.openRuns, CommandIDs.openTable]) {
+    for (const command of [CommandIDs.openRuns, CommandIDs.openTable, CommandIDs.showQueue]) {
       palette?.addItem({ command, category: 'marlnb' });
     }
 

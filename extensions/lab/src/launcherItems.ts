@@ -1,5 +1,7 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { InputDialog } from '@jupyterlab/apputils';
 import type { ILauncher } from '@jupyterlab/launcher';
+import type { INotebookTracker } from '@jupyterlab/notebook';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { runsIcon } from './icons';
@@ -9,7 +11,12 @@ const GALLERY = ['import marlnb as mnb\n\nmnb.gallery()'];
 const FIRST_HOUR = 'notebooks/README.md';
 
 /** What a person can begin with, in the launcher. */
-export function addLauncherItems(app: JupyterFrontEnd, launcher: ILauncher, context: Context): void {
+export function addLauncherItems(
+  app: JupyterFrontEnd,
+  launcher: ILauncher,
+  notebooks: INotebookTracker | null,
+  context: Context
+): void {
   const { trans } = context;
   const items: [string, string, string, () => Promise<unknown>][] = [
     [
@@ -24,13 +31,48 @@ export function addLauncherItems(app: JupyterFrontEnd, launcher: ILauncher, cont
       trans.__('Trained agents and recordings that open at once'),
       () => app.commands.execute(CommandIDs.newNotebook, { cells: GALLERY })
     ],
-    ['marlnb:all-runs', trans.__('Runs'), trans.__('A table of all runs'), () => app.commands.execute(CommandIDs.openTable)]
+    ['marlnb:all-runs', trans.__('Runs'), trans.__('A table of all runs'), () => app.commands.execute(CommandIDs.openTable)],
+    [
+      CommandIDs.submitBatch,
+      trans.__('Submit a batch'),
+      trans.__('Run a notebook for one or many parameters, here or on a cluster'),
+      async () => {
+        const path = await chooseNotebook(app, notebooks, context);
+        if (path) {
+          await app.commands.execute(CommandIDs.submit, { path });
+        }
+      }
+    ]
   ];
   items.forEach(([command, label, caption, execute], rank) => {
     app.commands.addCommand(command, { label, caption, icon: runsIcon, execute });
     launcher.add({ command, category: 'marlnb', rank });
   });
   void addFirstHour(app, launcher, context);
+}
+
+/** Asks which notebook is meant: one that is open, one of the first folder, or any other by its path. */
+async function chooseNotebook(
+  app: JupyterFrontEnd,
+  notebooks: INotebookTracker | null,
+  { trans }: Context
+): Promise<string> {
+  const paths = new Set<string>();
+  notebooks?.forEach(panel => paths.add(panel.context.path));
+  const listed = await app.serviceManager.contents.get('').catch(() => null);
+  for (const { path, type } of (listed?.content ?? []) as { path: string; type: string }[]) {
+    if (type === 'notebook') {
+      paths.add(path);
+    }
+  }
+  const { value } = await InputDialog.getItem({
+    title: trans.__('Submit a batch'),
+    label: trans.__('Notebook (choose one, or write its path)'),
+    items: [...paths],
+    editable: true,
+    okLabel: trans.__('Continue')
+  });
+  return value?.trim() ?? '';
 }
 
 /** The first hour is in a clone's folder of notebooks, not in the wheel: it is offered where it is. */
@@ -45,5 +87,5 @@ async function addFirstHour(app: JupyterFrontEnd, launcher: ILauncher, { trans }
     icon: runsIcon,
     execute: () => app.commands.execute('docmanager:open', { path: FIRST_HOUR, factory: 'Markdown Preview' })
   });
-  launcher.add({ command: 'marlnb:first-hour', category: 'marlnb', rank: 3 });
+  launcher.add({ command: 'marlnb:first-hour', category: 'marlnb', rank: 9 });
 }

@@ -91,6 +91,7 @@ export interface Comparison {
     score: [number, number | null, number | null];
     scores: number[];
   }[];
+  tests: { better: string; worse: string; probability: [number, number, number]; p: number }[];
   refusals: string[];
 }
 
@@ -106,4 +107,55 @@ export interface BatchAnswer {
   output: string;
   ok: boolean;
   batch: string;
+}
+
+export type JobState =
+  | 'waiting'
+  | 'queued'
+  | 'starting'
+  | 'running'
+  | 'complete'
+  | 'failed'
+  | 'stopped'
+  | 'interrupted';
+
+/** A job, as marlnb.lab.queue shows it. */
+export interface QueuedJob {
+  name: string;
+  state: JobState;
+  reason: string;
+  progress: string;
+  attempt: number;
+  seconds: number;
+  id: string;
+  node: string;
+  time_left_s: number | null;
+}
+
+export interface QueuedBatch {
+  path: string;
+  name: string;
+  notebook: string;
+  executor: string;
+  summary: string;
+  jobs: QueuedJob[];
+}
+
+/** marlnb.lab.queue.Queue.read */
+export interface QueueAnswer {
+  batches: QueuedBatch[];
+  problems: string[];
+  asked_s: Record<string, number>;
+}
+
+/** marlnb.lab.queue.Queue.read_job */
+export interface JobAnswer {
+  job: QueuedJob;
+  folder: string;
+  notebook: string;
+  run: string;
+  output: string;
+  failure: string;
+  rerun_command: string;
+  problem: string;
 }

@@ -8,6 +8,7 @@ import { CommandIDs } from './commandIds';
 import { ComparePage } from './comparePage';
 import type { Context } from './context';
 import { runsIcon, submitIcon } from './icons';
+import { JobPage } from './queue/jobPage';
 import { RunPage } from './runPage';
 import { RunsTable } from './runsTable';
 import { SubmitPage } from './submitPage';
@@ -63,6 +64,13 @@ export function addPages(
       make: args => Promise.resolve(new ComparePage(context, args['paths'] as string[]))
     }
   ];
+  kinds.push({
+    command: CommandIDs.openJob,
+    label: trans.__('Open a job'),
+    id: args => `${args['batch'] as string}/${args['name'] as string}`,
+    title: args => args['name'] as string,
+    make: args => Promise.resolve(new JobPage(context, args['batch'] as string, args['name'] as string))
+  });
   kinds.push({
     command: CommandIDs.submit,
     label: trans.__('Submit'),

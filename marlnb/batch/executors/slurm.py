@@ -94,22 +94,12 @@ class SlurmExecutor(Executor):
         return f"slurm {ids}" + (f", the report {record.report}" if record.report is not None else "")
 
     def query(self, batch: Batch) -> Mapping[str, JobInfo]:
-        jobs = {job.name: job for job in batch.jobs()} | ({REPORT: batch.report_job()} if batch.then else {})
-        statuses = {name: job.status() for name, job in jobs.items()}
-        submitted = {name: task for name, task in tasks(batch).items() if name in jobs}
-        open_ = {name: task for name, task in submitted.items() if not _has_ended(statuses[name], task)}
-        answers: dict[str, JobInfo] = {}
-        for cluster in sorted({task.record.cluster for task in open_.values()}):
-            answers |= self._query_cluster([task for task in open_.values() if task.record.cluster == cluster])
-        arrays = {id.partition("_")[0] for id in answers}
-        infos = dict.fromkeys(jobs, UNKNOWN)
-        for name, task in submitted.items():
-            if name in open_:
-                infos[name] = _task_info(task, answers, arrays, statuses[name])
-            else:
-                state = statuses[name].state
-                infos[name] = JobInfo("ended", "" if state == "complete" else state, task.id)
-        return infos
+        return _query([(batch, self.profile)])[0]
+
+    @classmethod
+    def query_all(cls, batches: Sequence[Batch]) -> list[Mapping[str, JobInfo]]:
+        """With one call for each cluster, however many batches there are."""
+        return _query([(batch, batch.profile) for batch in batches])
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Asks running jobs to save and end; a second call lets SLURM end them. Other jobs never start.
@@ -133,12 +123,6 @@ class SlurmExecutor(Executor):
                 to_cancel.append(submitted[job.name])
         for cluster in sorted({task.record.cluster for task in to_cancel}):
             cancel_tasks(cluster, [task.id for task in to_cancel if task.record.cluster == cluster])
-
-    def _query_cluster(self, wanted: Sequence[Task]) -> dict[str, JobInfo]:
-        record = wanted[0].record
-        if record.accounting if self.profile.accounting is None else self.profile.accounting:
-            return query_accounting(record.cluster, [task.array for task in wanted])
-        return query_queue(record.cluster)
 
     def _submit_arrays(
         self, batch: Batch, submission: Path, record: SubmissionRecord, n_jobs: int, max_array_size: int
@@ -176,6 +160,37 @@ class SlurmExecutor(Executor):
         infos = self.query(batch)
         active = [name for name in others if infos[name].is_active]
         return [before[name].id for name in active] if len(active) == len(others) else None
+
+
+def _query(batches: Sequence[tuple[Batch, Profile]]) -> list[Mapping[str, JobInfo]]:
+    """The state of each job of each batch by name, with one call for each cluster; none if all have ended."""
+    read: list[tuple[dict[str, JobStatus], dict[str, Task], dict[str, Task]]] = []
+    arrays: dict[tuple[str, bool], list[int]] = {}  # by cluster, and whether its accounting is queried
+    for batch, profile in batches:
+        jobs = {job.name: job for job in batch.jobs()} | ({REPORT: batch.report_job()} if batch.then else {})
+        statuses = {name: job.status() for name, job in jobs.items()}
+        submitted = {name: task for name, task in tasks(batch).items() if name in jobs}
+        open_ = {name: task for name, task in submitted.items() if not _has_ended(statuses[name], task)}
+        for task in open_.values():
+            accounting = task.record.accounting if profile.accounting is None else profile.accounting
+            arrays.setdefault((task.record.cluster, accounting), []).append(task.array)
+        read.append((statuses, submitted, open_))
+    answers: dict[str, dict[str, JobInfo]] = {}  # by cluster
+    for (cluster, accounting), ids in sorted(arrays.items()):
+        answer = query_accounting(cluster, ids) if accounting else query_queue(cluster)
+        answers[cluster] = answers.get(cluster, {}) | answer
+    known = {cluster: {id.partition("_")[0] for id in answer} for cluster, answer in answers.items()}
+    results: list[Mapping[str, JobInfo]] = []
+    for statuses, submitted, open_ in read:
+        infos = dict.fromkeys(statuses, UNKNOWN)
+        for name, task in submitted.items():
+            cluster, status = task.record.cluster, statuses[name]
+            if name in open_:
+                infos[name] = _task_info(task, answers[cluster], known[cluster], status)
+            else:
+                infos[name] = JobInfo("ended", "" if status.state == "complete" else status.state, task.id)
+        results.append(infos)
+    return results
 
 
 def _sbatch(submission: Path, name: str, script: str) -> tuple[int, str]:

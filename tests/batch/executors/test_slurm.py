@@ -188,6 +188,21 @@ def test_one_call_tells_of_all(make: Make, scheduler: Scheduler) -> None:
     assert known[REPORT] == JobInfo("ended", "SLURM has forgotten it", "42_0")
 
 
+def test_one_call_tells_of_several_batches(make: Make, scheduler: Scheduler, tmp_path: Path) -> None:
+    batches = []
+    for name in ("a", "b"):
+        made, _ = make(2)
+        made.path.rename(tmp_path / name)
+        batches.append(Batch.open(tmp_path / name))
+        executor_of(batches[-1]).submit(batches[-1], batches[-1].jobs(), then=False)
+    scheduler.calls()
+    scheduler.says("squeue", "41_0|RUNNING|n1|None\n42_0|RUNNING|n2|None\n42_1|PENDING||Priority\n")
+    first, second = SlurmExecutor.query_all(batches)
+    assert len(scheduler.calls()) == 1
+    assert first["seed=0"].node == "n1" and first["seed=1"].state == "ended"
+    assert second["seed=0"].node == "n2" and second["seed=1"] == JobInfo("queued", "Priority", "42_1")
+
+
 def test_accounting_is_asked_where_there_is_one(make: Make, scheduler: Scheduler) -> None:
     batch, executor = make(2)
     scheduler.configure(storage="slurmdbd")

@@ -1,0 +1,240 @@
+import { formatAge, VirtualList } from '@marlnb/views';
+import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import { CommandIDs } from '../commandIds';
+import type { Context } from '../context';
+import { queueIcon } from '../icons';
+import { Live } from '../live';
+import type { QueueAnswer } from '../messages';
+import { PreactWidget } from '../preactWidget';
+import { useSignal } from '../useSignal';
+import { canCancel, canRunAgain, jobLine, type QueueRow, queueRows, rowKey } from './rows';
+
+const INTERVAL_MS = 5000; // of the files; the kernel calls a scheduler less often
+const NONE: QueueAnswer = { batches: [], problems: [], asked_s: {} };
+const ROW_PX = 46;
+const height = (): number => ROW_PX;
+
+/** The side panel of batches and their jobs, read while it is visible. */
+export class QueuePanel extends PreactWidget {
+  constructor(private readonly context: Context) {
+    super();
+    this.id = 'marlnb-queue';
+    this.title.icon = queueIcon;
+    this.title.caption = context.trans.__('Queue');
+    this.addClass('marlnb-lab');
+    this.addClass('marlnb-runs');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', context.trans.__('Queue'));
+    this.live = new Live(
+      'marlnb:queue',
+      () => {
+        const fresh = this.isFresh;
+        this.isFresh = false;
+        return context.backend.request<QueueAnswer>('queue', { folders: context.model.folders, fresh });
+      },
+      INTERVAL_MS
+    );
+  }
+
+  override dispose(): void {
+    this.live.dispose();
+    super.dispose();
+  }
+
+  protected content(): ComponentChild {
+    return <Queue context={this.context} live={this.live} refresh={() => this.refresh()} />;
+  }
+
+  protected override onVisible(isVisible: boolean): void {
+    this.live.setVisible(isVisible);
+  }
+
+  private refresh(): void {
+    this.isFresh = true;
+    this.live.refresh();
+  }
+
+  private isFresh = false;
+  private readonly live: Live<QueueAnswer>;
+}
+
+function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () => void }): JSX.Element {
+  const { context, live, refresh } = props;
+  const { commands, trans } = context;
+  useSignal(live.changed);
+  const [search, setSearch] = useState('');
+  const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
+  const [activeKey, setActiveKey] = useState('');
+  const answer = live.answer ?? NONE;
+  const rows = useMemo(() => queueRows(answer.batches, search, toggled), [answer, search, toggled]);
+  const active = rows.findIndex(row => rowKey(row) === activeKey);
+  const open = (row: QueueRow | undefined): void => {
+    if (row?.kind === 'job') {
+      void commands.execute(CommandIDs.openJob, { batch: row.batch.path, name: row.job.name });
+    } else if (row) {
+      const next = new Set(toggled);
+      if (!next.delete(row.batch.path)) {
+        next.add(row.batch.path);
+      }
+      setToggled(next);
+    }
+  };
+  const onKeyDown = (event: TargetedKeyboardEvent<HTMLElement>): void => {
+    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 };
+    const move = moves[event.key];
+    if (move !== undefined) {
+      const row = rows[Math.max(0, Math.min(rows.length - 1, active + move))];
+      setActiveKey(row ? rowKey(row) : '');
+    } else if (event.key === 'Enter' || event.key === ' ') {
+      open(rows[active]);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  };
+  return (
+    <>
+      <div class="marlnb-runs-header">
+        <h2>{trans.__('Queue')}</h2>
+        <button title={trans.__('Search the folders again')} onClick={refresh}>
+          {trans.__('Refresh')}
+        </button>
+      </div>
+      <input
+        class="marlnb-search"
+        type="search"
+        placeholder={trans.__('Search jobs, states, nodes…')}
+        aria-label={trans.__('Search jobs')}
+        value={search}
+        onInput={event => setSearch(event.currentTarget.value)}
+      />
+      <QueueActions context={context} row={rows[active]} refresh={refresh} />
+      <QueueNotice context={context} live={live} isSearching={search !== ''} shown={rows.length} />
+      <div
+        class="marlnb-runs-list"
+        role="listbox"
+        tabIndex={0}
+        aria-label={trans.__('Jobs')}
+        aria-activedescendant={active >= 0 ? `marlnb-job-${active}` : undefined}
+        onKeyDown={onKeyDown}
+      >
+        <VirtualList
+          rows={rows}
+          height={height}
+          {...(active >= 0 ? { reveal: active } : {})}
+          render={(row, index) => (
+            <Row
+              key={rowKey(row)}
+              row={row}
+              index={index}
+              isActive={index === active}
+              onClick={() => {
+                setActiveKey(rowKey(row));
+                open(row);
+              }}
+            />
+          )}
+        />
+      </div>
+    </>
+  );
+}
+
+/** What can be done with the chosen job, or with all jobs of the chosen batch. */
+function QueueActions(props: { context: Context; row: QueueRow | undefined; refresh: () => void }): JSX.Element {
+  const { context, row, refresh } = props;
+  const { commands, trans } = context;
+  const jobs = row?.kind === 'job' ? [row.job] : (row?.batch.jobs ?? []);
+  const act = (command: string): void => {
+    const args = { batch: row?.batch.path ?? '', jobs: row?.kind === 'job' ? [row.job.name] : [] };
+    void commands.execute(command, args).then(refresh);
+  };
+  return (
+    <div class="marlnb-bar" role="toolbar" aria-label={trans.__('Actions on the chosen job or batch')}>
+      <button disabled={!canCancel(jobs)} onClick={() => act(CommandIDs.cancelJobs)}>
+        {trans.__('Cancel…')}
+      </button>
+      <button disabled={!canRunAgain(jobs)} onClick={() => act(CommandIDs.requeueJobs)}>
+        {trans.__('Run again')}
+      </button>
+      <button
+        disabled={!row}
+        onClick={() => void commands.execute(CommandIDs.showFolder, { path: row?.batch.path ?? '' })}
+      >
+        {trans.__('Show folder')}
+      </button>
+    </div>
+  );
+}
+
+/** What a person must know beyond the rows: errors, an empty list, how old a scheduler's answer is. */
+function QueueNotice(props: {
+  context: Context;
+  live: Live<QueueAnswer>;
+  isSearching: boolean;
+  shown: number;
+}): JSX.Element | null {
+  const { live, isSearching, shown } = props;
+  const { trans } = props.context;
+  if (live.error) {
+    return (
+      <p class="marlnb-notice marlnb-error" role="alert">
+        {live.error}
+      </p>
+    );
+  }
+  if (!live.answer) {
+    return (
+      <p class="marlnb-notice" role="status">
+        {trans.__('Starting a kernel that reads the batches…')}
+      </p>
+    );
+  }
+  const texts = [...live.answer.problems];
+  if (shown === 0) {
+    texts.push(
+      isSearching
+        ? trans.__('No job matches.')
+        : trans.__('No batches here yet. Submit a notebook with the button in its toolbar, or with `marlnb batch`.')
+    );
+  }
+  for (const [executor, seconds] of Object.entries(live.answer.asked_s)) {
+    texts.push(trans.__('%1 answered %2 ago.', executor, formatAge(seconds)));
+  }
+  return texts.length > 0 ? (
+    <p class="marlnb-notice" role="status">
+      {texts.join(' ')}
+    </p>
+  ) : null;
+}
+
+function Row(props: { row: QueueRow; index: number; isActive: boolean; onClick: () => void }): JSX.Element {
+  const { row, index, isActive, onClick } = props;
+  const common = {
+    id: `marlnb-job-${index}`,
+    role: 'option' as const,
+    'aria-selected': isActive,
+    onClick,
+    style: { height: `${ROW_PX}px` }
+  };
+  if (row.kind === 'batch') {
+    return (
+      <div {...common} class="marlnb-run-row marlnb-batch-row" aria-expanded={row.isOpen} title={row.batch.path}>
+        <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
+        <span class="marlnb-name">{row.batch.name}</span>
+        <span class="marlnb-score">{row.batch.executor}</span>
+        <span class="marlnb-facts">{row.batch.summary}</span>
+      </div>
+    );
+  }
+  const { job } = row;
+  return (
+    <div {...common} class="marlnb-run-row marlnb-job-row" data-state={job.state} title={`${job.name}\n${jobLine(job)}`}>
+      <span class="marlnb-dot" aria-hidden="true" />
+      <span class="marlnb-name">{job.name}</span>
+      <span class="marlnb-score">{job.id}</span>
+      <span class="marlnb-facts">{jobLine(job)}</span>
+    </div>
+  );
+}

@@ -1,0 +1,66 @@
+import { formatClock } from '@marlnb/views';
+import type { JobState, QueuedBatch, QueuedJob } from '../messages';
+
+const ORDER: readonly JobState[] = [
+  'running',
+  'starting',
+  'queued',
+  'waiting',
+  'failed',
+  'interrupted',
+  'stopped',
+  'complete'
+];
+const ENDED: readonly JobState[] = ['failed', 'stopped', 'complete'];
+const MAY_RUN_AGAIN: readonly JobState[] = ['waiting', 'failed', 'stopped', 'interrupted'];
+
+export type QueueRow =
+  | { kind: 'batch'; batch: QueuedBatch; isOpen: boolean }
+  | { kind: 'job'; batch: QueuedBatch; job: QueuedJob };
+
+/** Whether the job runs, or starts by itself. */
+export function isActive(job: QueuedJob): boolean {
+  return job.state === 'running' || job.state === 'starting' || job.state === 'queued';
+}
+
+export function canCancel(jobs: readonly QueuedJob[]): boolean {
+  return jobs.some(job => !ENDED.includes(job.state));
+}
+
+export function canRunAgain(jobs: readonly QueuedJob[]): boolean {
+  return jobs.some(job => MAY_RUN_AGAIN.includes(job.state));
+}
+
+/** State, place, what it does and the time that its limit leaves it; or why it waits or has ended. */
+export function jobLine(job: QueuedJob): string {
+  const left = job.time_left_s === null ? '' : `${formatClock(job.time_left_s)} until its limit`;
+  const spent = job.state === 'complete' && job.seconds > 0 ? formatClock(job.seconds) : '';
+  const reason = job.state === 'complete' || job.state === 'running' ? '' : job.reason;
+  return [job.state, job.node, spent, left, job.progress, reason].filter(Boolean).join(' · ');
+}
+
+/** Batches with jobs that run or wait first; a batch is open if it has such jobs, or if a person opened it. */
+export function queueRows(batches: readonly QueuedBatch[], search: string, toggled: ReadonlySet<string>): QueueRow[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows: QueueRow[] = [];
+  for (const batch of [...batches].sort((a, b) => Number(b.jobs.some(isActive)) - Number(a.jobs.some(isActive)))) {
+    const jobs = batch.jobs.filter(job => {
+      const text = [batch.name, job.name, job.state, job.node, job.id, job.reason].join(' ').toLowerCase();
+      return words.every(word => text.includes(word));
+    });
+    if (jobs.length === 0) {
+      continue;
+    }
+    const isOpen = words.length > 0 || batch.jobs.some(isActive) !== toggled.has(batch.path);
+    rows.push({ kind: 'batch', batch, isOpen });
+    if (isOpen) {
+      jobs.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+      rows.push(...jobs.map(job => ({ kind: 'job' as const, batch, job })));
+    }
+  }
+  return rows;
+}
+
+export function rowKey(row: QueueRow): string {
+  return row.kind === 'batch' ? row.batch.path : `${row.batch.path}\n${row.job.name}`;
+}

@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest';
+import type { QueuedBatch, QueuedJob } from '../src/messages';
+import { canCancel, canRunAgain, jobLine, queueRows, rowKey } from '../src/queue/rows';
+
+const JOB: QueuedJob = {
+  name: 'seed=0',
+  state: 'running',
+  reason: '',
+  progress: 'cell 4 of 20',
+  attempt: 1,
+  seconds: 0,
+  id: '17_0',
+  node: 'n1',
+  time_left_s: 200
+};
+const QUEUED: QueuedJob = { ...JOB, name: 'seed=1', state: 'queued', reason: 'Priority', progress: '', node: '', time_left_s: null };
+const FAILED: QueuedJob = { ...QUEUED, name: 'seed=2', state: 'failed', reason: 'cell 2: ValueError: no', node: 'n2' };
+const DONE: QueuedJob = { ...FAILED, name: 'seed=3', state: 'complete', reason: 'old', seconds: 65 };
+const BATCH: QueuedBatch = {
+  path: '/runs/b',
+  name: 'b',
+  notebook: 'n.ipynb',
+  executor: 'slurm',
+  summary: '',
+  jobs: [DONE, FAILED, QUEUED, JOB]
+};
+const OLD: QueuedBatch = { ...BATCH, path: '/runs/a', name: 'a', jobs: [DONE] };
+const names = (rows: ReturnType<typeof queueRows>): string[] =>
+  rows.map(row => (row.kind === 'batch' ? row.batch.name : row.job.name));
+
+describe('a job', () => {
+  it('says where it runs and how long it may, why it waits, or why it ended', () => {
+    expect(jobLine(JOB)).toBe('running · n1 · 3:20 until its limit · cell 4 of 20');
+    expect(jobLine(QUEUED)).toBe('queued · Priority');
+    expect(jobLine(FAILED)).toBe('failed · n2 · cell 2: ValueError: no');
+    expect(jobLine(DONE)).toBe('complete · n2 · 1:05');
+  });
+  it('is cancelled before its end and run again after it', () => {
+    expect([JOB, QUEUED, FAILED, DONE].map(job => canCancel([job]))).toEqual([true, true, false, false]);
+    expect([JOB, QUEUED, FAILED, DONE].map(job => canRunAgain([job]))).toEqual([false, false, true, false]);
+    expect(canCancel(BATCH.jobs) && canRunAgain(BATCH.jobs)).toBe(true);
+  });
+});
+
+describe('the queue', () => {
+  it('shows active batches and jobs first, and ended batches closed', () => {
+    expect(names(queueRows([OLD, BATCH], '', new Set()))).toEqual(['b', 'seed=0', 'seed=1', 'seed=2', 'seed=3', 'a']);
+    expect(names(queueRows([OLD, BATCH], '', new Set(['/runs/a', '/runs/b'])))).toEqual(['b', 'a', 'seed=3']);
+  });
+  it('is searched by words', () => {
+    expect(names(queueRows([OLD, BATCH], 'slow', new Set()))).toEqual([]);
+    expect(names(queueRows([OLD, BATCH], 'N2 complete', new Set()))).toEqual(['b', 'seed=3', 'a', 'seed=3']);
+    expect(new Set(queueRows([OLD, BATCH], 'complete', new Set()).map(rowKey)).size).toBe(4);
+  });
+});
