@@ -29,8 +29,10 @@ from marlnb.training.runs.files import (
     JOB_VARIABLE,
     LOCK,
     METRICS,
+    STATUS,
     TRAINING,
     is_run,
+    remove_temporaries,
     write_atomically,
 )
 from marlnb.training.runs.lock import RunLock, is_locked
@@ -151,6 +153,8 @@ def drive(
     status = run.status()
     job = os.environ.get(JOB_VARIABLE)
     if status["state"] == "complete" and _limits_in(status) == limits_of(run.experiment):
+        with suppress(OSError):  # a kill while the status was written for the last time; the disk may be read-only
+            remove_temporaries(run.path, [STATUS])
         if job and progress:  # the notebook looks as if this attempt had trained
             Progress(run.experiment).recall(read_rows(run.path / METRICS))
         return run

@@ -42,9 +42,9 @@ def test_an_environment_that_cannot_be_had(
     [
         (
             "algorithm=qmix env.continuous_actions=true algorithm.learning_starts=0",
-            "it takes discrete. continuous ones: iddpg, ippo, isac",
+            "it takes discrete. continuous ones: a2c, iddpg, ippo, isac",
         ),
-        ("algorithm=maddpg model=gru", "got gru. Recurrent ones learn ippo, iql, mappo, qmix, vdn"),
+        ("algorithm=maddpg model=gru", "got gru. Recurrent ones learn a2c, ippo, iql, maa2c, mappo, qmix, vdn"),
         ("model=cnn", "mappo for group 'agent' of mpe/simple_spread, whose agents observe (18,): model 'cnn' reads"),
         ("algorithm=iql algorithm.batch_size=20 algorithm.buffer_frames=10", "batch_size=20 is larger than the"),
         ("algorithm=iql", "iql for every group would learn nothing: for the first"),

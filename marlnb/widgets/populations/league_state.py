@@ -110,14 +110,15 @@ def _numbers(summary: LeagueSummary) -> dict[str, str]:
 def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[tuple[str, str, str]]]) -> Markup:
     """A table of (text, style, title) cells."""
     header = joined(Markup('<th scope="col">{}</th>').format(name) for name in head)
-    cell = '<td style="padding: 3px 10px; {}" title="{}">{}</td>'
+    cell = Markup('<td style="padding: 3px 10px; {}" title="{}">{}</td>')
     lines = joined(
-        Markup("<tr>{}</tr>").format(joined(Markup(cell).format(style, title, text) for text, style, title in row))
+        Markup("<tr>{}</tr>").format(joined(cell.format(style, title, text) for text, style, title in row))
         for row in rows
     )
-    start = '<div class="marlnb-table" style="overflow-x: auto"><table><caption style="text-align: left">{}</caption>'
-    body = "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
-    return Markup(start + body).format(caption, header, lines)
+    return Markup(
+        '<div class="marlnb-table" style="overflow-x: auto"><table><caption style="text-align: left">{}</caption>'
+        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
+    ).format(caption, header, lines)
 
 
 def weights_tag(league: RunLeague, *names: str) -> str:
