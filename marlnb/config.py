@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.plugins.builders import Builders
 from marlnb.plugins.registry import Registry
 from marlnb.plugins.unloaded import Unloaded
-from marlnb.search_range import SearchRange
 from marlnb.specs import ActionKind, EnvFacts, EnvSpec, GroupSpec, InputSpec
 from marlnb.trust import loaded
 from marlnb.values import validate
@@ -39,6 +38,26 @@ NETWORKS: Builders[Callable[..., Network]] = Builders("NETWORKS")  # of (n_agent
 environment = ENVIRONMENTS.register
 algorithm = ALGORITHMS.register
 model = MODELS.register
+
+Scale = Literal["log", "one_minus", "logit", "divisors"]
+
+
+@dataclass(frozen=True)
+class SearchRange:
+    """Where an option's value may move when it is mutated.
+
+    Attributes:
+        scale: what a factor multiplies: log: the value; one_minus: 1 - value, as of discounts; logit: the odds
+            value / (1 - value); divisors: nothing, the value moves to the next divisor of `of`.
+        min: smallest value.
+        max: largest value.
+        of: with divisors, the number of an Experiment that the value divides, such as "iteration_frames".
+    """
+
+    scale: Scale
+    min: float
+    max: float
+    of: str = ""
 
 
 def option(

@@ -17,9 +17,8 @@ from marlnb.values import validate
 if TYPE_CHECKING:
     import numpy as np
 
-    from marlnb.config import AlgorithmConfig
+    from marlnb.config import AlgorithmConfig, SearchRange
     from marlnb.populations.evolution.members import Scored, Successor
-    from marlnb.search_range import SearchRange
 
 Founders = Literal["equal", "drawn"]
 Change = Literal["one", "all"]

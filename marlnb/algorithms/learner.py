@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.rollout import Rollout
 from marlnb.errors import CheckpointError
 from marlnb.models.policies.policy import Policy

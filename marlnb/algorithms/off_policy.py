@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.adam import PartAdam
 from marlnb.algorithms.configs.off_policy import OffPolicyConfig
+from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.replay import ReplayBuffer, Sample
 from marlnb.algorithms.rollout import Rollout

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.adam import PartAdam
-from marlnb.algorithms.compiled import CompiledGradient, GradientCompiler
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
+from marlnb.algorithms.gradients.adam import PartAdam
+from marlnb.algorithms.gradients.compiled import CompiledGradient, GradientCompiler
+from marlnb.algorithms.gradients.shards import ShardedLoss
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
 from marlnb.algorithms.losses import masked_moments
 from marlnb.algorithms.rollout import Rollout
-from marlnb.algorithms.shards import ShardedLoss
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import LearnerContext
 from marlnb.models.networks.inputs import features

@@ -42,7 +42,7 @@ def end_of_training(run: Run) -> int:
 
     Returns 0 if it is complete, 130 if it was stopped before its end.
     """
-    from marlnb.training.runs.scores import scores_text
+    from marlnb.training.runs.status import scores_text
 
     status = run.status()
     scores = scores_text(status)

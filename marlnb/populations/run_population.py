@@ -23,7 +23,7 @@ from marlnb.training.learners import build_learner
 from marlnb.training.runs.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import RunFolder, Which
-from marlnb.training.runs.scores import GREEDY
+from marlnb.training.runs.status import GREEDY
 
 if TYPE_CHECKING:
     import pandas as pd

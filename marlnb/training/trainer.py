@@ -36,7 +36,7 @@ from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
-from marlnb.training.runs.scores import EXPLORING, GREEDY
+from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
 
 STATUS_INTERVAL_S = 1.0

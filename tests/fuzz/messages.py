@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from marlnb.client import HEADER, MAGIC, PROTOCOL, Inbox, Message, WireError
+from marlnb.client.messages import HEADER, MAGIC, PROTOCOL, Inbox, Message, WireError
 from marlnb.envs.external.config import ExternalConfig
 from marlnb.envs.external.env import ExternalEnv
 from marlnb.envs.external.options import UNIX, ExternalGroup

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
-from marlnb.config import ALGORITHMS, option
-from marlnb.search_range import SearchRange
+from marlnb.config import ALGORITHMS, SearchRange, option
 
 
 @ALGORITHMS.register("iddpg")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from marlnb.config import AlgorithmConfig, ModelConfig, option
+from marlnb.config import AlgorithmConfig, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
-from marlnb.search_range import SearchRange
 
 
 @dataclass(frozen=True)

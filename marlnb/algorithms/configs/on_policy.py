@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from marlnb.algorithms.configs.choices import RegressionLoss
-from marlnb.config import AlgorithmConfig, ModelConfig, option
+from marlnb.config import AlgorithmConfig, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.choices import Squash, StdOf
-from marlnb.search_range import SearchRange
 
 
 @dataclass(frozen=True)

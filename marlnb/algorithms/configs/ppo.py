@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from marlnb.algorithms.configs.on_policy import PolicyGradientConfig
-from marlnb.config import ALGORITHMS, option
-from marlnb.search_range import SearchRange
+from marlnb.config import ALGORITHMS, SearchRange, option
 
 
 @ALGORITHMS.register("ippo")

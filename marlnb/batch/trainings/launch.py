@@ -17,8 +17,8 @@ from typing import IO, Literal, Protocol
 from marlnb.allocations import usable_cores
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.local.machine import core_numbers
-from marlnb.batch.trainings.planned_training import PlannedTraining
-from marlnb.batch.trainings.progress_display import TrainingsProgress
+from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsProgress
+from marlnb.disk import writing
 from marlnb.errors import MarlnbError
 from marlnb.training.report import Report
 from marlnb.training.runs.files import is_run
@@ -148,7 +148,8 @@ class _Job:
         words.append(f"{finish.__module__}:{finish.__qualname__}")
         threads = str(max(1, usable_cores() // jobs))
         env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ}
-        log = open(run.path / LOG, "ab")  # noqa: SIM115
+        with writing(run.path / LOG):
+            log = open(run.path / LOG, "ab")  # noqa: SIM115
         return _Job(planned, run, subprocess.Popen(words, stdout=log, stderr=log, env=env), slot, log)
 
     def outcome(self) -> Outcome:

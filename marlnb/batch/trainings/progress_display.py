@@ -1,15 +1,27 @@
-"""Progress of several trainings, as one line of text."""
+"""PlannedTraining, one of several trainings of a command or a benchmark; and their progress as one line of text."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
-from marlnb.batch.trainings.planned_training import PlannedTraining
+from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames
 from marlnb.training.progress import StatusLine, describe_progress
+
+
+class PlannedTraining(Protocol):
+    """One training; `str` is its name in progress and messages."""
+
+    @property
+    def folder(self) -> str:
+        """The run's folder, relative to the common folder."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is trained."""
 
 
 class TrainingsProgress:

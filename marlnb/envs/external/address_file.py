@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from marlnb.client import SERVER_FILE
+from marlnb.client.messages import SERVER_FILE
 from marlnb.disk import problem_of, replacing
 from marlnb.errors import EnvBuildError
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.client import PROTOCOL, TOKEN_VARIABLE, InvalidReport, Message
+from marlnb.client.messages import PROTOCOL, TOKEN_VARIABLE, InvalidReport, Message
 from marlnb.envs.external.address_file import AddressFile
 from marlnb.envs.external.episode_slot import EpisodeSlot, agents_of, check_report
 from marlnb.envs.external.interface import ServedEnv

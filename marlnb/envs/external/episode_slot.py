@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.client import Agent, InvalidReport, Message
+from marlnb.client.agent import Agent
+from marlnb.client.messages import InvalidReport, Message
 from marlnb.envs.vector import GroupStep, Step
 from marlnb.specs import EnvSpec
 

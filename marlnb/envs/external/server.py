@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.client import PROTOCOL, Inbox, Message, WireError
+from marlnb.client.messages import PROTOCOL, Inbox, Message, WireError
 from marlnb.envs.external.options import UNIX
 from marlnb.errors import EnvBuildError
 
@@ -166,7 +166,9 @@ class Server:
             problem = "the first message must be a hello with the token"
         elif message.header.get("protocol") != PROTOCOL:
             spoken = message.header.get("protocol")
-            problem = f"the client speaks protocol {spoken!r}, this server {PROTOCOL}; copy marlnb/client.py again"
+            problem = (
+                f"the client speaks protocol {spoken!r}, this server {PROTOCOL}; copy the folder marlnb/client again"
+            )
         elif not hmac.compare_digest(token.encode(errors="replace"), self._token):
             problem = "the token is not this server's"
         else:

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from marlnb import errors
-from marlnb.envs.workers.interrupts import interrupts_after
 from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
 from marlnb.envs.workers.process import COMMAND_BYTES, DONE, FAILURE, LABELS, RENDER, RESET, STEP, WAKE, receive, send
 from marlnb.envs.workers.source import EnvSource
@@ -223,3 +223,22 @@ def _end(workers: list[_Worker], owner: int) -> None:
             worker.process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(worker.process.pid, signal.SIGKILL)  # what its environments started and left behind
+
+
+@contextlib.contextmanager
+def interrupts_after() -> Iterator[None]:
+    """Delays an interrupt (Ctrl-C) until the block has ended. Only the main thread is interrupted.
+
+    An interrupt between the start of a process and the assignment of its handle would leave a process without an end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[FrameType | None] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if handler is None else handler)
+        if heard and callable(handler):
+            handler(signal.SIGINT, heard[0])

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.configs.choices import Pooling
 from marlnb.models.networks.configs.mlp import HiddenConfig
+from marlnb.models.networks.configs.network import Pooling
 from marlnb.models.networks.inputs import Columns
 from marlnb.models.networks.layers import hidden_layer
 from marlnb.specs import InputSpec

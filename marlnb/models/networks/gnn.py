@@ -21,8 +21,8 @@ from torch.nn import functional as F
 
 from marlnb.config import NETWORKS
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.configs.choices import ActivationName
 from marlnb.models.networks.configs.gnn import GNNConfig
+from marlnb.models.networks.configs.network import ActivationName
 from marlnb.models.networks.layers import AgentLinear, activation
 from marlnb.models.networks.mlp import HiddenNetwork
 from marlnb.specs import InputSpec

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, ShapeError, unknown
-from marlnb.models.networks.configs.choices import ActivationName
 from marlnb.models.networks.configs.mlp import HiddenConfig
+from marlnb.models.networks.configs.network import ActivationName
 from marlnb.models.networks.fast_tanh import fast_tanh
 
 HIDDEN_GAIN = 2**0.5

@@ -16,8 +16,8 @@ from marlnb.config import ModelConfig
 from marlnb.errors import ConfigError
 from marlnb.evolution_config import EvolutionConfig
 from marlnb.experiment import Experiment
-from marlnb.models.networks.configs.choices import ActivationName
 from marlnb.models.networks.configs.mlp import HiddenConfig
+from marlnb.models.networks.configs.network import ActivationName
 
 IDEMPOTENT = ("relu",)  # f(f(x)) = f(x), so that an identity after it changes nothing
 

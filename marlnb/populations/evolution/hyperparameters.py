@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.config import AlgorithmConfig
+from marlnb.config import AlgorithmConfig, SearchRange
 from marlnb.errors import ConfigError, unknown
 from marlnb.evolution_config import EvolutionConfig
 from marlnb.experiment import Experiment
 from marlnb.populations.evolution.architecture import with_networks
-from marlnb.search_range import SearchRange
 from marlnb.specs import EnvSpec
 from marlnb.values import hints
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from marlnb.config import AlgorithmConfig, option
+from marlnb.config import AlgorithmConfig, SearchRange, option
 from marlnb.evolution_config import EVOLUTIONS, POPULATION, WINDOW, Probabilities
 from marlnb.populations.selection.tournament import TournamentConfig
-from marlnb.search_range import SearchRange
 
 BOUNDS = {"lr": (1e-4, 1e-2), "lr_critic": (1e-4, 1e-2), "batch_size": (8.0, 512.0)}
 FACTORS = {"updates": (1 / 0.75, 1 / 1.5)}

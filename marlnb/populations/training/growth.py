@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.learner import Learner, weights_of
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.errors import ConfigError

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.learner import Learner
 from marlnb.models.networks.layers import AgentLinear, HiddenLayer
 from marlnb.models.networks.mlp import HiddenNetwork

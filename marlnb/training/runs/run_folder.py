@@ -41,9 +41,8 @@ from marlnb.training.runs.files import (
     remove_temporaries,
 )
 from marlnb.training.runs.rows import read_rows
-from marlnb.training.runs.scores import scores_text
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
-from marlnb.training.runs.status import read_status
+from marlnb.training.runs.status import read_status, scores_text
 from marlnb.trust import trust, trusted
 
 if TYPE_CHECKING:

@@ -1,13 +1,20 @@
-"""read_status: the status of the training in a run folder, from its files alone; nothing heavy is imported."""
+"""The status of a run's training, from its files alone, and its two scores as text; nothing heavy is imported.
+
+A score is exploring, as in the training curve, or greedy, as in an evaluation.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from marlnb.training.runs.files import LOCK, STATUS, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_status
+
+EXPLORING, GREEDY = "exploring", "greedy"
+MISSING = {EXPLORING: "no episode yet", GREEDY: "not evaluated"}
 
 
 def read_status(run: Path) -> dict[str, Any]:
@@ -23,3 +30,21 @@ def read_status(run: Path) -> dict[str, Any]:
     if status["state"] in ("running", "paused") and not is_locked(run / LOCK):
         status["state"] = "interrupted"
     return status
+
+
+def scores_text(status: Mapping[str, Any]) -> str:
+    """The mean return of one agent by group in both modes, from a run's status; empty before any episode ended.
+
+    `exploring` is the mean of the latest training episodes, whose actions were sampled; `greedy` that of the last
+    evaluation, in which each agent took its most likely action.
+    """
+    scores: Mapping[str, Any] = status.get("scores") or {}
+    texts = {mode: _by_group(scores.get(mode)) for mode in MISSING}
+    if not any(texts.values()):
+        return ""
+    return "return " + ", ".join(f"{mode} {text or MISSING[mode]}" for mode, text in texts.items())
+
+
+def _by_group(returns: Any) -> str:
+    values = returns if isinstance(returns, dict) else {}
+    return " ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, int | float))

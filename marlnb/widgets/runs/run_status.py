@@ -8,7 +8,7 @@ from typing import Any
 from marlnb.display.formatting import format_clock, format_count
 from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
-from marlnb.training.runs.scores import scores_text
+from marlnb.training.runs.status import scores_text
 
 STATE_TEXTS = {
     "created": "not started",

@@ -14,18 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.client import (
-    HEADER,
-    MAGIC,
-    Client,
-    ConnectionRefused,
-    EpisodeOver,
-    Inbox,
-    InvalidReport,
-    Message,
-    ServerGone,
-    WireError,
-)
+from marlnb.client import Client, ConnectionRefused, EpisodeOver, InvalidReport, ServerGone, WireError
+from marlnb.client.messages import HEADER, MAGIC, Inbox, Message
 from marlnb.config import EnvConfig
 from marlnb.envs.external.config import ExternalConfig
 from marlnb.envs.external.env import ExternalEnv
@@ -313,8 +303,9 @@ def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pyt
                 with pytest.raises(ConnectionRefused, match="the token is not this server's"):
                     Client.connect(env.address, token, timeout_s=GUARD_S)
             with monkeypatch.context() as old:
-                old.setattr("marlnb.client.PROTOCOL", 1)
-                with pytest.raises(ConnectionRefused, match=r"speaks protocol 1, this server 2; copy marlnb/client.py"):
+                old.setattr("marlnb.client.connection.PROTOCOL", 1)
+                message = "speaks protocol 1, this server 2; copy the folder marlnb/client again"
+                with pytest.raises(ConnectionRefused, match=message):
                     Client.connect(env.address, timeout_s=GUARD_S)
             host, port = env.address.split(":")
             for data in (b"GET / HTTP/1.1\r\n\r\n", HEADER.pack(MAGIC, 1 << 30, 0), Message({"op": "begin"}).pack()):

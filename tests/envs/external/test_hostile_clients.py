@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.client import HEADER, MAGIC, PROTOCOL, Client, ClientError, Inbox, Message
+from marlnb.client import Client, ClientError
+from marlnb.client.messages import HEADER, MAGIC, PROTOCOL, Inbox, Message
 from marlnb.envs.external import server
 from marlnb.envs.external.env import ExternalEnv
 from tests.envs.external.test_env import GUARD_S, Simulator, actions, built

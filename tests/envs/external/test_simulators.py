@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,7 +140,6 @@ def test_the_client_needs_numpy_only_and_can_be_copied(tmp_path: Path) -> None:
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
-    copy = tmp_path / "their_client.py"
-    copy.write_text((ROOT / "marlnb" / "client.py").read_text())
+    shutil.copytree(ROOT / "marlnb" / "client", tmp_path / "their_client", ignore=shutil.ignore_patterns("__pycache__"))
     code = "import sys, their_client; sys.exit('marlnb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path).returncode == 0

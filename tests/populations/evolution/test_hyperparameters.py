@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from marlnb.config import SearchRange
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.populations.counter_draws import generator
@@ -16,7 +17,6 @@ from marlnb.populations.evolution.hyperparameters import (
     options_of,
     with_options,
 )
-from marlnb.search_range import SearchRange
 
 BASE = ("env=mpe/simple_tag", "evolution=tournament", "algorithm=ippo", "tuned=false", "n_envs=8", "rollout_steps=60")
 

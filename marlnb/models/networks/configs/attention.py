@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
-from marlnb.models.networks.configs.choices import Pooling
 from marlnb.models.networks.configs.mlp import HiddenConfig
+from marlnb.models.networks.configs.network import Pooling
 
 
 @MODELS.register("attention")

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
-from marlnb.models.networks.configs.choices import ActivationName
 from marlnb.models.networks.configs.mlp import HiddenConfig
+from marlnb.models.networks.configs.network import ActivationName
 from marlnb.specs import InputSpec
 
 Layout = Literal["last", "first"]

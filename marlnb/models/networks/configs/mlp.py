@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from marlnb.config import MODELS, option
 from marlnb.errors import ConfigError
-from marlnb.models.networks.configs.choices import ActivationName
-from marlnb.models.networks.configs.network import NetworkConfig
+from marlnb.models.networks.configs.network import ActivationName, NetworkConfig
 from marlnb.specs import InputSpec
 
 

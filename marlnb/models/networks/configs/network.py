@@ -1,9 +1,9 @@
-"""The options of every kind of network."""
+"""The options of every kind of network, and choices that several kinds have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from marlnb.config import NETWORKS, ModelConfig, option
 from marlnb.errors import ConfigError
@@ -11,6 +11,10 @@ from marlnb.specs import InputSpec
 
 if TYPE_CHECKING:
     from marlnb.models.networks.network import Network
+
+ActivationName = Literal["tanh", "relu", "elu", "gelu", "silu"]
+Pooling = Literal["mean", "sum", "max"]
+"""Over the entities of a set."""
 
 
 @dataclass(frozen=True)

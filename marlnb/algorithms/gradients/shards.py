@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.compiled import CompiledGradient, Loss
+from marlnb.algorithms.gradients.compiled import CompiledGradient, Loss
 
 MIN_ROWS = 256  # of a part, counted in samples times agents; smaller ones gain nothing
 

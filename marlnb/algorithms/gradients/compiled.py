@@ -180,7 +180,7 @@ class _Job:
         folder = Path(self._folder.name)
         source, self._log = folder / "graph.pickle", folder / "log"
         source.write_bytes(pickle.dumps((graph, sizes, torch.get_num_threads())))
-        command = [sys.executable, "-m", "marlnb.algorithms.compile_graph", str(source), str(self._library)]
+        command = [sys.executable, "-m", "marlnb.algorithms.gradients.compile_graph", str(source), str(self._library)]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms import compiled
-from marlnb.algorithms.compiled import trace
+from marlnb.algorithms.gradients.compiled import trace
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run

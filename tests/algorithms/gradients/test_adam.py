@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from marlnb.algorithms.adam import PartAdam
+from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.errors import CheckpointError
 
 LR = {"a": 1e-2, "b": 3e-3}

@@ -1,4 +1,4 @@
-"""The process that compiles a traced gradient: `python -m marlnb.algorithms.compile_graph GRAPH LIBRARY`."""
+"""The process that compiles a traced gradient: `python -m marlnb.algorithms.gradients.compile_graph GRAPH LIBRARY`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NICE = 5  # the training that this is for comes first
 
 
 def compile_graph(source: Path, library: Path) -> None:
-    """Compiles what `marlnb.algorithms.compiled` wrote to `source`; of several processes, one does the work."""
+    """Compiles what `gradients.compiled` wrote to `source`; of several processes, one does the work."""
     from torch._inductor import aoti_compile_and_package
 
     with open(library.with_suffix(".lock"), "w") as lock:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from marlnb.algorithms.gradients.shards import ShardedLoss
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.shards import ShardedLoss
 from marlnb.training.collect.threads import torch_threads
 
 
