@@ -137,7 +137,9 @@ def _end(job: str, ask_again: bool) -> tuple[float | None, str]:
         try:
             return float(override), ""
         except ValueError as error:
-            raise ConfigError(f"{ENDS_AT} is in seconds since 1970, as {time.time():.0f}; got {override!r}") from error
+            raise ConfigError(
+                f"{ENDS_AT} must be seconds since 1970, such as {time.time():.0f}; got {override!r}"
+            ) from error
     if not job:
         return None, ""
     # as of the job's start: its time limit may have been changed since

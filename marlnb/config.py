@@ -86,8 +86,8 @@ def option(
         gt: exclusive minimum.
         le: maximum; `math.inf` if the value may be infinite. Without a maximum it has to be finite.
         lt: exclusive maximum.
-        effect: what becomes of a value that names code or a file, as "imports and calls". Such a value in a run folder
-            of another person has no effect before the user trusts it (`marlnb.trust`).
+        effect: what happens to a value that names code or a file, such as "imports and calls". Such a value in another
+            person's run folder has no effect before the user trusts it (`marlnb.trust`).
         search: range and scale in which populations mutate the value; None: it cannot be mutated.
     """
     metadata: dict[str, Any] = {"help": help, "unit": unit, "effect": effect, "search": search}
@@ -141,7 +141,7 @@ def accepts_options(kind: type[Any]) -> Callable[[Verb], Verb]:
 
 @dataclass(frozen=True)
 class EnvConfig(ABC):
-    """The options of one environment; registered under its name, as `mpe/simple_spread`.
+    """The options of one environment; registered under its name, such as `mpe/simple_spread`.
 
     Attributes:
         tuned: settings tuned for it: a YAML file (`marlnb.composition.tuned` has the format), or the list of its
@@ -258,7 +258,7 @@ class AlgorithmConfig(ABC):
 
     @property
     def warmup_frames(self) -> int:
-        """Frames of a training's beginning in which nothing is learnt yet."""
+        """Frames at the start of a training in which nothing is learned yet."""
         return 0
 
     def check_fit(self, context: LearnerContext) -> None:
@@ -269,7 +269,9 @@ class AlgorithmConfig(ABC):
         if action.kind not in self.action_kinds:
             others = self._others(lambda kind: action.kind in kind.action_kinds)
             taken = ", ".join(self.action_kinds)
-            raise ConfigError(f"{where}: {action.kind} actions; it takes {taken}. {action.kind} ones: {others}")
+            raise ConfigError(
+                f"{where}: got {action.kind} actions; it takes {taken}. Algorithms for {action.kind} actions: {others}"
+            )
         if not all(isfinite(bound) for bound in (*action.low, *action.high)):
             raise ConfigError(f"{where}: actions need finite bounds; got {action.low} to {action.high}")
         if group.has_action_mask and action.kind == "continuous":
@@ -277,8 +279,8 @@ class AlgorithmConfig(ABC):
         self.check_networks(where, context.actor, context.critic, context.n_envs, context.rollout_steps)
         if self.simultaneous_only and not env.simultaneous:
             others = self._others(lambda kind: not kind.simultaneous_only)
-            needs = "it needs every agent to act at every step; here they wait for their turns"
-            raise ConfigError(f"{where}: {needs}, as they may with {others}")
+            needs = "it needs every agent to act at every step, but here agents wait for their turns"
+            raise ConfigError(f"{where}: {needs}. Algorithms for agents that take turns: {others}")
 
     def check_networks(
         self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
@@ -295,7 +297,9 @@ class AlgorithmConfig(ABC):
         recurrent = sorted({model.name for model in (actor, critic) if model.recurrent})
         if recurrent and not self.recurrent:
             got, others = ", ".join(recurrent), self._others(lambda kind: kind.recurrent)
-            raise ConfigError(f"{where}: it learns feed-forward networks; got {got}. Recurrent ones learn {others}")
+            raise ConfigError(
+                f"{where}: it learns feed-forward networks; got {got}. Algorithms for recurrent networks: {others}"
+            )
 
     def _others(self, fits: Callable[[type[AlgorithmConfig]], bool]) -> str:
         """Names of the algorithms that learn and of which it holds, for messages."""

@@ -41,7 +41,7 @@ RESAMPLE: dict[str, Any] = {
 }
 POPULATION: dict[str, Any] = {"help": "members that train at the same time", "unit": "members", "ge": 2, "le": 1000}
 WINDOW: dict[str, Any] = {
-    "help": "a member's fitness is the mean of so many of its last evaluations, its ancestors' included",
+    "help": "a member's fitness is the mean of this many of its last evaluations, including its ancestors'",
     "ge": 1,
     "le": 1000,
 }
@@ -53,7 +53,7 @@ class Probabilities:
     """How often a member that may mutate gets each kind of mutation; they are relative to their sum."""
 
     none: float = option(0.2, help="no mutation", ge=0)
-    hyperparameters: float = option(0.8, help="options of its algorithms, as the learning rate", ge=0)
+    hyperparameters: float = option(0.8, help="options of its algorithms, such as the learning rate", ge=0)
     width: float = option(0.0, help="more units in a hidden layer; what the network computes stays the same", ge=0)
     depth: float = option(0.0, help="one more hidden layer, after relu; what the network computes stays", ge=0)
     activation: float = option(0.0, help="another nonlinearity of the hidden layers, with the same weights", ge=0)
@@ -98,17 +98,17 @@ class EvolutionConfig(ABC):
     fitness_window: int = option(3, **WINDOW)
     founders: Founders = option("equal", **FOUNDERS)
     mutable: tuple[str, ...] = option(
-        (), help="options of algorithms that mutate, as [lr,clip]; none: those that each algorithm names itself"
+        (), help="options of algorithms that mutate, such as [lr,clip]; none: those that each algorithm names"
     )
     ranges: Mapping[str, tuple[float, float]] = option(
-        {}, help="by option, minimum and maximum that replace its own, as ranges.lr=[1e-4,1e-3]"
+        {}, help="by option, minimum and maximum that replace its own, such as ranges.lr=[1e-4,1e-3]"
     )
     change: Change = option("one", **CHANGE)
     grow: float = option(1.2, **GROW)
     shrink: float = option(0.8, **SHRINK)
     resample: float = option(0.0, **RESAMPLE)
     factors: Mapping[str, tuple[float, float]] = option(
-        {}, help="by option, factors upward and downward that replace grow and shrink, as factors.updates=[1.5,0.75]"
+        {}, help="by option, factors that replace grow and shrink, such as factors.updates=[1.5,0.75]"
     )
     probability: Probabilities = option(Probabilities(), help="of each kind of mutation")
 

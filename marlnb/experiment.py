@@ -50,12 +50,15 @@ class Experiment:
         None, help="how a population of trainings is selected and mutated; none: one training"
     )
     frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
-    max_iterations: int | None = option(None, help="end after so many iterations", unit="iterations", ge=1)
+    max_iterations: int | None = option(None, help="end after this many iterations", unit="iterations", ge=1)
     max_minutes: float | None = option(
-        None, help="end after so much training time, all sessions together", unit="minutes", gt=0
+        None, help="end after this much training time, summed over all sessions", unit="minutes", gt=0
     )
     max_agent_steps: int | None = option(
-        None, help="end after so many steps of single agents, counted where they act", unit="agent steps", ge=1
+        None,
+        help="end after this many steps of single agents; a step counts for the agents that act",
+        unit="agent steps",
+        ge=1,
     )
     seed: int = option(0, help="seed of weights, environments and exploration", ge=0)
     device: str = option("cpu", help="device of networks, learning and native environments: cpu, cuda, cuda:1")
@@ -76,7 +79,7 @@ class Experiment:
         None, help="stop once the mean return of one agent reaches this", unit="reward"
     )
     target_group: str | None = option(
-        None, help="group of agents whose return target_return means; needed where groups are rewarded differently"
+        None, help="group of agents whose return must reach target_return; needed if groups are rewarded differently"
     )
     evaluate_every: int = option(
         0,
@@ -92,7 +95,8 @@ class Experiment:
     wandb_entity: str | None = option(None, help="Weights & Biases user or team; none: $WANDB_ENTITY, else your own")
     profile: bool = option(False, help="measure where the time goes, and trace a few iterations: <run>/profile")
     tuned: tuple[TunedBy, ...] | None = option(
-        None, help="tuned settings that it was composed from, filled in by composing; tuned=false: start without them"
+        None,
+        help="tuned settings from which the experiment was composed; set by composing. tuned=false: do not use any",
     )
 
     def __post_init__(self) -> None:
@@ -165,7 +169,7 @@ class Experiment:
         """The error of a `target_return` without `target_group` where these groups are rewarded differently."""
         return ConfigError(
             f"target_return={self.target_return:g} is one number, but the groups of {self.env.name} are rewarded "
-            f"differently{returns}; say whose return it is: target_group={' or target_group='.join(groups)}",
+            f"differently{returns}; choose whose return it is: target_group={' or target_group='.join(groups)}",
             at="target_group",
         )
 
@@ -199,7 +203,9 @@ class Experiment:
             algorithm = self.algorithm if part == "algorithm" else self.algorithms.get(part.removeprefix("algorithms."))
             if algorithm is not None and option_name in algorithm.recurrent_options:
                 network = self.model.name
-                unused.append(f"{text} has no effect: {network} has no state; choose a recurrent network, as model=gru")
+                unused.append(
+                    f"{text} has no effect: {network} has no state; choose a recurrent network, such as model=gru"
+                )
         return unused
 
     @staticmethod

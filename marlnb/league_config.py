@@ -56,7 +56,11 @@ class LeagueConfig(ABC):
         le=1e12,
     )
     max_players: int = option(
-        1000, help="players and snapshots that may play; then none is added", unit="players", ge=2, le=10_000
+        1000,
+        help="maximum number of players and snapshots; at this number no more are added",
+        unit="players",
+        ge=2,
+        le=10_000,
     )
     decay: float = option(
         0.99, help="weight of a result for each newer game of the same pair, in win rates", gt=0, le=1
@@ -66,8 +70,8 @@ class LeagueConfig(ABC):
     )
     evaluation_share: float = option(
         0.0,
-        help="share of the matches between the two players, snapshots included, that met least often, from which "
-        "no player learns. 0: win rates come from training matches alone",
+        help="share of matches from which no player learns, each between the two players or snapshots that met "
+        "least often. 0: win rates come from training matches alone",
         ge=0,
         lt=1,
     )

@@ -34,7 +34,7 @@ class ObservationSpec:
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.size:
-            raise ConfigError(f"{len(self.names)} feature names for {self.size} features")
+            raise ConfigError(f"got {len(self.names)} feature names for {self.size} features; give one for each")
 
     @property
     def size(self) -> int:
@@ -230,7 +230,7 @@ def group_agents(
         named = [agent for members in groups.values() for agent in members]
         wrong = sorted(set(named) ^ set(agents)) + sorted({a for a in named if named.count(a) > 1})
         if wrong:
-            raise ConfigError(f"groups must name each of {list(agents)} once; not so for {wrong}")
+            raise ConfigError(f"groups must contain each of {list(agents)} exactly once; wrong: {wrong}")
         return {name: tuple(members) for name, members in groups.items()}
     by_stem: dict[str, list[str]] = {}
     for agent in agents:

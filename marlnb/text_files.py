@@ -1,4 +1,4 @@
-"""Reads files that may be anybody's: ordinary files of a bounded size, and YAML that does not expand without end."""
+"""Reads files from untrusted sources: ordinary files of a bounded size, and YAML that cannot expand without end."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _n_nodes(text: str) -> int:
                 sizes[event.anchor] = 1
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_nodes):
-                raise ValueError(f"the alias *{event.anchor} is inside of what it stands for")
+                raise ValueError(f"the alias *{event.anchor} is inside the value that it refers to")
             total += sizes.get(event.anchor, 0)
     return total
 

@@ -134,8 +134,8 @@ def asking_for_classes(origin: str, where: str, *, grant: bool = False) -> Itera
 def describe(parts: Mapping[str, Unloaded], origin: str) -> str:
     """What would run, from which files, and how to allow it."""
     return (
-        f"{origin} names code that is not part of a training of yours, so nothing of it was run:\n{code_text(parts)}\n"
-        "if you trust it: trust=True in Python, as Run.open(folder, trust=True), or --trust in a command"
+        f"{origin} names code that none of your own trainings used, so it was not run:\n{code_text(parts)}\n"
+        "if you trust it: trust=True in Python, for example Run.open(folder, trust=True), or --trust in a command"
     )
 
 

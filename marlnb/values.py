@@ -179,7 +179,7 @@ def _free(value: Any, path: str) -> Any:
         return _bounded(value, path)
     if isinstance(value, numbers.Real):
         if not math.isfinite(value):
-            raise ConfigError(f"{path} must be a finite number here; got {shown(value)}")
+            raise ConfigError(f"{path} must be a finite number; got {shown(value)}")
         return float(value)
     expected = "plain data (texts, numbers, true/false, none, lists, mappings)"
     raise ConfigError(f"{path} must be {expected}; got {shown(value)}")

@@ -129,7 +129,7 @@ def test_a_variable_can_state_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     left = Allocation.current().time_left_s
     assert left is not None and 8000 < left <= 9000
     monkeypatch.setenv("MARLNB_ENDS_AT", "soon")
-    with pytest.raises(ConfigError, match=r"MARLNB_ENDS_AT is in seconds since 1970, as .* got 'soon'"):
+    with pytest.raises(ConfigError, match=r"MARLNB_ENDS_AT must be seconds since 1970, such as .* got 'soon'"):
         Allocation.current()
 
 

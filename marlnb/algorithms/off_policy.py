@@ -73,7 +73,7 @@ class OffPolicyLearner(Learner):
 
     @property
     def warming_up(self) -> bool:
-        """Whether actions are still random and nothing is learnt."""
+        """Whether actions are still random and nothing is learned."""
         return self.frames < self.config.learning_starts
 
     def explore(self) -> None:

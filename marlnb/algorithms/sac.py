@@ -1,6 +1,6 @@
 """ISAC and MASAC: stochastic actors with an entropy bonus, improved along twin critics of their actions.
 
-Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), with a learnt temperature. Discrete actions: Christodoulou
+Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), with a learned temperature. Discrete actions: Christodoulou
 2019 (arXiv:1910.07207), with exact expectations over an agent's own choices. In MASAC an agent's critic also reads all
 other agents' observations and actions. For discrete actions it has a value for each own choice, given the others' (as
 COMA, Foerster et al. 2018, arXiv:1705.08926). The actor learns next to the others' remembered actions (as MADDPG, Lowe

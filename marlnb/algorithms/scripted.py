@@ -68,7 +68,7 @@ def import_function(path: str, who: str) -> Callable[..., Any]:
     """
     arguments = ", ".join(FUNCTION_ARGUMENTS)
     if not is_import_path(path):
-        raise ConfigError(f"{who}: function must be module:function, as my_policies:chase; got {path!r}")
+        raise ConfigError(f"{who}: function must be module:function, such as my_policies:chase; got {path!r}")
     try:
         function = load_object(path)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Claims of a notebook: asserted where its parameters are those that they were made for, else said."""
+"""Claims of a notebook: asserted if its parameters are those for which the claims were made, else printed."""
 
 from __future__ import annotations
 

@@ -121,7 +121,9 @@ def _check_tables(options: Any) -> None:
     for parts, kind in GROUP_OF_EACH.items():
         table = {} if options.get(parts) is None else options[parts]
         if not isinstance(table, Mapping):
-            raise ConfigError(f"{parts} takes {kind}s by group, as {parts}.agent=<name>; got {shown(table)}", at=parts)
+            raise ConfigError(
+                f"{parts} takes {kind}s by group, such as {parts}.agent=<name>; got {shown(table)}", at=parts
+            )
         for group, part in table.items():
             if not isinstance(part, Mapping):
                 at = f"{parts}.{group}"

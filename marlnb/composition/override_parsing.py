@@ -56,7 +56,7 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
     """
     for text in overrides:
         if not isinstance(text, str):
-            raise ConfigError(f"overrides are strings, as 'algorithm.lr=3e-4'; got {text!r}")
+            raise ConfigError(f"overrides are strings, such as 'algorithm.lr=3e-4'; got {text!r}")
     parsed = [_parse(text) for text in overrides]
     request = OverrideRequest(choices=dict(DEFAULTS))
     for override in parsed:
@@ -75,7 +75,7 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
             request.values.append(f"++{key}={(override.input_line or '').partition('=')[2]}")
     for part in DEFAULTS:
         if request.choices.get(part) is None:
-            raise ConfigError(f"{part} takes a name, as {part}={DEFAULTS[part]}; got none")
+            raise ConfigError(f"{part} takes a name, such as {part}={DEFAULTS[part]}; got none")
     if request.choices.get("env") is None:
         names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
         raise ConfigError(f"no environment; add env=<name>, one of: {', '.join(names)}")
@@ -123,7 +123,7 @@ def _check_size(text: str) -> None:
     for what, size, limit in (
         ("characters", len(text), MAX_LENGTH),
         ("characters before the =", len(key), MAX_KEY_LENGTH),
-        ("brackets in each other", deepest, MAX_DEPTH),
+        ("nested brackets", deepest, MAX_DEPTH),
     ):
         if size > limit:
             raise ConfigError(f"an override has at most {limit:,} {what}; {shown(text, 80)} has {size:,}")
@@ -138,7 +138,7 @@ def is_part(key: str) -> bool:
 def _chosen(part: str, value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value or None
-    raise ConfigError(f"{part} takes a name, as {part}={EXAMPLES[group_of(part)]}; got {shown(value)}")
+    raise ConfigError(f"{part} takes a name, such as {part}={EXAMPLES[group_of(part)]}; got {shown(value)}")
 
 
 def group_of(part: str) -> str:

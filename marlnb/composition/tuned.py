@@ -70,7 +70,7 @@ class TunedEntry:
 
     env: str | tuple[str, ...] = option(help="name or names of the environments")
     algorithm: str | tuple[str, ...] = option(help="name or names of the algorithms")
-    options: Mapping[str, Any] = option(help="values by option, as algorithm.lr")
+    options: Mapping[str, Any] = option(help="values by option, such as algorithm.lr")
     env_options: Mapping[str, Any] = option({}, help="options that the environment must have")
     found_by: FoundBy = option(FoundBy(), help="how they were found")
 

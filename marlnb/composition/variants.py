@@ -98,7 +98,7 @@ def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], 
         return None
     if len(entries) != 1:
         raise ConfigError(
-            f"{where}: a variant needs exactly one base, as `defaults: [pettingzoo/multiwalker]`, "
+            f"{where}: a variant needs exactly one base, such as `defaults: [pettingzoo/multiwalker]`, "
             f"or the `name` of a registered class; got defaults {entries}"
         )
     base = _entry_name(group, entries[0], where)
@@ -117,7 +117,7 @@ def _defaults(content: Mapping[str, Any], where: str) -> list[Any]:
     """The entries of `defaults` without Hydra's `_self_`."""
     entries = content.get("defaults", [])
     if not isinstance(entries, list):
-        raise ConfigError(f"{where}: defaults must be a list, as `defaults: [mpe/simple_spread]`; got {entries!r}")
+        raise ConfigError(f"{where}: defaults must be a list, such as `defaults: [mpe/simple_spread]`; got {entries!r}")
     return [entry for entry in entries if entry != "_self_"]
 
 

@@ -279,7 +279,7 @@ def _check_determinism(env: VectorEnv, played: _Rollout, seed: int, subject: str
             )
         if (different := differ(step, expected)).any():
             envs = describe_envs(different)
-            raise _fail(env, "determinism", f"{subject}, returned another step {number} in {envs} for seed {seed}")
+            raise _fail(env, "determinism", f"{subject}, returned a different step {number} in {envs} for seed {seed}")
 
 
 def _check_seeds_alone(env: VectorEnv, seed: int) -> None:

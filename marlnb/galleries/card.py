@@ -127,7 +127,9 @@ def hashes(folder: Path) -> dict[str, str]:
     by_path = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
-            raise ConfigError(f"{path} is a link or no ordinary file; an entry of a gallery has files and folders only")
+            raise ConfigError(
+                f"{path} is a link or not an ordinary file; an entry of a gallery has files and folders only"
+            )
         if path.is_file() and path != folder / CARD:
             by_path[path.relative_to(folder).as_posix()] = _sha256(path)
     return by_path
@@ -156,7 +158,7 @@ def value_at(data: Any, position: str) -> float:
             raise ConfigError(f"no {part!r} of {position!r} in the result; it has: {', '.join(map(str, items))}")
         at = items[key]
     if isinstance(at, bool) or not isinstance(at, int | float):
-        raise ConfigError(f"{position!r} is no number in the result; got {at!r}")
+        raise ConfigError(f"{position!r} is not a number in the result; got {at!r}")
     return float(at)
 
 

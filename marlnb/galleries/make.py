@@ -97,7 +97,7 @@ def _agents(recipe: Recipe, folder: Path, progress: bool) -> PolicySource:
         return planted_agents(recipe.circuit, folder)
     if recipe.command:
         if not (folder / "config.pkl").is_file():
-            raise ConfigError(f"another library makes {folder}; run this first: {recipe.command}")
+            raise ConfigError(f"{folder} is made by another library; run this first: {recipe.command}")
         from marlnb.training.adapters.benchmarl import agents_from_benchmarl
 
         return agents_from_benchmarl(folder)

@@ -33,7 +33,7 @@ class Question:
     analysis: str = option(help="its name, one of `marlnb.galleries.findings.ANALYSES`")
     options: Mapping[str, Any] = option({}, help="of the analysis")
     expected: Mapping[str, tuple[float, float]] = option(
-        {}, help="ranges by position in the result's JSON, as {influence.value: [0.5, 0.9]}, in which a rerun must lie"
+        {}, help="ranges for a rerun by position in the result's JSON, such as {influence.value: [0.5, 0.9]}"
     )
 
     def __post_init__(self) -> None:

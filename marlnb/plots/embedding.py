@@ -37,7 +37,7 @@ def embedding_map(embedding: Embedding, *, title: str | None = None, ax: Axes | 
     known = np.isfinite(embedding.color)
     if not known.all():
         x, y = points[~known, :2].T
-        label = f"not known ({(~known).sum():,})"
+        label = f"unknown ({(~known).sum():,})"
         ax.scatter(x, y, s=size, facecolors="none", edgecolors="#BDBDBD", linewidths=0.6, label=label)
     if embedding.color_is_class and (embedding.color_names or len(np.unique(embedding.color[known])) <= MAX_CLASSES):
         _classes(ax, embedding, size)

@@ -31,7 +31,7 @@ def influence_matrix(influence: Influence, *, title: str | None = None, ax: Axes
     heat_map(ax, values, rows=influence.agents, columns=influence.sources, text=text, low=0, high=high or 1.0,
              square=True, label=f"{influence.measure}\n({influence.units})")  # fmt: skip
     for row, column in np.argwhere(~np.isfinite(values)):
-        ax.text(column + 0.5, row + 0.5, "not asked", ha="center", va="center", color=MUTED, fontsize=8)
+        ax.text(column + 0.5, row + 0.5, "not\nmeasured", ha="center", va="center", color=MUTED, fontsize=8)
     x = f"source (95% intervals over {influence.n_episodes} episodes)"
     heading = title or f"Influence through {influence.through}"
     return finish(ax, title=heading, x=x, y="affected agent", grid="", warnings=influence.warnings)

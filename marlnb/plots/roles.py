@@ -47,7 +47,7 @@ def role_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
     ax.legend(frameon=False, fontsize=8.5, markerscale=1.6)
     states = roles.states_clustering
     if states.has_clusters:
-        verdict = "roles of moments"
+        verdict = "roles over time"
     else:
         verdict = "a continuum, not roles" if states.structured else "no roles beyond chance"
     scores = f"silhouette {states.silhouette:.2f} (chance {states.chance:.2f}), stability {states.stability:.2f}"
@@ -72,4 +72,4 @@ def role_shares(roles: Roles, *, title: str | None = None, ax: Axes | None = Non
     division = f"roles held at the same time: {roles.division:.2f} (independently: {roles.division_chance:.2f})"
     across = f"the number of the role is above its bar\n{division}"
     heading = title or "Who takes which role?"
-    return finish(ax, title=heading, x=across, y="share of the stretches", warnings=roles.warnings)
+    return finish(ax, title=heading, x=across, y="share of the windows", warnings=roles.warnings)

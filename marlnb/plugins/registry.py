@@ -132,8 +132,9 @@ class Registry(Generic[T]):
                 call = f"env=pettingzoo/custom env.entry_point={path}"
                 hint = f"; a function that returns a PettingZoo environment: {call}"
             raise ConfigError(
-                f"{path} is no {self.kind}: expected a dataclass derived from marlnb.EnvConfig, AlgorithmConfig, "
-                f"ModelConfig, LeagueConfig or EvolutionConfig, as the part requires; got {member!r}{hint}"
+                f"{path} is not a valid {self.kind}: expected a dataclass derived from marlnb.EnvConfig, "
+                f"AlgorithmConfig, ModelConfig, LeagueConfig or EvolutionConfig, as the part requires; got {member!r}"
+                f"{hint}"
             )
         if not is_dataclass(member) or "__dataclass_fields__" not in vars(member):
             raise ConfigError(f"{path} needs the decorator @dataclass(frozen=True), so that its options are known")

@@ -96,7 +96,7 @@ def check(name: str, answer: Any = ..., **context: Any) -> Verdict:
         raise ConfigError(unknown("exercise", name, EXERCISES))
     entry = EXERCISES[name]
     if answer is ... or answer is None or _is_empty(answer):
-        verdict = Verdict(name, None, f"What is asked: {entry.question}.")
+        verdict = Verdict(name, None, f"The question: {entry.question}.")
     else:
         try:
             verdict = Verdict(name, True, entry.judge(answer, **context))

@@ -1,4 +1,4 @@
-"""Chapter 2, train and read a curve: the return of chance, the final return, when it is learnt, several seeds."""
+"""Chapter 2, train and read a curve: the return of chance, the final return, when it is learned, several seeds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def came_at(answer: Any, run: Run) -> str:
     passed = int(np.argmax(smooth.to_numpy() > LEVEL))
     if close(value, frames[passed], 2 * frames[0]):
         return (
-            "More than half of the training is over by then. Before, they learnt to move, but not yet to communicate."
+            "More than half of the training is over by then. Before, they learned to move, but not yet to communicate."
         )
     if value <= 0:
         raise WrongAnswer(

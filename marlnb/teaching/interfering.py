@@ -34,7 +34,7 @@ def misheard(answer: Any) -> str:
         raise WrongAnswer(f"The answer is an edit, such as mnb.Ablate(...); you gave {answer!r}.")
     if isinstance(answer, PermuteChannel):
         if not answer.site.startswith("listener"):
-            raise WrongAnswer("That exchanges what the speaker sees. The listener's ears are to be edited.")
+            raise WrongAnswer("That exchanges what the speaker sees. Edit what the listener hears.")
         return "Every word is a usual one, but from another game. Only its meaning differs."
     if isinstance(answer, BlockChannel):
         raise WrongAnswer(
@@ -92,7 +92,7 @@ choice(
         "a330aa9676": (
             "That is what the comparison is for. Tuned units are easy to see; many others carry the goal as well."
         ),
-        "8d166a5eee": "They cost something, but compare: what do as many random units cost, drawn by lot?",
+        "8d166a5eee": "They cost something, but compare: what do as many randomly drawn units cost?",
         "05a375a487": (
             "The cost is well above 0, so these units together do something. The question is whether others do as much."
         ),

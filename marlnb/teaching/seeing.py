@@ -48,11 +48,9 @@ def how_many(answer: Any) -> str:
 @exercise("1.2", "a list of the names of the listener's features that carry what the speaker says")
 def which_carry(answer: Any) -> str:
     if isinstance(answer, str) or not isinstance(answer, Iterable):
-        raise WrongAnswer('A list of names is asked for, such as ["velocity_x", "velocity_y"].')
+        raise WrongAnswer('Give a list of names, such as ["velocity_x", "velocity_y"].')
     if any(isinstance(name, int) for name in answer):
-        raise WrongAnswer(
-            "Those are indices in the list of features. Their names are asked for: everyone can read names."
-        )
+        raise WrongAnswer("Those are indices in the list of features. Give their names, which everyone can read.")
     names, listener = {str(name) for name in answer}, _names("listener")
     words = {name for name in listener if name.startswith("message")}
     if names == words:
@@ -84,14 +82,12 @@ def goal_of(answer: Any) -> str:
         goals = torch.as_tensor(answered)
     except (TypeError, ValueError, RuntimeError):
         both = " torch's max gives values and places: .values and .indices." if hasattr(answered, "indices") else ""
-        raise WrongAnswer(f"Numbers are asked for, one for each game; yours gives {_kind(answered)}.{both}") from None
+        raise WrongAnswer(f"Return numbers, one for each game; yours gives {_kind(answered)}.{both}") from None
     if goals.shape == seen.shape:
-        raise WrongAnswer(
-            "For each game you give three numbers. One is asked for: the index of the largest of the three."
-        )
+        raise WrongAnswer("For each game you return three numbers. Return one: the index of the largest of the three.")
     if goals.shape != goal.shape:
         raise WrongAnswer(
-            f"For {N_ENVS} observations, {N_ENVS} goals are asked for; your answer has the shape {list(goals.shape)}. "
+            f"For {N_ENVS} observations, return {N_ENVS} goals; your answer has the shape {list(goals.shape)}. "
             f"{_axis(tuple(goals.shape), tuple(seen.shape))}"
         )
     share = float((goals.long() == goal).float().mean())
@@ -107,7 +103,7 @@ def goal_of(answer: Any) -> str:
         raise WrongAnswer(
             f"It finds {share:.0%} of the goals; guessing would find a third. Print an observation next to its goal."
         )
-    raise WrongAnswer("It gives amounts of colour. The number of the goal is asked for: 0, 1 or 2.")
+    raise WrongAnswer("It returns amounts of colour. Return the number of the goal: 0, 1 or 2.")
 
 
 def _kind(answer: Any) -> str:

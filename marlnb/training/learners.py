@@ -91,14 +91,14 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     """
     where = f"frozen for group {group.name!r} of {spec.name}"
     if not config.run:
-        raise ConfigError(f"{where}: say which run, as algorithms.{group.name}.run=runs/other")
+        raise ConfigError(f"{where}: it needs a run, such as algorithms.{group.name}.run=runs/other")
     try:
         run = RunFolder.open(config.run)
         trained = run.spec.group(config.group or group.name)
     except RunError as error:
         raise RunError(f"{where}: {error}") from error
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}; say which, as algorithms.{group.name}.group=its_group") from error
+        raise ConfigError(f"{where}: {error}; choose one with algorithms.{group.name}.group=its_group") from error
     try:
         check_group_fit(trained, run.spec.name, group, spec.name)
     except ConfigError as error:

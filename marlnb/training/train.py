@@ -67,7 +67,7 @@ def train(
             if there is none.
         progress: show a line with the progress.
         on_report: functions called with each iteration's Report.
-        callbacks: called between iterations, such as `marlnb.RecordWhileTraining`; they do not change what is learnt.
+        callbacks: called between iterations, such as `marlnb.RecordWhileTraining`; they do not change what is learned.
     Raises:
         RunError: the folder holds other files, a run of another experiment, or one that is being trained.
         ConfigError, EnvError: the experiment cannot be run; a folder created for it is deleted again.

@@ -162,18 +162,21 @@ CENTRAL_OVER_GRU = (*TAG, "rollout_steps=16", "algorithm=ippo", "models.agent=gr
     [
         (
             (*CONTINUOUS, "algorithm=qmix"),
-            "qmix for group 'agent' of probe/continuous: continuous actions; it takes dis",
+            "qmix for group 'agent' of probe/continuous: got continuous actions; it takes dis",
         ),
         (
             (*CONTINUOUS, "algorithm=vdn"),
-            "vdn for group 'agent' of probe/continuous: continuous actions; it takes discr",
+            "vdn for group 'agent' of probe/continuous: got continuous actions; it takes discr",
         ),
         (
             (*CONTINUOUS, "algorithm=iql"),
-            "iql for group 'agent' of probe/continuous: continuous actions; it takes discr",
+            "iql for group 'agent' of probe/continuous: got continuous actions; it takes discr",
         ),
         ((*TURNS, "algorithm=maddpg"), "maddpg for group 'player' of probe/echo: it needs every agent to act at every"),
-        ((*TURNS, "algorithm=matd3"), "it needs every agent to act at every step; here they wait for their turns"),
+        (
+            (*TURNS, "algorithm=matd3"),
+            "it needs every agent to act at every step, but here agents wait for their turns",
+        ),
         ((*TURNS, "algorithm=masac"), "masac for group 'player' of probe/echo: it needs every agent to act"),
         ((*TURNS, "algorithm=vdn"), "vdn for group 'player' of probe/echo: it needs every agent to act"),
         ((*TURNS, "algorithm=qmix"), "qmix for group 'player' of probe/echo: it needs every agent to act"),
@@ -188,7 +191,7 @@ CENTRAL_OVER_GRU = (*TAG, "rollout_steps=16", "algorithm=ippo", "models.agent=gr
             (*TAG, "algorithms.agent=iql", "algorithms.agent.buffer_frames=1"),
             "buffer_frames=1 is smaller than one rol",
         ),
-        ((*TAG, "groups.all=[agent_0]"), "groups must name each of .* once; not so for"),
+        ((*TAG, "groups.all=[agent_0]"), "groups must contain each of .* exactly once; wrong:"),
         (
             (*TAG, "groups.all=[adversary_0,adversary_1,agent_0]"),
             r"group 'all' cannot contain 'adversary_0' and 'agent_0': 'adversary_0' has observations of shape",

@@ -136,7 +136,7 @@ def test_a_run_resumes_against_its_first_opponent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, ConfigError, "say which run, as algorithms.agent.run=runs/other"),
+        ({}, ConfigError, "it needs a run, such as algorithms.agent.run=runs/other"),
         ({"run": "nowhere"}, RunError, "nowhere is not a run folder"),
         ({"run": "SOURCE", "group": "adversary"}, ConfigError, "has agents 1; the run was trained .* with 3"),
         ({"run": "SOURCE", "group": "hunter"}, ConfigError, "no group of agents in mpe/simple_tag 'hunter'"),

@@ -82,7 +82,7 @@ def test_two_pages_fill_in_one_form(lab: Lab, page: Page, browser: Browser) -> N
             wrong = shown.get_by_label("epochs", exact=True)
             expect(wrong).to_have_attribute("aria-invalid", "true", timeout=SLOW_MS)
             expect(wrong).to_have_accessible_description(re.compile("^epochs must be at least 1; got 0 .*passes"))
-            expect(shown.locator(ALGORITHM).first).to_have_text("options of ippo (1 changed, 1 not valid)")
+            expect(shown.locator(ALGORITHM).first).to_have_text("options of ippo (1 changed, 1 invalid)")
         epochs.fill("3")
         expect(panel.get_by_label("epochs", exact=True)).to_have_value("3", timeout=SLOW_MS)
         expect(panel.locator(".marlnb-field [role=alert]")).to_have_count(0)

@@ -24,7 +24,7 @@ ENTRY = "env=pettingzoo/custom env.entry_point=tests.envs.sample_envs"
         ("env=pettingzoo/custom env.entry_point=no_such_module:env", "cannot import 'no_such_module'"),
         ("env=torchrl/custom env.entry_point=no_such_module:env", "cannot import 'no_such_module'"),
         (f"{ENTRY}:Unseeded", "PettingZoo's API requires reset(seed=None, options=None)"),
-        ("env=pettingzoo/simple_spread env.groups={a:[agent_0]}", "must name each of ['agent_0', 'agent_1'"),
+        ("env=pettingzoo/simple_spread env.groups={a:[agent_0]}", "must contain each of ['agent_0', 'agent_1'"),
     ],
 )
 def test_an_environment_that_cannot_be_had(
@@ -42,9 +42,12 @@ def test_an_environment_that_cannot_be_had(
     [
         (
             "algorithm=qmix env.continuous_actions=true algorithm.learning_starts=0",
-            "it takes discrete. continuous ones: a2c, iddpg, ippo, isac",
+            "it takes discrete. Algorithms for continuous actions: a2c, iddpg, ippo, isac",
         ),
-        ("algorithm=maddpg model=gru", "got gru. Recurrent ones learn a2c, ippo, iql, maa2c, mappo, qmix, vdn"),
+        (
+            "algorithm=maddpg model=gru",
+            "got gru. Algorithms for recurrent networks: a2c, ippo, iql, maa2c, mappo, qmix, vdn",
+        ),
         ("model=cnn", "mappo for group 'agent' of mpe/simple_spread, whose agents observe (18,): model 'cnn' reads"),
         ("algorithm=iql algorithm.batch_size=20 algorithm.buffer_frames=10", "batch_size=20 is larger than the"),
         ("algorithm=iql", "iql for every group would learn nothing: for the first"),

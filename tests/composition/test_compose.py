@@ -176,7 +176,7 @@ def test_whole_experiments(conf: Path) -> None:
         ("missing", r"missing.yaml: no env 'pettingzoo/multiwalkr'; did you mean 'pettingzoo/multiwalker'"),
         ("circle", r"circular bases, circle on circle2 on circle"),
         ("broken", r"cannot read .*broken.yaml"),
-        ("text", r"text.yaml: defaults must be a list, as `defaults: \[.*\]`; got 'mpe/simple_spread'"),
+        ("text", r"text.yaml: defaults must be a list, such as `defaults: \[.*\]`; got 'mpe/simple_spread'"),
         ("none", r"none.yaml: defaults must be a list, .*; got None"),
         ("itself", r"itself.yaml: 'itself' is its own base"),
         ("multiwalker/sharde", r"did you mean 'multiwalker/shared'"),

@@ -91,9 +91,9 @@ def test_features_of_different_names_lose_them() -> None:
     ("groups", "message"),
     [
         ({"all": ("adversary_0", "adversary_1", "adversary_2", "agent_0", "agent_1")}, "has observations of shape"),
-        ({"a": ("adversary_0",)}, r"mpe/simple_tag: groups must name each of .* once; not so for \['adversary_1'"),
-        ({**SPLIT, "more": ("wolf",)}, r"not so for \['wolf'\]"),
-        ({**SPLIT, "right": ("adversary_1", "adversary_0")}, r"not so for \['adversary_0'\]"),
+        ({"a": ("adversary_0",)}, r"groups must contain each of .* exactly once; wrong: \['adversary_1'"),
+        ({**SPLIT, "more": ("wolf",)}, r"wrong: \['wolf'\]"),
+        ({**SPLIT, "right": ("adversary_1", "adversary_0")}, r"wrong: \['adversary_0'\]"),
         ({**SPLIT, "none": ()}, "group 'none' has no agents"),
     ],
 )

@@ -104,7 +104,7 @@ def test_blanks_say_what_to_do_solutions_are_right_and_every_cell_runs_again(pat
     assert [words for words in mistakes if words not in message_text] == []
     assert len(right) >= 4 and all(": right. " in text for text in right), right
     assert len(blank) == len(right)
-    assert all(": to do. What is asked: " in text for text in blank), blank
+    assert all(": to do. The question: " in text for text in blank), blank
     assert _texts(up[::-1]) == _texts(down)  # nothing that a cell shows depends on the order
 
 
@@ -147,12 +147,12 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("1.1", float("nan"), {}, "divided by 0, or is missing"),
     ("1.2", "message_0", {}, "A list of names"),
     ("1.2", [], {}, "The list is empty"),
-    ("1.2", [8, 9, 10], {}, "Their names are asked for"),
+    ("1.2", [8, 9, 10], {}, "Give their names"),
     ("1.2", ["message_0", "message_1"], {}, "one feature for each word"),
     ("1.2", ["landmark_0_dx"], {}, "seen by the listener itself"),
     ("1.2", ["goal_red"], {}, "That is what the speaker sees"),
     ("1.3", lambda seen: seen.argmin(-1), {}, "the smallest number"),
-    ("1.3", lambda seen: seen, {}, "One is asked for"),
+    ("1.3", lambda seen: seen, {}, "Return one: the index"),
     ("1.3", lambda seen: torch.zeros(len(seen)), {}, "the same goal in every game"),
     ("1.3", lambda seen: seen.max(-1).values, {}, "amounts of colour|the same goal"),
     ("1.3", lambda seen: seen[0, 99], {}, "raised IndexError"),
@@ -220,7 +220,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("4.1", [mnb.PermuteChannel("listener")], {}, "leave out the brackets"),
     ("4.1", mnb.Ablate("speaker/actor/head"), {}, "the same word in every game"),
     ("4.3", "c", {}, "more than was seen"),
-    ("4.4", "a", {}, "drawn by lot"),
+    ("4.4", "a", {}, "randomly drawn"),
     ("4.3", "a", {}, "not needed"),
     ("4.4", "c", {}, "others do as much"),
 ]

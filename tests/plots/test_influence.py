@@ -30,7 +30,7 @@ def influence(**changes: object) -> SimpleNamespace:
 def test_pairs_are_written_with_their_intervals() -> None:
     ax = plots.influence_matrix(influence())
     text = drawn(ax)
-    assert "0.5\n[0.4, 0.7]" in text and text.count("not asked") == 2 and "NOT TO BE TRUSTED" not in text
+    assert "0.5\n[0.4, 0.7]" in text and text.count("not\nmeasured") == 2 and "NOT TO BE TRUSTED" not in text
     assert "40 episodes" in ax.get_xlabel()
     assert "NOT TO BE TRUSTED\nfew" in drawn(plots.influence_matrix(influence(warnings=("few",))))
 

@@ -140,10 +140,10 @@ def test_a_config_by_import_path_there_and_back(module: str, tmp_path: Path) -> 
         (["env={m}:LineConfig", "env.lenght=3"], r"'env.lenght'; did you mean 'env.length'"),
         (["env={m}:LineConfig", "env.length=0"], r"length must be at least 1"),
         (["env={m}:LineConfg"], r"'LineConfg'; did you mean 'LineConfig'"),
-        (["env={m}:Line"], r"is no environment: .*env=pettingzoo/custom env.entry_point={m}:Line"),
+        (["env={m}:Line"], r"is not a valid environment: .*env=pettingzoo/custom env.entry_point={m}:Line"),
         (["env={m}:Undecorated"], r"needs the decorator @dataclass\(frozen=True\)"),
-        (["env={m}:Abstract"], r"is no environment"),
-        (["env={m}:LineConfig", "algorithm={m}:LineConfig"], r"is no algorithm"),
+        (["env={m}:Abstract"], r"is not a valid environment"),
+        (["env={m}:LineConfig", "algorithm={m}:LineConfig"], r"is not a valid algorithm"),
     ],
 )
 def test_what_is_wrong_with_a_path(module: str, overrides: list[str], message: str) -> None:

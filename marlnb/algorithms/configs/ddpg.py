@@ -52,8 +52,9 @@ class MADDPGConfig(IDDPGConfig):
 
     policy_actions: Literal["own", "all"] = option(
         "own",
-        help="whose actions the current policy chooses in the actor's loss; own: the agent's, next to the others' "
-        "remembered ones (Lowe et al. 2017, equation 6); all: its group's at once, which is cheaper (as in BenchMARL)",
+        help="whose actions the current policy chooses in the actor's loss; own: the agent's, with the others' "
+        "actions from the replay buffer (Lowe et al. 2017, equation 6); all: its group's at once, which is cheaper "
+        "(as in BenchMARL)",
         choices=("own", "all"),
     )
 

@@ -22,7 +22,7 @@ class OffPolicyConfig(AlgorithmConfig):
     gamma: float = option(0.99, help="discount per step", ge=0, le=1, search=SearchRange("one_minus", 0.9, 0.9999))
     max_grad_norm: float = option(10.0, help="bound on the gradient norm of each network; 0: none", ge=0)
     buffer_frames: int = option(
-        1_000_000, help="size of the replay buffer; the oldest frames go", unit="frames", ge=1, le=10**9
+        1_000_000, help="size of the replay buffer; the oldest frames are overwritten", unit="frames", ge=1, le=10**9
     )
     batch_size: int = option(
         256,
@@ -34,7 +34,9 @@ class OffPolicyConfig(AlgorithmConfig):
     updates: int = option(
         100, help="gradient steps after each rollout", ge=1, le=1_000_000, search=SearchRange("log", 1, 1000)
     )
-    learning_starts: int = option(5_000, help="before, actions are random and nothing is learnt", unit="frames", ge=0)
+    learning_starts: int = option(
+        5_000, help="until then actions are random and nothing is learned", unit="frames", ge=0
+    )
     tau: float = option(
         0.005,
         help="share of the weights that target networks take over at each step",

@@ -32,7 +32,11 @@ class OnPolicyConfig(AlgorithmConfig):
     adam_eps: float = option(1e-5, help="Adam's epsilon", gt=0)
     gamma: float = option(0.99, help="discount per step", ge=0, le=1, search=SearchRange("one_minus", 0.9, 0.9999))
     gae_lambda: float = option(
-        0.95, help="weight of longer advantage estimates", ge=0, le=1, search=SearchRange("one_minus", 0.5, 0.999)
+        0.95,
+        help="GAE's lambda: weight of longer advantage estimates",
+        ge=0,
+        le=1,
+        search=SearchRange("one_minus", 0.5, 0.999),
     )
     epochs: int = option(10, help="passes over each rollout", ge=1, le=10_000, search=SearchRange("log", 1, 30))
     minibatch_frames: int = option(

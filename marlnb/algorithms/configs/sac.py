@@ -17,7 +17,7 @@ class ISACConfig(QActorCriticConfig):
 
     action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
 
-    temperature: float = option(0.1, help="initial weight of a nat of entropy", unit="reward", gt=0)
+    temperature: float = option(0.1, help="initial temperature: reward per nat of entropy", unit="reward", gt=0)
     lr_temperature: float | None = option(None, help="the temperature's learning rate; none: the actor's", gt=0, le=10)
     learn_temperature: bool = option(True, help="the temperature moves so that the entropy reaches target_entropy")
     target_entropy: float | None = option(

@@ -26,7 +26,9 @@ class IQLConfig(OffPolicyConfig):
     epsilon_start: float = option(1.0, help="share of random actions at the start", ge=0, le=1)
     epsilon_end: float = option(0.05, help="share of random actions after epsilon_frames", ge=0, le=1)
     epsilon_frames: int = option(50_000, help="frames over which it falls linearly", unit="frames", ge=0)
-    double: bool = option(True, help="the network chooses the next action, the target network values it")
+    double: bool = option(
+        True, help="double Q-learning: the network chooses the next action, the target network evaluates it"
+    )
     standardise_rewards: bool = option(
         True,
         help="rewards are shifted and scaled to mean 0 and deviation 1, as measured when learning begins, unless an "

@@ -93,7 +93,7 @@ class GradientCompiler:
         self.failed = True
         reason = str(error) or type(error).__name__
         self._say(
-            f"the update of {self._name!r} is not compiled; the training continues without: {reason[:MAX_REASON]}"
+            f"the update of {self._name!r} is not compiled; the training continues without it: {reason[:MAX_REASON]}"
         )
 
     @staticmethod

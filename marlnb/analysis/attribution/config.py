@@ -58,7 +58,7 @@ class AttributionConfig:
     )
     features: Features = option(
         "each",
-        help="each; auto (groups that the features' names tell, such as own velocity or landmarks); in Python also "
+        help="each; auto (groups found in the features' names, such as own velocity or landmarks); in Python also "
         "named groups of globs, {'landmarks': ['landmark_*']}. Perturbations change a group together, the values of "
         "other methods are added",
     )
@@ -82,7 +82,8 @@ class AttributionConfig:
     checkpoint: int | None = option(None, help="iteration, where the recording spans several checkpoints")
     steps: tuple[int, ...] | None = option(None, help="steps explained, counted from each episode's start; none: all")
     rows: str | None = option(
-        None, help="condition on labels, features and time that an explained row meets, as \"goal == 'red' and t < 5\""
+        None,
+        help="condition on labels, features and time that an explained row meets, such as \"goal == 'red' and t < 5\"",
     )
     given: str | tuple[str, ...] | None = option(
         None,

@@ -56,7 +56,7 @@ class Faithfulness:
         if self.infidelity > MAX_INFIDELITY:
             messages.append(
                 f"infidelity {self.infidelity:.2f}: values miss most of what features do together "
-                f"(tolerated: {MAX_INFIDELITY}); another method or baseline may tell more"
+                f"(tolerated: {MAX_INFIDELITY}); another method or baseline may explain more"
             )
         if self.sensitivity > MAX_SENSITIVITY:
             messages.append(

@@ -140,7 +140,7 @@ def is_function_of_observation(policy: Policy, site: str) -> bool:
 
 @torch.no_grad()
 def shuffle_weights(policy: Policy, seed: int) -> Policy:
-    """A copy of the policy whose weights are permuted within each tensor: the same sizes, and nothing learnt."""
+    """A copy of the policy whose weights are permuted within each tensor: the same sizes, and nothing learned."""
     generator = torch.Generator().manual_seed(seed)
     shuffled = copy.deepcopy(policy).eval()
     for parameter in shuffled.parameters():

@@ -83,7 +83,7 @@ class _Evaluation:
         try:
             tree = ast.parse(self.condition, mode="eval")
         except SyntaxError as error:
-            raise AnalysisError(f"rows={self.condition!r} is no condition: {error.msg}; {VALID}") from error
+            raise AnalysisError(f"rows={self.condition!r} is not a valid condition: {error.msg}; {VALID}") from error
         selected = self._value(tree.body)
         if selected.dtype != bool:
             raise AnalysisError(f"rows={self.condition!r} gives {selected.dtype}, not true or false; {VALID}")

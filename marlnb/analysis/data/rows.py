@@ -133,7 +133,7 @@ class RowSource:
             checkpoint: one of several that were recorded.
         Raises:
             AnalysisError: the run or its checkpoint does not exist, or several made the recording and none was chosen.
-            RecordingError: a player of a league has learnt since it was recorded.
+            RecordingError: a player of a league has learned since it was recorded.
         """
         iteration, path = self.resolve_checkpoint(checkpoint), self.recording.run_path
         external = self.recording.experiment is None
@@ -286,7 +286,7 @@ class RowSource:
         if len(owners) == 1:
             return values[:, 0], label, class_names
         raise AnalysisError(
-            f"label {label!r} belongs to the agents {owners}, not to {self.group!r}: choose one, as "
+            f"label {label!r} belongs to the agents {owners}, not to {self.group!r}: choose one, such as "
             f"({owners[0]!r}, {label!r})"
         )
 

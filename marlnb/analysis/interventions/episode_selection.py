@@ -83,7 +83,7 @@ def episode_classes(baseline: Trajectories, given: Given) -> list[str | None]:
         if len(present) > 1:
             raise AnalysisError(
                 f"given={strata} changes during an episode, or differs between agents, so episodes have no class: "
-                "choose steps with rows=, or name the agent, as (agent, label)"
+                "choose steps with rows=, or name the agent: (agent, label)"
             )
         classes.append(None if present[0] < 0 else strata.names[present[0]])
     return classes

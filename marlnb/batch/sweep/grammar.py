@@ -69,7 +69,9 @@ def values_of_file(path: Path) -> dict[str, Values]:
     """
     data = read_yaml(path, _UniqueKeyLoader)
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
-        raise ConfigError(f"{path}: expected names of parameters with values, as `seed: [0, 1]`; got {shown(data)}")
+        raise ConfigError(
+            f"{path}: expected names of parameters with values, such as `seed: [0, 1]`; got {shown(data)}"
+        )
     return values_of_python(data)
 
 

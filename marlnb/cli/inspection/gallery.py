@@ -94,7 +94,7 @@ def _check(names: list[str], out: Path) -> int | None:
     entries, failed = gallery(), []
     for name in names or list(entries):
         if entries[name].recipe.command:
-            say(f"{name}: another library makes it: {entries[name].recipe.command}")
+            say(f"{name} is made by another library, with: {entries[name].recipe.command}")
             continue
         with quiet_stdout():
             comparisons: list[Comparison] = check(entries[name], out / name)

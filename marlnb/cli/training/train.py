@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if any(is_swept(word) for word in overrides):
         return _train_several(arguments, folder, overrides)
     if arguments.jobs is not None:
-        raise ConfigError("--jobs needs several runs, as seed=0..4 or algorithm=ippo,mappo; this is one")
+        raise ConfigError("--jobs needs several runs, such as seed=0..4 or algorithm=ippo,mappo; this is one")
     from marlnb.experiment import Experiment
 
     experiment = Experiment.compose(*overrides, config_dir=arguments.config_dir)

@@ -185,7 +185,7 @@ class ExternalEnv(ServedEnv):
                 raise EnvError(
                     f"{self.spec.name}: no simulator asked for an action at {self.address} in {timeout:g} s "
                     f"({self._open_server().n_known} are connected). Start a simulator that calls "
-                    "Client.connect(<the run's folder>); env.timeout_s sets how long to wait, 0: for ever"
+                    "Client.connect(<the run's folder>); env.timeout_s sets how long to wait, 0: without limit"
                 )
             if not noted and not self._playing and waited > NOTE_AFTER_S:
                 print(f"marlnb: waiting for simulators at {self.address}", file=sys.stderr, flush=True)

@@ -22,7 +22,9 @@ UNIX = "unix:"
 class ExternalGroup:
     """Agents of a simulator that share spaces, as the user describes them."""
 
-    agents: int | tuple[str, ...] = option(1, help="how many, named <group>_0, <group>_1, ...; or their names")
+    agents: int | tuple[str, ...] = option(
+        1, help="number of agents, named <group>_0, <group>_1, ...; or a list of their names"
+    )
     observation: tuple[int, ...] = option(help="shape of one agent's observation", ge=1)
     dtype: Literal["float32", "uint8"] = option("float32", help="of observations; uint8 for images")
     features: tuple[str, ...] = option((), help="a name for each feature, if observations are flat")
@@ -74,14 +76,15 @@ class ExternalOptions(EnvConfig):
         False, help="listen beyond this machine; the traffic is not encrypted", effect="listens beyond this machine:"
     )
     deadline_s: float = option(5.0, help="how long the others wait for a slow simulator", unit="s", gt=0)
-    timeout_s: float = option(600.0, help="how long to wait when no simulator asks; 0: for ever", unit="s", ge=0)
+    timeout_s: float = option(600.0, help="how long to wait when no simulator asks; 0: without limit", unit="s", ge=0)
     max_steps: int | None = option(None, help="truncates longer episodes", unit="requests", ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.groups) == bool(self.groups_file):
             raise ConfigError(
-                f"{self.name} needs groups, as groups.player.observation=[4] groups.player.actions=3, or a groups_file"
+                f"{self.name} needs groups, for example groups.player.observation=[4] "
+                "groups.player.actions=3, or a groups_file"
             )
         for name, group in self.groups.items():
             group.spec(name)

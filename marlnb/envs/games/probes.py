@@ -68,7 +68,7 @@ class ConstantConfig(ProbeConfig):
 
     steps_until_cut: ClassVar[int] = 4
 
-    endless: bool = option(False, help="episodes are cut after four steps, and end never")
+    endless: bool = option(False, help="episodes never terminate, and are truncated after four steps")
 
     @property
     def optimal_return(self) -> float:

@@ -24,10 +24,10 @@ class PartialViewConfig(MPEConfig):
     """Options of scenarios whose agents can have a partial view."""
 
     num_agent_neighbors: int | None = option(
-        None, help="how many nearest agents are observed; none: all, by number", ge=1
+        None, help="number of nearest agents that are observed; none: all, in the order of their numbers", ge=1
     )
     num_landmark_neighbors: int | None = option(
-        None, help="how many nearest landmarks are observed; none: all, by number", ge=1
+        None, help="number of nearest landmarks that are observed; none: all, in the order of their numbers", ge=1
     )
 
 

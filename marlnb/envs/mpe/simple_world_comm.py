@@ -28,7 +28,7 @@ class SimpleWorldCommConfig(MPEConfig):
     mpe2_module: ClassVar[str] = "mpe2.simple_world_comm_v3"
 
     num_good: int = option(2, help="number of good agents, the prey", ge=1, le=256)
-    num_adversaries: int = option(4, help="number of adversaries, the leader among them", ge=1, le=256)
+    num_adversaries: int = option(4, help="number of adversaries, including the leader", ge=1, le=256)
     num_obstacles: int = option(1, help="number of obstacles", ge=0, le=256)
     num_food: int = option(2, help="number of food places", ge=1, le=256)
     num_forests: int = option(2, help="number of forests", ge=0, le=256)

@@ -76,7 +76,8 @@ def vector_env(
     env = TorchrlVectorEnv(lambda: construct(name, constructor, arguments), n_envs, name=name, max_steps=max_steps)
     if env.device.type != device.partition(":")[0]:
         raise EnvBuildError(
-            f"{name} is on {env.device}, not on the requested {device}; a constructor with a parameter `device` gets it"
+            f"{name} is on {env.device}, not on the requested {device}; add a parameter `device` to its constructor, "
+            "which then receives the requested one"
         )
     return env
 

@@ -44,7 +44,7 @@ class TorchrlVectorEnv(VectorEnv):
         if shape not in ((), (n_envs,)):
             raise EnvBuildError(
                 f"{name}: its batch size must be [] (one env) or [{n_envs}] (all envs); got {list(shape)}. "
-                "A constructor with a parameter `n_envs` gets the number of envs"
+                "A constructor that has a parameter `n_envs` receives the number of envs"
             )
         if not shape:
             envs += [_make(make, name) for _ in range(n_envs - 1)]

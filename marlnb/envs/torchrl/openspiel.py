@@ -16,7 +16,7 @@ _WRAPPER_ARGUMENTS = ("group_map", "return_state", "device")
 
 
 def make(name: str, **kwargs: Any) -> Game:
-    """A game with parameters, as `players=3` of `kuhn_poker`.
+    """A game with parameters, such as `players=3` of `kuhn_poker`.
 
     Args:
         name: OpenSpiel's name of the game.

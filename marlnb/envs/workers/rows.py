@@ -94,7 +94,7 @@ class GroupRows:
             if MASK in (infos.get(self.agents[i]) or {}):
                 raise EnvError(
                     f"agent {self.agents[i]!r} has an {MASK} in its info, but no agent of its group had one in the "
-                    "first reset, which tells who has masks; put them into the observations instead"
+                    "first reset, which must show who has masks; put the masks into the observations instead"
                 )
 
     def _write_observations(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:

@@ -40,7 +40,8 @@ class Ablate(Edit):
         object.__setattr__(self, "source", source_path(self.source))
         if isinstance(self.value, str) and self.value not in ABLATIONS:
             raise ConfigError(
-                f"ablation value {self.value!r} is invalid; valid: 'zero', 'mean', 'resample', a number, or one a unit"
+                f"ablation value {self.value!r} is invalid; valid: 'zero', 'mean', 'resample', a number, or one number "
+                "per unit"
             )
         if self.value in ("mean", "resample") and self.source is None:
             raise ConfigError(f"an ablation to {self.value!r} needs source=, a recording of these agents")

@@ -76,7 +76,7 @@ class QPolicy(ActorPolicy):
         return total.unsqueeze(-1).expand_as(best), after
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
-        """Loads old weights without scale and shift as 1 and 0: they learnt values in units of reward."""
+        """Loads old weights without scale and shift as 1 and 0: they learned values in units of reward."""
         defaults = {f"{prefix}value_scale": torch.ones(()), f"{prefix}value_shift": torch.zeros(())}
         if not any(key in state_dict for key in defaults):
             state_dict.update(defaults)

@@ -9,8 +9,8 @@
                        after 4e9 steps; then always reset
 
 Source: Vinyals et al. 2019 (10.1038/s41586-019-1724-z), Methods, "Multi-agent learning". The numbers are the paper's,
-not those of its pseudocode. 2e9 steps are a hundredth of what an agent learnt from (44 days at 50,000 steps/s), so here
-it is a hundredth of a player's frames. A reset returns to fresh weights, as there are no supervised ones. A gate
+not those of its pseudocode. 2e9 steps are a hundredth of what an agent learned from (44 days at 50,000 steps/s), so
+here it is a hundredth of a player's frames. A reset returns to fresh weights, as there are no supervised ones. A gate
 needs `min_games` against each opponent, and stays closed right after a snapshot (`gate_after`). The paper names no win
 rate below which a main cannot beat a player: `forgotten_below`. It mentions f_var for struggling main agents; the
 pseudocode has 0.3 for that: `struggling_below`.
@@ -132,7 +132,7 @@ class AlphaStarConfig(LeagueConfig):
     main_exploiter: MainExploiterOptions = option(MainExploiterOptions(), help="main exploiters")
     league_exploiter: LeagueExploiterOptions = option(LeagueExploiterOptions(), help="league exploiters")
     players: Mapping[str, Mapping[str, Any]] = option(
-        {}, help="options of single players that differ from their role's, as league.players.main_1.self_play=0.5"
+        {}, help="options of single players that differ from their role's, such as league.players.main_1.self_play=0.5"
     )
 
     def roster(self, sides: tuple[str, ...]) -> tuple[NewPlayer, ...]:

@@ -57,8 +57,8 @@ class PSROConfig(LeagueConfig):
     gamma: float = option(1e-6, help="smallest probability in projected replicator dynamics", ge=0, lt=1)
     evaluation_share: float = option(
         0.2,
-        help="share of the matches between the two players, snapshots included, that met least often, from which "
-        "no player learns. 0: win rates come from training matches alone",
+        help="share of matches from which no player learns, each between the two players or snapshots that met "
+        "least often. 0: win rates come from training matches alone",
         ge=0,
         lt=1,
     )

@@ -23,7 +23,7 @@ def score(evaluation: Evaluation, experiment: Experiment) -> float:
     except ConfigError as error:
         groups = " or ".join(f"target_group={name}" for name in evaluation.return_mean)
         raise ConfigError(
-            f"evolution needs one fitness, but {error}. Say whose return it is: {groups}", at="target_group"
+            f"evolution needs one fitness, but {error}. Choose whose return it is: {groups}", at="target_group"
         ) from error
 
 

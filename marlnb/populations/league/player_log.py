@@ -25,7 +25,7 @@ class PlayerEvent:
             again with fresh weights. frozen: it no longer learns. retired: it no longer plays.
         player: its id.
         round: of the league, at whose end it happened; -1: before the first.
-        frames: that the player, or the parent of a snapshot, had learnt from.
+        frames: that the player, or the parent of a snapshot, had learned from.
         role: of the player.
         side: of the player.
         parent: as of `Player`.
@@ -84,7 +84,7 @@ def _from_row(row: Mapping[str, Any]) -> PlayerEvent:
     try:
         event = PlayerEvent(**row)
     except TypeError as error:
-        raise RunError(f"a line of {PLAYERS} is no event: {error}; got {str(row)[:200]}") from error
+        raise RunError(f"a line of {PLAYERS} is not an event: {error}; got {str(row)[:200]}") from error
     if event.event not in get_args(What):
         raise RunError(f"a line of {PLAYERS}: {unknown('event', str(event.event), get_args(What))}")
     return event

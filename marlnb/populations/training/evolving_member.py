@@ -38,7 +38,7 @@ class Member:
         born: the generation in which it was new.
         row: how it came to be in this generation; what its evaluation adds is not known yet.
         scores: of its last evaluations and those of its ancestors, oldest first.
-        frames: that its weights have learnt from.
+        frames: that its weights have learned from.
         diverged: why its training ended, as its weights are not finite any more; empty while it trains.
 
     Attributes:
@@ -116,7 +116,7 @@ class Member:
 
 
 def _nothing(spec: EnvSpec, extra_frames: int) -> Advance:
-    """An iteration in which no episode ended and nothing was learnt."""
+    """An iteration in which no episode ended and nothing was learned."""
     returns = {group.name: np.zeros((0, group.n_agents)) for group in spec.groups}
     episodes = EpisodeStatistics(returns, np.zeros(0, dtype=np.int64))
     return Advance(episodes, {}, 0, 0.0, 0.0, 0.0, seconds=1e-3, extra_frames=extra_frames)

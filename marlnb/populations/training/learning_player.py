@@ -133,7 +133,7 @@ def build_player_learners(experiment: Experiment, spec: EnvSpec, player: Player,
         if not algorithm.learns:
             raise ConfigError(
                 f"league player {player.id!r} has the algorithm {algorithm.name!r}, which does not learn; give it "
-                f"another, as algorithms.{player.role}=ippo"
+                f"another, such as algorithms.{player.role}=ippo"
             )
         if algorithm.team_reward and player.side == ANY_SIDE:
             raise ConfigError(

@@ -24,7 +24,7 @@ class MatchStart:
     Attributes:
         number: of the player's matches.
         pairing: kind, and player of each side.
-        versions: of each side's player, the frames that its weights had learnt from.
+        versions: of each side's player, the frames that its weights had learned from.
         round: of the league.
     """
 

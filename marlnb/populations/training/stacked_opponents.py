@@ -98,7 +98,7 @@ class StackedOpponents:
             self.recurrent[list(started)] = 0
 
     def refresh(self) -> None:
-        """Loads the weights of players that have learnt since, and forgets opponents that are not in play.
+        """Loads the weights of players that have learned since, and forgets opponents that are not in play.
 
         Slots are in the order of names afterwards, so that a resumed training has the same as one that was not stopped.
         """

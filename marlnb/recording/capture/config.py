@@ -24,7 +24,8 @@ class ActivationOptions:
     """Which activations are recorded and how they are stored."""
 
     sites: str | tuple[str, ...] = option(
-        "*/actor/*", help="globs over site names, as listener/actor/hidden_*, of actors and critics; empty: no sites"
+        "*/actor/*",
+        help="globs over site names of actors and critics, such as listener/actor/hidden_*; empty: no sites",
     )
     dtype: str = option("float32", help="of activations and recurrent states", choices=DTYPES)
     values: bool = option(True, help="run the critics and record their value estimates")

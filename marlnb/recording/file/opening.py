@@ -30,7 +30,7 @@ def open_recording_file(path: Path, locking: Locking) -> h5py.File:
         with reading(path, "its format"):
             file_format, version = file.attrs.get("format"), int(file.attrs.get("version", 0))
         if file_format != FORMAT:
-            raise RecordingError(f"{path} is no recording of marlnb: its format is {file_format!r}")
+            raise RecordingError(f"{path} is not a recording of marlnb: its format is {file_format!r}")
         if version > VERSION:
             raise RecordingError(f"{path} has version {version}, and this marlnb reads up to {VERSION}; update marlnb")
         with reading(path, "its list of segments"):

@@ -80,7 +80,7 @@ def animate(
     if isinstance(source, Recording):
         options = {"seed": seed, "explore": explore, "checkpoint": checkpoint, "edits": edits}
         if given := [name for name, value in options.items() if value is not None]:
-            raise ConfigError(f"{', '.join(given)}: a recorded episode is what it was; give a run to play another one")
+            raise ConfigError(f"{', '.join(given)}: not valid for a recorded episode; give a run to play another one")
         title = _take_recorded(camera, source, episode, policy_source, env)
     else:
         start = SEED if seed is None else seed
@@ -240,6 +240,6 @@ def _check_returns(recording: Recording, episode: int, returns: Mapping[str, flo
     for agent in recording.agents:
         if not np.isclose(returns[agent], recorded[agent], rtol=1e-3, atol=1e-3):
             raise RecordingError(
-                f"{recording.path.name}: played again, episode {episode} gives {agent} {returns[agent]:.4g}, recorded "
+                f"{recording.path.name}: replaying episode {episode} gives {agent} {returns[agent]:.4g}, recorded "
                 f"was {recorded[agent]:.4g}: its pictures would not show this episode"
             )

@@ -115,7 +115,7 @@ def _size_in_header(copy: Path, original: Path) -> int:
 
 def _check_format(file: h5py.File, original: Path) -> None:
     if file.attrs.get("format") != FORMAT:
-        raise RecordingError(f"{original} is no recording of marlnb: its format is {file.attrs.get('format')!r}")
+        raise RecordingError(f"{original} is not a recording of marlnb: its format is {file.attrs.get('format')!r}")
     if "segments" in file.attrs:
         names = ", ".join(map(str, file.attrs["segments"][:3]))
         raise RecordingError(f"{original} is joined from segments; repair those: {names}, ...")

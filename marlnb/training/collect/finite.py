@@ -16,7 +16,7 @@ from marlnb.algorithms.rollout import Rollout
 from marlnb.errors import EnvError
 from marlnb.specs import SEED_SPAN, EnvSpec
 
-NOTHING_LEARNT = "Nothing was learnt from it: the last checkpoint is complete"
+NOTHING_LEARNED = "Nothing was learned from it: the last checkpoint is complete"
 
 
 def is_finite(values: Tensor) -> bool:
@@ -73,7 +73,7 @@ def check_rollout(
         seed = int(seeds[env_index]) - int(done[t:].sum()) * len(steps_before)
         step = int(taken) + (field[0] == "next")
         error = _error(spec, subject, _first_number(of_step), env_index, step, seed % SEED_SPAN)
-        raise EnvError(f"{error}. {NOTHING_LEARNT}")
+        raise EnvError(f"{error}. {NOTHING_LEARNED}")
 
 
 def _error(spec: EnvSpec, subject: str, value: float, env_index: int, step: int, seed: int) -> EnvError:

@@ -39,6 +39,6 @@ def why_not(run: Run, checkpoint: Checkpoint) -> str:
     if run.status()["state"] in RUNNING_STATES and len(run.checkpoints) == 1:
         return (
             f"checkpoint {checkpoint.iteration} is the only one of {run.path}, which is being trained: if the training "
-            "were killed, everything learnt would be lost. Stop the training or save another checkpoint first"
+            "were killed, everything learned would be lost. Stop the training or save another checkpoint first"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Checks of what a run folder says about its training: rows of numbers, and the status. A folder may be anybody's."""
+"""Checks of what a run folder says about its training: rows of numbers, and the status. It may come from anyone."""
 
 from __future__ import annotations
 

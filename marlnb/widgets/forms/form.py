@@ -112,5 +112,5 @@ class ConfigForm:
         if not self._title:
             return ""
         n_problems = len(self.problems)
-        counts = [f"{self.n_changed} changed"] * bool(self.n_changed) + [f"{n_problems} not valid"] * bool(n_problems)
+        counts = [f"{self.n_changed} changed"] * bool(self.n_changed) + [f"{n_problems} invalid"] * bool(n_problems)
         return self._title + (f" ({', '.join(counts)})" if counts else "")

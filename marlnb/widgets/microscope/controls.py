@@ -4,35 +4,59 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from marlnb.analysis.attribution.methods import METHODS as ATTRIBUTION_METHODS
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
+from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run_folder import RunFolder
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
 from marlnb.widgets.core.style import HTML, code_html, row, styled
 from marlnb.widgets.core.trust_question import TrustQuestion
+from marlnb.widgets.microscope.attribution import To
 from marlnb.widgets.microscope.background import Side
-from marlnb.widgets.microscope.comparison import return_changes
+from marlnb.widgets.microscope.bookmarks import Bookmark
+from marlnb.widgets.microscope.comparison import Comparison, return_changes
 from marlnb.widgets.microscope.edits_panel import EditsPanel
 from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.panels import BookmarksPanel, ComparePanel, ConceptsPanel
+from marlnb.widgets.microscope.scope import Scope
 from marlnb.widgets.microscope.unit_panel import Unit, UnitPanel
-
-if TYPE_CHECKING:
-    from marlnb.widgets.microscope.microscope import Microscope
 
 METHODS = [name for name, method in ATTRIBUTION_METHODS.items() if not method.by_layer]
 TABS = ("Unit", "Edit", "Compare", "Concepts", "Bookmarks", "As code")
 
 
+class Controlled(Protocol):
+    """What the controls show and change, namely a Microscope, which documents its attributes and methods."""
+
+    recording: Recording
+    view: EpisodeView
+    sides: list[Side]
+    comparison: Comparison
+    scope: Scope
+
+    @property
+    def t(self) -> int: ...
+    def go(self, episode: int | None = None, t: int = 0) -> None: ...
+    def alone(self) -> None: ...
+    def show(self, sides: list[Side], t: int) -> None: ...
+    def show_agents(self, agents: Sequence[str]) -> None: ...
+    def attribute(self, to: To = ..., method: str = ..., *, max_numbers: int | None = None) -> None: ...
+    def find_decoding(self, label: str, site: str) -> Decoding: ...
+    def show_decoding(self, decoding: Decoding) -> None: ...
+    def bookmark(self, note: str = "") -> Bookmark: ...
+    def remove_bookmark(self, bookmark: Bookmark) -> None: ...
+    def as_code(self) -> str: ...
+
+
 class Controls:
     """Each control calls a method of the microscope. Slow ones run in a thread; errors are shown in their panel."""
 
-    def __init__(self, microscope: Microscope) -> None:
+    def __init__(self, microscope: Controlled) -> None:
         self.microscope = microscope
         view = microscope.view
         self._is_updating = False
@@ -176,7 +200,7 @@ def _dropdown(name: str, options: Sequence[tuple[str, Any]], value: Any, *, widt
     return Dropdown(options=options, value=value, description=name, layout={"width": width})
 
 
-def _episodes(microscope: Microscope) -> list[tuple[str, int]]:
+def _episodes(microscope: Controlled) -> list[tuple[str, int]]:
     """A title and the number of each episode."""
     recording = microscope.recording
     options = []

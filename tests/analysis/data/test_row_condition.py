@@ -63,7 +63,7 @@ def test_rows_without_a_value_are_not_selected(source: RowSource, rows: Rows, mo
         ("goal == 1", r"compares goal \(words\) with 1 \(numbers\); the classes of goal are"),
         ("goal", "not true or false"),
         ("t and goal == 'red'", "'t' is not true or false: compare it"),
-        ("t >", "is no condition: invalid syntax"),
+        ("t >", "is not a valid condition: invalid syntax"),
         ("t > 100", "selects none of 1500 rows"),
         ("__import__('os')", "is not supported; valid are names, numbers"),
         ("t.real > 1", "'t.real' is not supported"),

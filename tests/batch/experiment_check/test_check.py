@@ -65,8 +65,8 @@ def test_what_is_right_or_unknown_passes(tmp_path: Path) -> None:
     source = notebook(tmp_path / "a.ipynb", COMPOSE)
     assert notes(source, algorithm=["ippo", "qmix"], seed=range(300)) == []
     assert notes(source, model=["mlp", "gru"], option="algorithm.sequence_length=8") == [
-        "cell 2: algorithm.sequence_length=8 has no effect: mlp has no state; choose a recurrent network, as model=gru "
-        "(in 1 job)"
+        "cell 2: algorithm.sequence_length=8 has no effect: mlp has no state; choose a recurrent network, such as "
+        "model=gru (in 1 job)"
     ]
     own = notebook(tmp_path / "b.ipynb", "make_a_variant()", COMPOSE.replace("mpe/simple_spread", "mine/variant"))
     (note,) = notes(own, algorithm="mapo")  # it is wrong, but so is the notebook itself as it is

@@ -520,7 +520,7 @@ def test_interrupted_it_does_not_wait() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ([], r"external/server needs groups, as groups.player.observation"),
+        ([], r"external/server needs groups, for example groups.player.observation"),
         (["env.groups.a.actions=3"], r"env.groups.a.observation has no default and must be given"),
         (["env.groups.a.observation=[2]"], r"group 'a' needs either actions, or low and high"),
         (["env.groups.a.observation=[2]", "env.groups.a.actons=3"], r"did you mean 'env.groups.a.actions'"),

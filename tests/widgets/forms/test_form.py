@@ -136,7 +136,7 @@ def test_a_page_that_sends_one_option_does_not_change_others() -> None:
     page.observe(lambda change: sent.append(change["new"]), "option_epochs")
     page.set_state({"option_lr": "fast", "option_epochs": "0", "option_value_loss": "huber"})
     assert list(form.problems) == list(page.problems) == ["lr", "epochs"] and len(calls) == 4
-    assert page.title == "options (3 changed, 2 not valid)" and page.is_open
+    assert page.title == "options (3 changed, 2 invalid)" and page.is_open
     assert (page.option_lr, page.option_epochs) == ("fast", "0") and sent == ["0"]
     form.set(MAPPOConfig())
     assert form.n_changed == 0 and page.problems == {} and page.title == "options" and page.option_epochs != "0"

@@ -24,7 +24,9 @@ class GNNConfig(HiddenConfig):
     rounds: tuple[int, ...] = option((64,), help="units of each round of messages", unit="units", ge=1, le=65_536)
     messages: Messages = option("gatv2", help="weighted by attention, or summed", choices=("gatv2", "graph"))
     heads: int = option(4, help="attention heads of gatv2; the units are divided among them", ge=1, le=65_536)
-    n_neighbors: int = option(0, help="number of nearest agents that each one hears; 0: all", unit="agents", ge=0)
+    n_neighbors: int = option(
+        0, help="number of nearest agents from which each one receives messages; 0: all", unit="agents", ge=0
+    )
     positions: tuple[int, ...] = option((), help="the observation's features that are the agent's position", ge=0)
 
     def __post_init__(self) -> None:

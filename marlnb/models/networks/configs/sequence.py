@@ -14,7 +14,7 @@ from marlnb.models.networks.configs.recurrent import GRUConfig
 @MODELS.register("sequence")
 @dataclass(frozen=True)
 class SequenceConfig(NetworkConfig):
-    """Models in order, as [cnn,gru]: each reads what the one before puts out."""
+    """Models in order, such as [cnn,gru]: each reads the output of the one before."""
 
     models: tuple[ModelConfig, ...] = option(
         (MLPConfig(hidden=(64,)), GRUConfig(hidden=())), help="the models: names, or {name: gru, recurrent_size: 32}"
@@ -38,7 +38,7 @@ class SequenceConfig(NetworkConfig):
                 if getattr(model, option_name, None) not in (None, getattr(type(model), option_name, None)):
                     raise ConfigError(
                         f"model {self.name!r}: models[{k}] has {option_name}={getattr(model, option_name)}; "
-                        f"say {option_name} of the sequence, which holds for all its models"
+                        f"set {option_name} on the sequence, for all of its models"
                     )
 
     @property
