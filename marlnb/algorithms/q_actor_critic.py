@@ -155,6 +155,8 @@ def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: flo
         y = r + gamma (1 - terminated) V(s')
 
     A terminated step has no future; a truncated one is bootstrapped.
+
+    Source: Pardo et al. 2018, Time Limits in Reinforcement Learning (arXiv:1712.00378).
     """
     return torch.addcmul(reward, next_value, (~terminated).to(next_value.dtype), value=gamma)
 

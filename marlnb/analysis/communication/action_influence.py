@@ -118,6 +118,9 @@ def action_influence(
 ) -> ActionInfluence:
     """Plays episodes twice, the second time with one action of `source` replaced, and compares the others' actions.
 
+        influence[agent, lag] = mean over episodes of TV(p(. | s_t+lag), p(. | s'_t+lag))
+
+    with p the agent's action distribution, s the states after the action a_t of `source`, and s' those after a'_t.
     In each episode the step is drawn uniformly from those at which `source` acts and `horizon` steps follow. Until then
     both rollouts are identical, bit for bit; afterwards messages, movements and recurrent states differ freely. The
     replacement is drawn uniformly from the other allowed actions (for a multi-discrete action in each component), or

@@ -120,6 +120,9 @@ def behaviour_preserved(
 ) -> BehaviourPreserved:
     """Replaces the site's activations by their reconstruction and measures what happens to the logits.
 
+        logits = 1 - sum over rows |l' - l|^2 / sum over rows |l - mean(l)|^2
+
+    with l the policy's logits and l' those with the reconstruction; next to it the same with the mean activation.
     Units that the dictionary does not cover are set to their mean; for a dictionary from rest the mean is rest.
 
     Args:

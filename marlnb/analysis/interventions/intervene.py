@@ -55,7 +55,12 @@ def intervene(
     """Plays each episode twice, without and with the edits, and compares the two.
 
     Episode k has the seed `seed + k` in both rollouts: they start alike, and sampled actions get the same noise at the
-    same step. Each episode is its own control.
+    same step. Each episode is its own control:
+
+        effect = mean over episodes k of (outcome of k with the edits - outcome of k without)
+
+    Outcomes of whole episodes show the total effect, through the environment and the other agents; actions on the same
+    states show the direct effect.
 
     Args:
         policy_source: a run, its folder, or other agents.
@@ -80,6 +85,7 @@ def intervene(
         SiteError, ShapeError: an edit of a site or unit that the policies do not have.
         AnalysisError: an unknown name in `rows` or `given`, no step that meets the condition, or a `given` label that
             changes during an episode.
+    Source: Pearl 2001, Direct and Indirect Effects (arXiv:1301.2300).
     """
     policy_source = as_policy_source(policy_source)
     edits = (

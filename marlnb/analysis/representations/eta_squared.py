@@ -20,6 +20,7 @@ def eta_squared(x: np.ndarray, bin_index: np.ndarray, n_bins: int) -> np.ndarray
         bin_index: `[row]` in `[0, n_bins)`.
     Returns:
         `[unit]`; 0 for a unit that never varies.
+    Source: Pearson 1905, On the General Theory of Skew Correlation (the squared correlation ratio).
     """
     return eta_squared_of_each(x, [bin_index], n_bins)[0]
 

@@ -42,7 +42,7 @@ def event_average(
     n_bootstrap: int = 200,
     seed: int = 0,
 ) -> EventAverage:
-    """The mean of each unit at each lag from an event.
+    """The mean of each unit at each lag from an event: `mean[lag] = (1 / n[lag]) sum over events at t of x[t + lag]`.
 
     Windows never cross the ends of an episode: an event is not counted at lags that its episode does not have, so
     `n_events` differs between lags. Events may have others within their window; the result says how many do, and
@@ -64,6 +64,7 @@ def event_average(
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
         AnalysisError: neither or both of site and field; no event; a recording that leaves steps out.
+    Source: Dayan and Abbott 2001, Theoretical Neuroscience, section 1.3, where the events are spikes.
     """
     if (site is None) == (field is None):
         raise AnalysisError(f"exactly one of site= and field= is needed; got site={site!r}, field={field!r}")

@@ -46,10 +46,11 @@ def roles(
     """Clusters agents, and what they do at single times, by their units or by their behaviour.
 
     Teams: the agents' means over all episodes, joined by average linkage into as many clusters as give the best
-    silhouette of the single windows. Null hypothesis: the agents' identities are shuffled within each window.
+    silhouette (Rousseeuw 1987) of the single windows. Null hypothesis: the agents' identities are shuffled within each
+    window.
 
     Roles: k-means of all windows of all agents, on principal components. Null hypothesis: one Gaussian cloud with the
-    same variances (Liu et al. 2008, SigClust). A gap between the clusters is required too, since a ring is no Gaussian
+    same variances (Liu et al. 2008, SigClust). A gap between the clusters is required too, since a ring is not a Gaussian
     cloud and has no clusters. Both clusterings must also agree between two halves of the episodes (adjusted Rand index
     above 0.5).
 

@@ -25,6 +25,8 @@ def kl_divergence(distribution: ActionDistribution, before: Tensor, after: Tenso
 
     For Gaussians, per component: (s_p^2 / s_q^2 + (m_p - m_q)^2 / s_q^2 - 1 - ln(s_p^2 / s_q^2)) / 2. Squashing changes
     neither. None for a distribution without a density.
+
+    Source: Kullback and Leibler 1951, On Information and Sufficiency.
     """
     if type(distribution) is Gaussian:
         mean_p, std_p = _normal(before, distribution)

@@ -11,7 +11,10 @@ def random_directions(
     target: np.ndarray, n: int, rng: np.random.Generator, excluded: np.ndarray | None = None
 ) -> np.ndarray:
     """Sets of random unit vectors `[set, direction, unit]`, uniform in the orthogonal complement of `target`
-    `[direction, unit]` and of the `excluded` ones `[direction, unit]`."""
+    `[direction, unit]` and of the `excluded` ones `[direction, unit]`: v = g / |g|, with g Gaussian noise there.
+
+    Source: Muller 1959, A Note on a Method for Generating Points Uniformly on N-dimensional Spheres.
+    """
     basis = _span(target, excluded)
     drawn = rng.standard_normal((n, *target.shape))
     drawn -= drawn @ basis @ basis.T
