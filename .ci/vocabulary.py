@@ -36,6 +36,7 @@ IDENTIFIERS = {
     "watcher": "callback",
     "watchers": "callbacks",
     "unlearnt": "fixed",
+    "learnt": "learned",
     "fewest": "min",
     "seldom": "rare",
     "somebody": "the thing itself",
@@ -66,6 +67,7 @@ TEXT = {
     r"\bbegun again\b|\bbegin again\b": "restart",
     r"\blies? (?:beside|beneath|next to)\b": "is in, is next to",
     r"\bso that (?:it|they) (?:is|are) there\b": "a purpose",
+    r"\blearnt\b": "learned",
 }
 
 

@@ -54,7 +54,7 @@ def from_json(data: Mapping[str, Any], kind: type[T], path: str = "", *, origin:
         kind: the class to read; for a registered family (EnvConfig, AlgorithmConfig, ModelConfig), `data["name"]`
             chooses the class.
         path: the position of `data` in a larger document, for messages: "algorithm".
-        origin: the file or folder of `data`, if it may come from anybody: parts that name code to import become
+        origin: the file or folder of `data`, if it may come from anyone: parts that name code to import become
             `Unloaded`, and nothing is imported.
     Raises:
         ConfigError: an unknown key or name, a missing one, a wrong type, a value out of range, with its full path.

@@ -67,7 +67,7 @@ class Probabilities:
 
 @dataclass(frozen=True)
 class EvolutionConfig(ABC):
-    """The options of one kind of evolution; registered under its name, as `tournament`.
+    """The options of one kind of evolution; registered under its name, such as `tournament`.
 
     Members of a population train one after the other, are evaluated on the same episodes, and `select` says from which
     member each place of the next generation continues. It is a pure function: it reads nothing but its arguments, and

@@ -210,7 +210,7 @@ class Experiment:
 
     @staticmethod
     def compose(*overrides: str, config_dir: str | None = None) -> Experiment:
-        """An Experiment from overrides in Hydra's grammar, as `"env=mpe/simple_spread", "algorithm.lr=3e-4"`.
+        """An Experiment from overrides in Hydra's grammar, such as `"env=mpe/simple_spread", "algorithm.lr=3e-4"`.
 
         Args:
             overrides: names of parts, and values of options.
@@ -242,7 +242,7 @@ class Experiment:
 
         Args:
             data: plain JSON.
-            origin: the file or folder of `data`, if it may come from anybody. Then nothing that it names is imported:
+            origin: the file or folder of `data`, if it may come from anyone. Then nothing that it names is imported:
                 such parts become `Unloaded`, which can be read, and `loaded` makes the real ones.
         Raises:
             ConfigError: an unknown key or name, a missing one, a wrong type or a value out of range.
@@ -251,7 +251,7 @@ class Experiment:
 
     @property
     def unloaded(self) -> dict[str, Unloaded]:
-        """By position, as "env" and "algorithms.prey", the parts that name code which has not been imported."""
+        """By position, such as "env" and "algorithms.prey", the parts that name code which has not been imported."""
         parts: dict[str, Any] = {
             name: getattr(self, name) for name in ("env", "algorithm", "model", "critic", "league", "evolution")
         }

@@ -26,7 +26,7 @@ league = LEAGUES.register
 
 @dataclass(frozen=True)
 class LeagueConfig(ABC):
-    """The options of one kind of league; registered under its name, as `alphastar`.
+    """The options of one kind of league; registered under its name, such as `alphastar`.
 
     In a league, players learn by playing against each other and against snapshots of themselves. `roster` says which
     players exist, `draw` who meets whom, `review` what follows from the results. All three are pure functions: they

@@ -1,6 +1,6 @@
 """Which code that run folders name may run here: that of the user's own trainings, and what the user has allowed.
 
-A run folder can come from anybody, and its experiment may name a class, a constructor or a function to import. Reading
+A run folder can come from anyone, and its experiment may name a class, a constructor or a function to import. Reading
 a folder imports none of it (`marlnb.plugins.unloaded`). What needs that code runs it if the part of the experiment that
 names it, with all of its options, is in the user's own record: small files outside of any run folder, in
 `$MARLNB_DATA_DIR/trusted`, `$XDG_DATA_HOME/marlnb/trusted` or `~/.local/share/marlnb/trusted`. Training an experiment

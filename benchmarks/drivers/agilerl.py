@@ -22,12 +22,12 @@ class Paced(MADDPG):  # type: ignore[misc]
 
     pace: Pace
     updates: int
-    learnt = 0
+    learned = 0
 
     def learn(self, experiences: Any) -> Any:
         losses = super().learn(experiences)
-        self.learnt += 1
-        if self.learnt % self.updates == 0:
+        self.learned += 1
+        if self.learned % self.updates == 0:
             self.pace.iteration_done()
         return losses
 

@@ -160,7 +160,7 @@ BATCHED = Guess(
 )
 
 _FAR_SIGHTED: tuple[Values, ...] = ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"})  # a hunt takes long
-_CAREFUL: tuple[Values, ...] = (  # words are learnt by chance
+_CAREFUL: tuple[Values, ...] = (  # words are learned by chance
     {"algorithm.lr": "2e-3", "algorithm.gae_lambda": "0.9", "algorithm.epochs": "5"},
     {"algorithm.entropy_coef": "0.02"},
 )

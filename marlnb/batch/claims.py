@@ -36,7 +36,7 @@ class Claims:
 
 
 def _reason(name: str, value: Any, needed: Any) -> str:
-    """Why claims do not apply, as `frames=800 (needs 8,192)`; empty if they do."""
+    """Why claims do not apply, such as `frames=800 (needs 8,192)`; empty if they do."""
     if isinstance(needed, set):
         is_enough, text = value in needed, " or ".join(map(repr, sorted(needed)))
     elif isinstance(needed, int | float):

@@ -54,7 +54,7 @@ def submit(
         parameters: values by name. A list, tuple, range or array is an axis of the sweep, anything else is one value;
             `[[64, 64]]` is one value that is a list.
         on: name of a profile, as "local" or "slurm", or a YAML file; by default "local", or the batch's own profile.
-        profile_overrides: changed keys of the profile, as `{"cores": 4, "time_limit": "20:00:00"}`.
+        profile_overrides: changed keys of the profile, such as `{"cores": 4, "time_limit": "20:00:00"}`.
         out: the batch's folder; by default `runs/<name of the notebook>-batch`.
         then: a notebook that runs when all jobs are complete; its parameter `batch` is set to the folder. "compare" is
             the comparison in marlnb.

@@ -21,7 +21,7 @@ class Difference(NamedTuple):
     """One option that was set.
 
     Attributes:
-        key: the option's path, as `algorithm.lr`; of a part alone: its name was chosen.
+        key: the option's path, such as `algorithm.lr`; of a part alone: its name was chosen.
         value: as plain JSON.
         default: the value with which the composition started; an empty text if there is none.
     """
@@ -112,7 +112,7 @@ class _Base:
         yield from self._changed([leaf for option in options for leaf in self._leaves(option)])
 
     def _leaves(self, option: Path) -> Iterator[Path]:
-        """The options within an option that is a dataclass itself, as `league.main`."""
+        """The options within an option that is a dataclass itself, such as `league.main`."""
         value, default = _at(self.data, option), _at(self.own, option)
         if isinstance(value, Mapping) and isinstance(default, Mapping) and value and value.keys() == default.keys():
             for name in value:

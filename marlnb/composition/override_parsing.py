@@ -130,7 +130,7 @@ def _check_size(text: str) -> None:
 
 
 def is_part(key: str) -> bool:
-    """Whether a key chooses a part by name, as `env` and `models.speaker`."""
+    """Whether a key chooses a part by name, such as `env` and `models.speaker`."""
     head, _, group = key.partition(".")
     return key in GROUP_OF or (head in GROUP_OF_EACH and bool(group) and "." not in group)
 

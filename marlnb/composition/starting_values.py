@@ -19,7 +19,7 @@ from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, EnvConfig
 from marlnb.errors import ConfigError, unknown
 
 Path = tuple[str, ...]
-"""Where an option is, as ("algorithms", "prey", "lr")."""
+"""Where an option is, such as ("algorithms", "prey", "lr")."""
 MIN_ITERATIONS = 10
 """A short training steps fewer environments at once, so that it still consists of some iterations."""
 MAX_SEQUENCE = 32

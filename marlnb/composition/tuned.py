@@ -25,7 +25,7 @@ from marlnb.errors import ConfigError
 from marlnb.values import validate
 
 PARTS = ("algorithm", "model", "critic")
-"""Parts of an experiment whose options an entry may set, as `algorithm.lr`."""
+"""Parts of an experiment whose options an entry may set, such as `algorithm.lr`."""
 NOT_TUNED = (
     *("env", "seed", "device", "groups", "league", "evolution"),
     *("algorithms", "models", "critics", "loggers", "tuned"),

@@ -136,7 +136,7 @@ def answer(question: Question, subject: Subject) -> Finding:
 
 
 def call_text(question: Question) -> str:
-    """The analysis as a call, as "decode(label='goal')"."""
+    """The analysis as a call, such as "decode(label='goal')"."""
     options = ", ".join(f"{name}={value!r}" for name, value in question.options.items())
     return f"{question.analysis}({options})"
 

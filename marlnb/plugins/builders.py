@@ -26,7 +26,7 @@ class Builders(Generic[T]):
     something is built. A user's config and its implementation are in one file, or in files that are both imported.
 
     Args:
-        name: of the table in messages, as "LEARNERS".
+        name: of the table in messages, such as "LEARNERS".
     """
 
     def __init__(self, name: str) -> None:

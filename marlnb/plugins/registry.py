@@ -35,7 +35,7 @@ class Registry(Generic[T]):
     reason.
 
     Args:
-        kind: the word for a member in messages, as "algorithm".
+        kind: the word for a member in messages, such as "algorithm".
         package: the package whose modules register the built-in members when imported. They are found by their text:
             `ALGORITHMS.register` or `@algorithm` at the beginning of a line, named after the kind.
     """

@@ -16,8 +16,8 @@ class NamedCode:
 
     Attributes:
         option: its name; "name" for the part's class.
-        value: what it names, as "my_env:make".
-        effect: what happens to that, as "imports and calls".
+        value: what it names, such as "my_env:make".
+        effect: what happens to that, such as "imports and calls".
     """
 
     option: str

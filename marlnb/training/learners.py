@@ -42,7 +42,7 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     for part, table in (("models", experiment.models), ("critics", experiment.critics)):
         for name in table:
             if name not in (*spec.group_names, *spec.agents):
-                what = f"group or agent of {spec.name}, as {part}.{spec.group_names[0]},"
+                what = f"group or agent of {spec.name}, such as {part}.{spec.group_names[0]},"
                 raise ConfigError(unknown(what, name, (*spec.group_names, *spec.agents)))
     learners = {group.name: build_learner(experiment, spec, group, device) for group in spec.groups}
     for learner in learners.values():

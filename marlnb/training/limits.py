@@ -34,7 +34,7 @@ def limits_of(experiment: Experiment) -> dict[str, float | None]:
 
 
 def reached_limit(experiment: Experiment, trained: Trained) -> str:
-    """The option whose limit has been reached, as `max_minutes=10`; empty while the training continues."""
+    """The option whose limit has been reached, such as `max_minutes=10`; empty while the training continues."""
     done = {
         "frames": trained.frames,
         "max_iterations": trained.iterations,

@@ -62,7 +62,7 @@ def rollout(steps: int = 20) -> TensorDict:
     return random_rollout(ENV, policies, steps=steps)
 
 
-def test_nothing_is_learnt_until_enough_frames_were_seen() -> None:
+def test_nothing_is_learned_until_enough_frames_were_seen() -> None:
     learner = Counting(IQLConfig(learning_starts=160, updates=4, batch_size=32))
     assert learner.warming_up and learner.update(rollout()) == {"updates": 0.0, "replay_frames": 80.0}
     actual = learner.update(rollout())

@@ -143,7 +143,7 @@ def test_the_game_of_echoes_keeps_the_contract() -> None:
 @pytest.mark.parametrize(
     "model", [MLPConfig(hidden=(16,)), GRUConfig(hidden=(16,), recurrent_size=8)], ids=lambda m: m.name
 )
-def test_echoes_are_learnt_and_valued_turn_by_turn(config: IPPOConfig, model: ModelConfig, apart: bool) -> None:
+def test_echoes_are_learned_and_valued_turn_by_turn(config: IPPOConfig, model: ModelConfig, apart: bool) -> None:
     """Perfect play is worth 1 + 0.8 at a first turn and 1 at a second, though it is paid for at another's move."""
     env = Echo(32, apart)
     learners: dict[str, PolicyGradientLearner] = {}

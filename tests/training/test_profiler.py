@@ -39,7 +39,7 @@ def test_trace_and_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "iterations 3 to 5" in summary and "aten::" in summary and "https://ui.perfetto.dev" in summary
 
 
-def test_a_profile_does_not_change_what_is_learnt(tmp_path: Path) -> None:
+def test_a_profile_does_not_change_what_is_learned(tmp_path: Path) -> None:
     profiled = train(EXPERIMENT, tmp_path / "a", progress=False)
     unprofiled = train(replace(EXPERIMENT, profile=False), tmp_path / "b", progress=False)
     weights = [run.policies()["agent"].state_dict() for run in (profiled, unprofiled)]

@@ -31,7 +31,7 @@ def toy(*, savable: bool) -> Experiment:
     return count_experiment(*overrides, "keep_checkpoints=0")
 
 
-def learnt(run: Run) -> tuple[list[int], list[object]]:
+def learned(run: Run) -> tuple[list[int], list[object]]:
     columns = ["iteration", "recent_return", "length"]
     rows = run.metrics().astype(object).where(lambda table: table.notna(), None)
     learning = [name for name in rows.columns if name.startswith(("learning/", "returns/"))]
@@ -53,7 +53,7 @@ def test_stops_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         expected = at if savable else at // EVERY * EVERY
         assert Run.open(path).checkpoint().iteration == expected
     stopped = train(experiment, path, resume=True, progress=False)
-    assert learnt(stopped) == learnt(calm)
+    assert learned(stopped) == learned(calm)
     for name, policy in calm.policies().items():
         own = stopped.policies()[name].state_dict()
         assert all((own[key] == value).all() for key, value in policy.state_dict().items())

@@ -174,7 +174,7 @@ def test_divergence_stops_training_and_is_never_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("overrides", [(), ("algorithms.a=iql", "algorithms.a.learning_starts=640")])
-def test_rewards_that_are_not_finite_are_never_learnt_from_or_stored(
+def test_rewards_that_are_not_finite_are_never_learned_from_or_stored(
     tmp_path: Path, overrides: tuple[str, ...]
 ) -> None:
     experiment = count_experiment("env.nan_at=30", "checkpoint_every=1", *overrides)

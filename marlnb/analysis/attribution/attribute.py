@@ -52,7 +52,7 @@ def attribute(
         overwrite: replace a file of that name.
         progress: show the rows done, if it takes more than two seconds; or a progress that expects and
             counts them.
-        overrides: single options, as `method="saliency"`.
+        overrides: single options, such as `method="saliency"`.
     Returns:
         values `[row, agent, feature]` in logits, nats, reward, action or activation, with convergence_delta
         `[row, agent]` in the same units, or with infidelity and sensitivity for methods whose values need not add up.

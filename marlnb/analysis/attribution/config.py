@@ -59,8 +59,8 @@ class AttributionConfig:
     features: Features = option(
         "each",
         help="each; auto (groups found in the features' names, such as own velocity or landmarks); in Python also "
-        "named groups of globs, {'landmarks': ['landmark_*']}. Perturbations change a group together, the values of "
-        "other methods are added",
+        "named groups of globs, {'landmarks': ['landmark_*']}. Methods that perturb features change a group "
+        "together; the values of other methods are summed over the group",
     )
     n_steps: int = option(50, help="quadrature points of integrated_gradients and conductance", ge=1)
     n_samples: int | None = option(

@@ -12,6 +12,7 @@ import torch
 from captum.attr import IntegratedGradients
 from torch import Tensor
 
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.convergence import TOLERANCE, not_converged, relative_to
 from marlnb.analysis.attribution.gradients import by_sum
 from marlnb.analysis.attribution.outputs import Output, pick
@@ -130,7 +131,7 @@ def decompose_value(
     *,
     of: Of = "taken",
     baseline: Literal["zero", "mean"] = "zero",
-    n_steps: int = 50,
+    n_steps: int = AttributionConfig.n_steps,
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
     checkpoint: int | None = None,

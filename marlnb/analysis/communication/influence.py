@@ -9,6 +9,7 @@ import numpy as np
 
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.baselines import Baseline
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.analysis.attribution.outputs import Target, To, resolve_output
 from marlnb.analysis.attribution.result import Attribution
@@ -39,7 +40,7 @@ def influence(
     group: str | None = None,
     to: To = "action",
     target: Target = None,
-    method: str = "integrated_gradients",
+    method: str = AttributionConfig.method,
     baseline: Baseline | None = None,
     feature_sources: FeatureSources | None = None,
     measure: Divergence = "kl",
@@ -47,8 +48,8 @@ def influence(
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
     checkpoint: int | None = None,
-    n_steps: int = 50,
-    batch_size: int = 1024,
+    n_steps: int = AttributionConfig.n_steps,
+    batch_size: int = AttributionConfig.batch_size,
     seed: int = 0,
     progress: bool = True,
 ) -> Influence:

@@ -20,7 +20,7 @@ class Strata:
 
     Attributes:
         index: `[row, agent of the group]`, of the row's stratum; -1 where something given is unknown.
-        names: `[stratum]`, as "goal = red", or "goal = red, action = left" where several labels are given.
+        names: `[stratum]`, such as "goal = red", or "goal = red, action = left" where several labels are given.
         given: names of the labels.
     """
 

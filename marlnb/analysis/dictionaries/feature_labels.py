@@ -60,7 +60,7 @@ def label_features(
     Args:
         label: as in `decode`. Whole numbers and booleans are classes; a quantity is binned as in `tuning`.
         agent: one of the dictionary's agents; None if it has a single one.
-        rows: a condition, as "t < 5 and action == 'left'"; None: all rows at which the agent acts.
+        rows: a condition, such as "t < 5 and action == 'left'"; None: all rows at which the agent acts.
         given: labels, fields, observed features or 'action' that are held fixed; None: nothing.
         bins: for a quantity.
         checkpoint: iteration whose rows are read; required if a recording spans several.

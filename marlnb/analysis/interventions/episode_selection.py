@@ -61,7 +61,7 @@ class CountedSteps:
 
 
 def episode_classes(baseline: Trajectories, given: Given) -> list[str | None]:
-    """By episode, the class of what is given, as "goal = red"; None where it is unknown.
+    """By episode, the class of what is given, such as "goal = red"; None where it is unknown.
 
     Raises:
         AnalysisError: an unknown name, a quantity, or a label that changes during an episode or differs between agents.

@@ -50,9 +50,9 @@ def roles(
     window.
 
     Roles: k-means of all windows of all agents, on principal components. Null hypothesis: one Gaussian cloud with the
-    same variances (Liu et al. 2008, SigClust). A gap between the clusters is required too, since a ring is not a Gaussian
-    cloud and has no clusters. Both clusterings must also agree between two halves of the episodes (adjusted Rand index
-    above 0.5).
+    same variances (Liu et al. 2008, SigClust). A gap between the clusters is required too, since a ring is not a
+    Gaussian cloud and has no clusters. Both clusterings must also agree between two halves of the episodes (adjusted
+    Rand index above 0.5).
 
     Args:
         site: whose units are averaged; None: behaviour (frequencies of actions, changes of action, reward), which also

@@ -47,7 +47,7 @@ def benchmark(
         algorithms: names, `["ippo", "mappo"]`, or overrides by label, `{"gru": ["algorithm=mappo", "model=gru"]}`.
         environments: names, or overrides by label.
         seeds: number of seeds (from 0), or the seeds.
-        overrides: of every run, as `["frames=1_000_000", "n_envs=64"]`.
+        overrides: of every run, such as `["frames=1_000_000", "n_envs=64"]`.
         evaluations: number of evaluations of each run, evenly spread, unless `evaluate_every` is given.
         compare: results of BenchMARL or others in marl-eval's layout: paths, or mappings with path, label and tasks.
         config_dir: folder of YAML variants.

@@ -31,7 +31,7 @@ class ExternalRuns:
     Attributes:
         path: a file, or a folder of files.
         label: added to the names of their algorithms.
-        tasks: names of their tasks here, as `{"pettingzoo/simple_spread": "mpe/simple_spread"}`.
+        tasks: names of their tasks here, such as `{"pettingzoo/simple_spread": "mpe/simple_spread"}`.
     """
 
     path: str
@@ -218,7 +218,7 @@ class BenchmarkSpec:
 
         Args:
             data: plain JSON.
-            origin: the folder of `data`, if it may come from anybody: nothing that it names is imported unless the
+            origin: the folder of `data`, if it may come from anyone: nothing that it names is imported unless the
                 user trusts it.
         Raises:
             ConfigError: an unknown key, a missing one or an invalid value.

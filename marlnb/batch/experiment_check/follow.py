@@ -172,6 +172,6 @@ def _known_words(overrides: Sequence[Any]) -> list[str] | None:
 
 
 def _chooses_part(key: str) -> bool:
-    """Whether a key names a part, as `algorithm` and `models.speaker`, on whose name the valid options depend."""
+    """Whether a key names a part, such as `algorithm` and `models.speaker`, on whose name the valid options depend."""
     head, _, rest = key.partition(".")
     return head in _PARTS and (not rest or (head.endswith("s") and "." not in rest))

@@ -1,4 +1,4 @@
-"""Job: one execution of a notebook, in a folder of files from which anybody can read its state."""
+"""Job: one execution of a notebook, in a folder of files from which anyone can read its state."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class JobInfo:
             executor has never seen it).
         reason: why it waits or how it ended, in the executor's words (`NODE_FAIL`, `OUT_OF_MEMORY`, `exit code 1`). A
             reason that begins with `CANCELLED` means that a person ended it; such a job is not restarted.
-        id: the executor's name for it, as `17_3` or a process number.
+        id: the executor's name for it, such as `17_3` or a process number.
         node: the machine on which it runs.
     """
 
@@ -90,7 +90,7 @@ class JobStatus:
         seconds: time spent executing, summed over all attempts.
         pid: the process that executes it.
         host: the machine of that process.
-        scheduler_id: the scheduler's name for it, as `17_3`; empty without a scheduler.
+        scheduler_id: the scheduler's name for it, such as `17_3`; empty without a scheduler.
         error: why a cell failed.
     """
 

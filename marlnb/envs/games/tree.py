@@ -64,7 +64,7 @@ class LeducPokerConfig(TreeConfig):
 @ENVIRONMENTS.register("tree/openspiel")
 @dataclass(frozen=True)
 class OpenSpielTreeConfig(TreeConfig):
-    """Any small turn-based game of OpenSpiel, as `env.game=liars_dice(numdice=1,dice_sides=4)`."""
+    """Any small turn-based game of OpenSpiel, such as `env.game=liars_dice(numdice=1,dice_sides=4)`."""
 
     game: str = option("kuhn_poker", help="OpenSpiel's name of the game, with its parameters in parentheses")
 

@@ -33,7 +33,7 @@ class Actor(nn.Module):
         squash: how continuous actions are bounded.
         std_of: where the standard deviation of continuous actions comes from.
         initial_log_std: its initial logarithm, if it is a parameter.
-        distribution: replaces the action's usual distribution, as `Deterministic`.
+        distribution: replaces the action's usual distribution, such as `Deterministic`.
     """
 
     log_std: nn.Parameter | None

@@ -38,7 +38,7 @@ class WithFeatures(Policy):
 
     Args:
         policy: the policy to copy.
-        site: the site, as `listener/actor/hidden_1`.
+        site: the site, such as `listener/actor/hidden_1`.
         autoencoder: the dictionary of its activations.
         agents: agents to compute features for, as indices within the group; None: all agents of the site.
     Raises:

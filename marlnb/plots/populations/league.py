@@ -100,7 +100,7 @@ def ratings_over_time(league: RunLeague, *, title: str = "Ratings over time") ->
 
 
 def snapshot_timeline(league: RunLeague, *, title: str = "Snapshots", ax: Axes | None = None) -> Axes:
-    """When each player got a snapshot, was reset, frozen or retired, by the frames that it had learnt from."""
+    """When each player got a snapshot, was reset, frozen or retired, by the frames that it had learned from."""
     players = list(league.players)
     ax = axes(ax, width=8.2, height=1.6 + 0.4 * len(players))
     drawn: dict[What, tuple[list[int], list[float]]] = {}
@@ -116,7 +116,7 @@ def snapshot_timeline(league: RunLeague, *, title: str = "Snapshots", ax: Axes |
     ax.set_yticks(range(len(players)), players)
     ax.set_ylim(len(players) - 0.5, -0.5)
     legend_outside(ax)
-    return finish(ax, title=title, x="frames that the player has learnt from", y="", grid="x")
+    return finish(ax, title=title, x="frames that the player has learned from", y="", grid="x")
 
 
 def _thinned(league: RunLeague, n: int) -> list[str]:

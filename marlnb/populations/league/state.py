@@ -55,7 +55,7 @@ class LeagueState:
         sides: of every match.
         players: that play, by id, in the order in which they joined: learning ones, frozen ones and snapshots.
         payoff: results of the matches up to the end of the last round.
-        frames: by learning player, the frames it has learnt from.
+        frames: by learning player, the frames it has learned from.
         snapshot_frames: by learning player, its frames at its last snapshot; 0 before the first.
         planned_frames: frames that each learning player learns from in the whole training.
         round: number of the round that begins.

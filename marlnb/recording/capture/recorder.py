@@ -57,7 +57,7 @@ def record(
             the file is marked incomplete.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
         trust: allow the code that another person's run folder names; those of your own trainings need none.
-        overrides: options that replace those of `config`, as `episodes=50`.
+        overrides: options that replace those of `config`, such as `episodes=50`.
     Raises:
         TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
         SiteError: a pattern matches no site, or a site never fires.

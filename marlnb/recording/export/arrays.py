@@ -22,7 +22,7 @@ def to_xarray(
 ) -> xr.Dataset:
     """A labelled dataset that is read when it is used, with dims row, agent, unit, ... and coordinates episode, t.
 
-    An axis that means different things in different arrays is named after its group or array, as `listener_agent`.
+    An axis that means different things in different arrays is named after its group or array, such as `listener_agent`.
 
     Args:
         recording: what is converted; it must stay open.

@@ -34,7 +34,7 @@ class ExportSelection:
     t: np.ndarray
 
     def of_group(self, group: str) -> Iterator[tuple[str, LabelledArray]]:
-        """(name within the group, array), as `actor/hidden_1` or `observation`."""
+        """(name within the group, array), such as `actor/hidden_1` or `observation`."""
         for name, array in self.arrays.items():
             if self.groups[name] == group:
                 yield name.removeprefix(f"{group}/"), array

@@ -33,7 +33,7 @@ class LabelledArray:
     """A lazy array `[row, ...]` with named axes; `sel` narrows it, `to_numpy` reads it.
 
     Attributes:
-        path: the dataset, as `activations/listener/actor/hidden_1`.
+        path: the dataset, such as `activations/listener/actor/hidden_1`.
         open_dataset: returns the open HDF5 dataset.
         find_rows: applies selectors of episodes, times and checkpoints to rows.
         axes: (name, length) of the stored axes after `row`.

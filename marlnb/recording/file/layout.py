@@ -38,7 +38,7 @@ class Field:
     """One dataset with one row per step.
 
     Attributes:
-        path: in the file, as `activations/listener/actor/hidden_1`.
+        path: in the file, such as `activations/listener/actor/hidden_1`.
         dims: names of the axes after `row`. An agent axis has the recorded agents of `group`.
         shape: lengths of those axes.
         dtype: as numpy names it, or bfloat16.

@@ -215,7 +215,7 @@ class Recording:
 
     @property
     def sites(self) -> list[str]:
-        """Names of the recorded sites, as `listener/actor/hidden_1`."""
+        """Names of the recorded sites, such as `listener/actor/hidden_1`."""
         stored = datasets_below(self.file, "activations")
         in_order = [site for site in self.settings.get("sites", []) if site in stored]
         return in_order + [site for site in stored if site not in in_order]

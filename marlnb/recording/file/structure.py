@@ -1,7 +1,7 @@
 """Walks over an HDF5 file's structure and says what no recording has. `inspection` runs it in a process of its own.
 
 HDF5 trusts its files: a hostile or damaged one makes it read other files, load plug-ins, allocate what the file claims,
-loop for ever or crash. So this program opens the file first, under limits of time and memory, touches all metadata
+loop forever or crash. So this program opens the file first, under limits of time and memory, touches all metadata
 that marlnb reads, and reads no rows. It imports h5py and nothing of marlnb, which takes 0.15 s.
 
     python -I structure.py FOLDERS MEMORY_BYTES CPU_S DAMAGED PATH...    FOLDERS, of h5py and numpy, separated by ":"

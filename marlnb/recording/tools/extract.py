@@ -34,7 +34,7 @@ def extract(
         agents: names or globs; None: all.
         sites: globs; None: all.
         every: the steps t = 0, `every`, 2 `every`, ...: a multiple of the recording's own; None: all recorded steps.
-        fields: globs over everything except sites, as `"observation"`, `"labels/*"` or `"steps/listener/reward"`;
+        fields: globs over everything except sites, such as `"observation"`, `"labels/*"` or `"steps/listener/reward"`;
             None: all. t, episode and env_id are always copied.
     Raises:
         RecordingError, SiteError: something requested is not recorded, nothing is left, or `path` exists.

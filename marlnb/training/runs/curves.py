@@ -26,7 +26,7 @@ def return_curves(rows: Iterable[Mapping[str, Any]], *, agents: bool = True) -> 
 
 
 def metric_curves(rows: Iterable[Mapping[str, Any]]) -> Curves:
-    """By path, as `listener/entropy`, the numbers that iterations report: `(frames, values)`."""
+    """By path, such as `listener/entropy`, the numbers that iterations report: `(frames, values)`."""
     curves: Curves = {}
     for row in rows:
         _add(curves, row, metric_values(row))

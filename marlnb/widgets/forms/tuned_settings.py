@@ -81,6 +81,6 @@ def _names(experiment: Experiment) -> dict[str, str]:
 
 
 def _part_of(word: str) -> str:
-    """The part that an override belongs to, as "algorithms.prey"; an option of the experiment: the option."""
+    """The part that an override belongs to, such as "algorithms.prey"; an option of the experiment: the option."""
     key = word.partition("=")[0].split(".")
     return ".".join(key[:2]) if key[0] in ("algorithms", "models", "critics") else key[0]

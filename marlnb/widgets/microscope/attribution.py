@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from marlnb.analysis.attribution.attribute import attribute
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.data.rows import RowSource
@@ -78,7 +79,7 @@ def attribute_episode(
     policies: Mapping[str, Policy],
     *,
     to: To = "action",
-    method: str = "integrated_gradients",
+    method: str = AttributionConfig.method,
     baseline: Mapping[str, np.ndarray],
     index: int | None = None,
     max_numbers: int | None = None,
@@ -182,7 +183,7 @@ class AttributionLoader:
     def __init__(self, answers: BackgroundAnswers, on_done: Callable[[], None]) -> None:
         self._answers, self._on_done = answers, on_done
         self._episode_worker, self._step_worker = LatestOnly(wait_s=START_DELAY_S), LatestOnly(wait_s=0.0)
-        self._request: Request = ("action", "integrated_gradients")
+        self._request: Request = ("action", AttributionConfig.method)
         self._inputs_lock = threading.Lock()
         self.begin()
 

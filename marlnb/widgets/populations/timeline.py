@@ -13,7 +13,7 @@ from marlnb.widgets.core.controls import JavaScriptWidget
 
 
 class SnapshotTimeline(JavaScriptWidget):
-    """One line for each player, its snapshots at the frames that the player had learnt from.
+    """One line for each player, its snapshots at the frames that the player had learned from.
 
     Attributes:
         content: lines, and the frames at their end.
@@ -32,7 +32,7 @@ class SnapshotTimeline(JavaScriptWidget):
 
         Args:
             events: of the players.
-            states: by player, as "learning".
+            states: by player, such as "learning".
             end: frames at the end of the lines.
         """
         marks: dict[str, list[dict[str, Any]]] = {player: [] for player in states}

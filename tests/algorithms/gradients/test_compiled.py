@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from marlnb.algorithms import compiled
+from marlnb.algorithms.gradients import compiled
 from marlnb.algorithms.gradients.compiled import trace
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.experiment import Experiment

@@ -146,7 +146,7 @@ def random_messages(env: ExternalEnv, n: int) -> None:
 
 
 def test_training_goes_on_with_the_others(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """The good simulator's rewards are all that is learnt from."""
+    """The good simulator's rewards are all that is learned from."""
     monkeypatch.setattr(server, "GREETING_S", 0.5)
     reasons: dict[str, str] = {}
     over = threading.Event()

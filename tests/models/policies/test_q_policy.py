@@ -1,4 +1,4 @@
-"""Q policies: greedy, exploring and masked actions; values; recordings and attributions of what they learnt."""
+"""Q policies: greedy, exploring and masked actions; values; recordings and attributions of what they learned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leagues that train: resuming, what is learnt from, different algorithms, and errors."""
+"""Leagues that train: resuming, what is learned from, different algorithms, and errors."""
 
 from __future__ import annotations
 

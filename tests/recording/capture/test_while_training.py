@@ -41,13 +41,13 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return with_it, mnb.train(experiment(request.param), folder / "without", progress=False)
 
 
-def test_what_is_learnt_is_the_same(trained: tuple[Run, Run]) -> None:
+def test_what_is_learned_is_the_same(trained: tuple[Run, Run]) -> None:
     with_it, without = trained
     last = [run.checkpoint("last").load() for run in (with_it, without)]
     for ours, theirs in zip(_tensors(last[0]), _tensors(last[1]), strict=True):
         assert torch.equal(ours, theirs)
-    learnt = [run.metrics().filter(regex="returns|learning/|recent") for run in (with_it, without)]
-    assert learnt[0].equals(learnt[1])
+    learned = [run.metrics().filter(regex="returns|learning/|recent") for run in (with_it, without)]
+    assert learned[0].equals(learned[1])
 
 
 def test_one_file_spans_the_iterations(trained: tuple[Run, Run]) -> None:

@@ -16,7 +16,7 @@ from tests.widgets.microscope.corridor import Corridor
 
 @pytest.fixture(scope="module")
 def corridor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mnb.Recording]:
-    """Two episodes of agents that walk at random, stepped by a worker while they learnt."""
+    """Two episodes of agents that walk at random, stepped by a worker while they learned."""
     experiment = mnb.Experiment.compose(
         "env=pettingzoo/custom", "env.entry_point=tests.widgets.microscope.corridor:Corridor", "env.workers=1",
         "algorithm=ippo", "model.hidden=[8]", "n_envs=2", "rollout_steps=12", "frames=24", "threads=1",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from marlnb.analysis.attribution.baselines import broadcast_baseline
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.feature_groups import Features, feature_names
 from marlnb.analysis.attribution.outputs import Output, Target, To, resolve_output
 from marlnb.analysis.attribution.over_time.result import TemporalAttribution
@@ -40,7 +41,7 @@ def attribute_over_time(
     lookback: int = 8,
     baseline: Literal["mean", "start"] | np.ndarray = "mean",
     features: Features = "each",
-    n_steps: int = 50,
+    n_steps: int = AttributionConfig.n_steps,
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
     rows: Condition | None = None,
