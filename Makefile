@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTENSION := extensions/lab/labextension/install.json
+WIDGETS := marlnb/widgets/bundles/curves.js
+VIEWS := $(shell find extensions/views/src extensions/views/style extensions/views/*.* -type f -not -name '*.tsbuildinfo' 2>/dev/null)
 FRONT_END := $(shell find extensions -type f -not -path '*/node_modules/*' -not -path '*/lib/*' -not -path '*/labextension/*' -not -name '*.tsbuildinfo' 2>/dev/null)
 PEERS := .peers/benchmarl
 BENCHMARKS := $(sort $(filter-out __init__ contest peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
@@ -17,13 +19,14 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-leagues groundtruth gallery-check wheel clean
+.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-leagues groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf 'make %-20s %s\n' $(foreach name,$(BENCHMARKS),bench-$(name) 'benchmarks/$(name).py alone')
 
-setup: $(READY) ## make .venv and install marlnb in it, with everything for development
+setup: $(READY) ## make .venv and install marlnb in it, with everything for development; build the widgets' charts
+	@$(MAKE) --no-print-directory widgets || echo "the widgets were not built: live curves in notebooks say so"
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -64,7 +67,7 @@ triton-test: $(READY) ## test Tag's kernel on a GPU, or else in Triton's interpr
 meltingpot-test: $(READY) ## test MeltingPot's substrates, in .peers/meltingpot (2 GB); ARGS="tests/envs/meltingpot -k contract"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.envs.meltingpot $(ARGS)
 
-browser-test: browser-setup ## drive the widgets in a real JupyterLab and Chromium (Debian's; if missing, root installs it)
+browser-test: browser-setup widgets ## drive the widgets in a real JupyterLab and Chromium (Debian's; if missing, root installs it)
 	MARLNB_BROWSER_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser $(ARGS)
 
 browser-setup: $(READY)
@@ -85,10 +88,18 @@ docs-setup: $(READY)
 
 extension: $(EXTENSION) ## build the JupyterLab extension, extensions/lab, with Node.js from PyPI if there is none; 2 min
 
-$(EXTENSION): $(FRONT_END) | $(READY)
+node-setup: $(READY)
 	@PATH="$(abspath $(BIN)):$$PATH"; command -v npm >/dev/null || { \
 	  if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[extension]'; \
 	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[extension]'; fi; }
+
+widgets: $(WIDGETS) ## build the charts of the notebook's widgets, with Node.js from PyPI if there is none; seconds
+
+$(WIDGETS): $(VIEWS) | node-setup
+	cd extensions && export PATH="$(abspath $(BIN)):$$PATH" && \
+	  { test -d node_modules/uplot -a -d node_modules/esbuild || npm ci --workspace views --loglevel=error; } && npm run widgets --silent
+
+$(EXTENSION): $(FRONT_END) | node-setup
 	cd extensions && export PATH="$(abspath $(BIN)):$$PATH" && npm ci --no-audit --no-fund --loglevel=error && npm run check && npm test && npm run build
 	@mkdir -p $(VENV)/share/jupyter/labextensions && ln -sfn $(abspath extensions/lab/labextension) $(VENV)/share/jupyter/labextensions/marlnb
 
@@ -116,7 +127,7 @@ bench: $(READY) ## run every benchmark, one after the other
 
 bench-training bench-off_policy bench-capture bench-jaxmarl: bench-peers-setup
 
-bench-widgets bench-microscope: browser-setup
+bench-widgets bench-microscope: browser-setup widgets
 
 bench-%: $(READY)
 	$(BIN)/python -m benchmarks.$* $(ARGS)
@@ -127,10 +138,10 @@ bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and o
 tune: $(READY) ## search for tuned settings; hours, resumes if stopped; ARGS="simple_spread mappo --minutes 30"
 	$(BIN)/python -m benchmarks.tune $(ARGS)
 
-crash-test: $(READY) ## kill the process, or fail the write, at every call that writes; 1 h; ARGS="--scenario record --kind kill --every 5"
+crash-test: $(READY) ## kill the process, or fail the write, at every call that writes; 1 h; ARGS="--kind kill --every 5 --log build/crash.jsonl" resumes
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults $(ARGS)
 
-fuzz: $(READY) ## fuzz overrides, YAML, run folders, checkpoints, messages and recordings; ARGS="overrides --n 20000"
+fuzz: $(READY) ## fuzz overrides, YAML, run folders, checkpoints, messages and recordings; ARGS="--times 10 --log build/fuzz.jsonl" tries 100,000 and resumes
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(ARGS)
 
 fuzz-envs: $(READY) ## compare random environments with a simple loop over one env; 10 min; ARGS="-k turns"

@@ -3,86 +3,58 @@
 After a kill the same command, given again, completes, and leaves what an undisturbed one does. A disk that refuses is
 an error of marlnb, which names the disk; a training's state is then "failed"; and the command completes when the disk
 works again. A clock that is set back changes nothing.
+
+Every 25th call comes first, in all scenarios, then every fifth, then the others. With `--log FILE` each attempt is a
+line of that file, and a test that was interrupted and is given again continues after the last one.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.faults.processes import DISK_ERRORS, Fault, Outcome, compiler, has_library, run_with_fault, run_with_library
+from marlnb.display.formatting import format_duration
+from tests.faults.processes import Fault, compiler, has_library, run_with_library
 
-KINDS = ("kill", "torn", "full", *DISK_ERRORS, "clock")
-FULL = ("ENOSPC", "EDQUOT", "full")
-WORDS = {"ENOSPC": "is full", "full": "is full", "EDQUOT": "quota", "EROFS": "is read-only", "EIO": "does not work"}
-NAMES = ("train", "evolve", "record", "segments", "merge", "repair", "backfill", "batch", "supervisor", "job")
+KINDS = ("kill", "full", "EROFS", "EIO", "torn", "EDQUOT", "ENOSPC", "clock")
+NAMES = (
+    *("train", "evolve", "league", "retire", "record", "segments", "merge", "repair", "backfill"),
+    *("attribute", "export", "batch", "supervisor", "job"),
+)
+STRIDES = (25, 5)  # of passes over the calls, so that an interrupted test has tried all parts of all scenarios
+SAY_EVERY_S = 60.0
+
+Attempt = tuple[str, str, int]
+"""A scenario, a kind of fault, and the number of the call that meets it."""
 
 
-class Trial:
-    """One scenario in a folder of its own, with what an undisturbed command leaves."""
+def planned(n_calls: Mapping[str, int], kinds: Sequence[str], every: int, first: int) -> list[Attempt]:
+    """Each k-th call of each scenario with each kind of fault, in the order in which they are tried."""
+    attempts = [(name, kind, at) for kind in kinds for name, n in n_calls.items() for at in range(first, n + 1, every)]
 
-    def __init__(self, name: str, work: Path) -> None:
-        from tests.faults.scenarios import SCENARIOS
+    def of_pass(attempt: Attempt) -> int:
+        number = (attempt[2] - first) // every
+        later = len(STRIDES) + number % STRIDES[-1]
+        return next((k for k, stride in enumerate(STRIDES) if number % stride == 0), later)
 
-        self.name, self.scenario = name, SCENARIOS[name]
-        self.prepared, self.folder = work / f"{name}-prepared", work / name
-        self.prepared.mkdir()
-        self._run(partial(self.scenario.prepare, self.prepared))
-        self._copy()
-        self.calls = self._run(partial(self.scenario.command, self.folder), self.scenario.program).calls
-        self.expected = self._run(partial(self.scenario.result, self.folder)).text
+    return sorted(attempts, key=of_pass)
 
-    def problems(self, fault: Fault) -> list[str]:
-        """What is wrong after a fault and after the command was given again."""
-        self._copy()
-        command = partial(self.scenario.command, self.folder)
-        outcome = run_with_fault(command, fault, self.folder, program=self.scenario.program)
-        problems = self._wrong(outcome, fault)
-        again = run_with_fault(command, Fault(0), self.folder)
-        if again.kind != "done":
-            return [*problems, f"again: {again.kind}: {again.text}"]
-        left = run_with_fault(partial(self.scenario.result, self.folder), Fault(0), self.folder)
-        if left.kind != "done":
-            return [*problems, f"its result: {left.kind}: {left.text}"]
-        different = sorted(
-            name for name in {*left.text, *self.expected} if left.text.get(name) != self.expected.get(name)
-        )
-        return [*problems, *(f"{name} is {left.text.get(name)!r}" for name in different)]
 
-    def _wrong(self, outcome: Outcome, fault: Fault) -> list[str]:
-        """What is wrong with how a command ended under a fault."""
-        if fault.kind in ("kill", "torn"):
-            return [] if outcome.kind in ("killed", "done") else [f"{outcome.kind}: {outcome.text}"]
-        if outcome.kind == "done":  # it could do without what was refused
-            return []
-        text = str(outcome.text)
-        named = outcome.kind == "refused" and WORDS.get(fault.kind, "?") in text and str(self.folder) in text
-        problems = [] if named else [f"{outcome.kind}: {text}"]
-        if self.name == "train" and fault.kind in FULL:
-            state = str(run_with_fault(self._state, Fault(0), self.folder).text)
-            problems += [f"its state is {state}"] * (state != "failed")
-        return problems
-
-    def _state(self) -> str:
-        from marlnb.training.runs.run import Run
-
-        run = self.folder / "run"
-        return Run.open(run).status()["state"] if (run / "status.json").exists() else "failed"
-
-    def _copy(self) -> None:
-        from tests.faults.scenarios import copy
-
-        copy(self.prepared, self.folder)
-
-    def _run(self, command: partial[object], program: str = "") -> Outcome:
-        outcome = run_with_fault(command, Fault(0), self.folder, program=program)
-        if outcome.kind != "done":
-            raise RuntimeError(f"{self.name} without a fault: {outcome.kind}: {outcome.text}")
-        return outcome
+def read_log(path: Path | None) -> dict[Attempt, list[str]]:
+    """What was wrong in each attempt of an earlier test; a line that a kill cut off is none."""
+    if path is None:
+        return {}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    path.write_text("".join(lines))
+    rows = map(json.loads, lines)
+    return {(row["scenario"], row["kind"], row["at"]): row["problems"] for row in rows}
 
 
 def main(arguments: list[str]) -> int:
@@ -91,26 +63,47 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kind", choices=KINDS, action="append", help="may be given several times")
     parser.add_argument("--every", type=int, default=1, help="try each k-th call only")
     parser.add_argument("--first", type=int, default=1, help="the first call to try")
+    parser.add_argument("--log", type=Path, help="a file with the attempts that were made, which are not made again")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         if not has_library():
             if compiler() is None:
                 parser.error("this machine has no C compiler (cc, gcc or clang) for tests/faults/faults.c")
             return run_with_library(["-m", "tests.faults", *arguments], Path(folder))
-        n_problems = 0
-        for name in options.scenario or NAMES:
-            trial = Trial(name, Path(folder))
-            for kind in options.kind or KINDS:
-                start, numbers = time.monotonic(), range(options.first, len(trial.calls) + 1, options.every)
-                n_before = n_problems
-                for at in numbers:
-                    for problem in trial.problems(Fault(at, kind)):
-                        n_problems += 1
-                        print(f"{name}, {kind} at {at} ({trial.calls[at - 1]}): {problem}", flush=True)
-                took = time.monotonic() - start
-                share = f"{len(numbers)} of {len(trial.calls)} calls"
-                print(f"{name}, {kind}: {share}, {n_problems - n_before} problems, {took:.0f} s", flush=True)
-    return 1 if n_problems else 0
+        return try_all(options, Path(folder))
+
+
+def try_all(options: argparse.Namespace, folder: Path) -> int:
+    """Makes the attempts that the log does not have; returns the exit code."""
+    from tests.faults.trials import Trial
+
+    trials = {name: Trial(name, folder) for name in options.scenario or NAMES}
+    n_calls = {name: len(trial.calls) for name, trial in trials.items()}
+    attempts = planned(n_calls, options.kind or KINDS, options.every, options.first)
+    done = read_log(options.log)
+    left = [attempt for attempt in attempts if attempt not in done]
+    print(f"{len(attempts):,} attempts, {len(left):,} left; calls: {n_calls}", flush=True)
+    said = started = time.monotonic()
+    for n_done, (name, kind, at) in enumerate(left):
+        if time.monotonic() - said > SAY_EVERY_S:
+            said = time.monotonic()
+            left_s = (said - started) / n_done * (len(left) - n_done) if n_done else 0.0
+            print(f"{n_done:,} of {len(left):,}, {format_duration(left_s)} left", flush=True)
+        problems = trials[name].problems(Fault(at, kind))
+        call = trials[name].calls[at - 1]
+        for problem in problems:
+            print(f"{name}, {kind} at {at} ({call}): {problem}", flush=True)
+        done[name, kind, at] = problems
+        if options.log is not None:
+            row = {"scenario": name, "kind": kind, "at": at, "call": call, "problems": problems}
+            with options.log.open("a") as log:
+                log.write(json.dumps(row) + "\n")
+    for name, trial in trials.items():
+        for kind in options.kind or KINDS:
+            tried = [done[attempt] for attempt in attempts if attempt[:2] == (name, kind)]
+            n_problems = sum(bool(problems) for problems in tried)
+            print(f"{name}, {kind}: {len(tried)} of {len(trial.calls)} calls, {n_problems} with problems", flush=True)
+    return int(any(done[attempt] for attempt in attempts))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from marlnb.errors import MarlnbError
 
@@ -59,12 +59,12 @@ class Outcome(NamedTuple):
 
     Attributes:
         kind: "done", "refused" (by an error of marlnb), "traceback" (any other), "killed" or "hang".
-        text: what the command returned, or the error.
+        text: what the command returned, as JSON has it, or the error.
         calls: that wrote until then, as `rename /status.json`.
     """
 
     kind: str
-    text: str
+    text: Any
     calls: tuple[str, ...]
 
 

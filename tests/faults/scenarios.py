@@ -9,19 +9,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
 
+from marlnb.analysis.attribution.attribute import attribute
+from marlnb.analysis.attribution.result import Attribution
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import Job
 from marlnb.batch.monitor import watch
 from marlnb.batch.submit import plan_submission, submit_plan
 from marlnb.batch.sweep.grammar import values_of_python
+from marlnb.cli import parser_of
+from marlnb.cli.recordings import export
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
@@ -32,7 +37,7 @@ from marlnb.recording.tools.backfill import backfill
 from marlnb.recording.tools.merge import merge
 from marlnb.recording.tools.repair import repair
 from marlnb.training.runs.run import Run
-from marlnb.training.train import train
+from marlnb.training.train import resume, train
 from tests.batch.batches import notebook
 from tests.batch.jobs import make as make_job
 from tests.batch.jobs import texts
@@ -52,12 +57,14 @@ class Scenario:
         command: of a folder; it returns nothing of interest.
         result: everything that the folder holds, by name, without what differs between two undisturbed commands.
         program: part of the command line of the process that meets the fault; empty: the command's own.
+        in_process: whether the command starts no process or thread that lives on.
     """
 
     prepare: Callable[[Path], object]
     command: Callable[[Path], object]
     result: Callable[[Path], Result]
     program: str = ""
+    in_process: bool = True
 
 
 _SMALL = (
@@ -87,6 +94,29 @@ def _evolved(folder: Path) -> Result:
     return result
 
 
+def _league(folder: Path, frames: int = 80) -> None:
+    """Two rounds of four players that learn, with snapshots."""
+    overrides = ("env=tests.populations.training.games:RockPaperScissors", "league=alphastar", "frames=40")
+    experiment = Experiment.compose(*overrides, *(word for word in _SMALL if not word.startswith("env")))
+    train(replace(experiment, checkpoint_every=3, frames=frames), folder / "run", resume=True, progress=False)
+
+
+def _make_request(folder: Path) -> None:
+    """A league after its first round, of which a player is to retire."""
+    _league(folder, frames=40)
+    Run.open(folder / "run").league.retire("league_exploiter_1", "a test")
+
+
+def _retire(folder: Path) -> None:
+    resume(folder / "run", frames=80, progress=False)
+
+
+def _with_league(folder: Path) -> Result:
+    names = ("matches.jsonl", "players.jsonl", "requests.jsonl")
+    files = {name: folder / "run" / "league" / name for name in names}
+    return _trained(folder) | {name: path.read_text() for name, path in files.items() if path.exists()}
+
+
 def _trained(folder: Path) -> Result:
     run = Run.open(folder / "run")
     status = run.status()
@@ -110,7 +140,7 @@ def _recorded(folder: Path) -> Result:
         name = str(path.relative_to(folder))
         if SET_ASIDE.search(name):
             Recording.open(path).close()  # it opens
-        elif not path.parent.name.endswith(".segments"):
+        elif not path.parent.name.endswith((".segments", ".attributions")):
             result |= {f"{name}: {key}": value for key, value in contents(path).items()}
     return result
 
@@ -127,7 +157,7 @@ def contents(path: Path) -> Result:
         return result
 
 
-def _make_recordings(folder: Path, *seeds: int) -> None:
+def _make_recordings(folder: Path, seeds: tuple[int, ...] = ()) -> None:
     run = make_run(folder / "run", LivesConfig(), centralised=False)
     for seed in seeds:
         record(run, name=f"seed{seed}", seed=seed, episodes=6, n_envs=2, progress=False).close()
@@ -163,6 +193,34 @@ def _backfill(folder: Path) -> None:
     with Recording.open(folder / "run" / "recordings" / "seed0.h5") as recording:
         if "a/actor/head" not in recording:
             backfill(recording, sites=["a/actor/head"])
+
+
+def _attribute(folder: Path) -> None:
+    path = folder / "run" / "recordings" / "seed0.h5"
+    saved = path.with_suffix(".attributions") / "a.h5"
+    if saved.exists() and not Attribution.load(saved).file_warnings:
+        return  # a kill after the last step
+    with Recording.open(path) as recording:
+        attribute(recording, group="a", to="action", method="saliency", batch_size=16, save="a", progress=False)
+
+
+def _attributed(folder: Path) -> Result:
+    attribution = Attribution.load(folder / "run" / "recordings" / "seed0.attributions" / "a.h5")
+    return _recorded(folder) | {"values": _digest(np.array(attribution.values)), "meta": json.dumps(attribution.meta())}
+
+
+def _export(folder: Path) -> None:
+    for ending in ("csv", "nc"):
+        words = [str(folder / "run" / "recordings" / "seed0.h5"), "--to", {"nc": "xarray"}.get(ending, ending)]
+        if not (out := folder / f"data.{ending}").exists():  # a kill after it
+            export.run(parser_of("export").parse_args([*words, "--out", str(out)]))
+
+
+def _exported(folder: Path) -> Result:
+    return _recorded(folder) | {
+        "csv": (folder / "data.csv").read_text(),
+        "nc": str(xr.load_dataset(folder / "data.nc")),
+    }
 
 
 def _make_without_sites(folder: Path) -> None:
@@ -246,12 +304,18 @@ def copy(prepared: Path, folder: Path) -> Path:
 SCENARIOS = {
     "train": Scenario(lambda folder: None, _train, _trained),
     "evolve": Scenario(lambda folder: None, _evolve, _evolved),
+    "league": Scenario(lambda folder: None, _league, _with_league),
+    "retire": Scenario(_make_request, _retire, _with_league),
     "record": Scenario(_make_recordings, partial(_record, frames=True), _recorded),
-    "segments": Scenario(_make_recordings, partial(_record, segment_bytes=2000), _recorded),
-    "merge": Scenario(lambda folder: _make_recordings(folder, 0, 100), _merge, _recorded),
+    "segments": Scenario(_make_recordings, partial(_record, segment_bytes=40_000), _recorded),
+    "merge": Scenario(partial(_make_recordings, seeds=(0, 100)), _merge, _recorded),
     "repair": Scenario(_make_damaged, _repair, _recorded),
     "backfill": Scenario(_make_without_sites, _backfill, _recorded),
-    "batch": Scenario(_make_notebook, _submit, _submitted),
-    "supervisor": Scenario(_make_notebook, _submit, _submitted, program="marlnb.batch.local.supervisor"),
-    "job": Scenario(lambda folder: None, _run_job, _job_has_run, program="marlnb.batch.job.run_job"),
+    "attribute": Scenario(partial(_make_recordings, seeds=(0,)), _attribute, _attributed),
+    "export": Scenario(partial(_make_recordings, seeds=(0,)), _export, _exported),
+    "batch": Scenario(_make_notebook, _submit, _submitted, in_process=False),
+    "supervisor": Scenario(
+        _make_notebook, _submit, _submitted, program="marlnb.batch.local.supervisor", in_process=False
+    ),
+    "job": Scenario(lambda folder: None, _run_job, _job_has_run, program="marlnb.batch.job.run_job", in_process=False),
 }

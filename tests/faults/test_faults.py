@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.faults.__main__ import planned, read_log
 from tests.faults.processes import compiler
 
 
@@ -16,9 +18,21 @@ from tests.faults.processes import compiler
     [
         "--scenario train --kind kill --kind full --every 80",
         "--scenario evolve --kind kill --every 60",
+        "--scenario league --kind full --every 60",
         "--scenario record --kind kill --kind full --every 380",
     ],
 )
 def test_a_sample_of_the_crash_matrix(sample: str) -> None:
     done = subprocess.run([sys.executable, "-m", "tests.faults", *sample.split()], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_calls_far_apart_come_first_and_an_interrupted_test_continues(tmp_path: Path) -> None:
+    attempts = planned({"train": 27, "job": 2}, ["kill"], every=1, first=1)
+    numbers = [at for name, _, at in attempts if name == "train"]
+    assert numbers[:10] == [1, 26, 6, 11, 16, 21, 2, 7, 12, 17] and sorted(numbers) == list(range(1, 28))
+    assert [name for name, _, _ in attempts[:3]] == ["train", "train", "job"]
+    assert planned({"train": 7}, ["kill"], every=3, first=2) == [("train", "kill", 2), ("train", "kill", 5)]
+    log = tmp_path / "log"
+    log.write_text('{"scenario": "train", "kind": "kill", "at": 6, "problems": ["hang"]}\n{"scenario": "tr')
+    assert read_log(log) == {("train", "kill", 6): ["hang"]} and len(log.read_text().splitlines()) == 1

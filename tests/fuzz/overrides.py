@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from marlnb.algorithms.configs.scripted import FrozenConfig
@@ -17,7 +17,7 @@ from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.experiment import Experiment
 from marlnb.training.learners import build_learners
 from tests.fuzz.processes import Outcome
-from tests.fuzz.values import TEXTS, Generator, any_text, changed_text, pick
+from tests.fuzz.values import TEXTS, Generator, changed_text, pick, value_like
 
 ENVS = (
     *("mpe/simple", "mpe/simple_spread", "mpe/simple_tag", "mpe/simple_speaker_listener", "pettingzoo/multiwalker"),
@@ -70,17 +70,19 @@ class Overrides:
         if kind < 0.1:
             word = f"{pick(generator, PARTS)}={pick(generator, (*self.models, *self.algorithms, *TEXTS))}"
         elif kind < 0.5 or not present:
-            word = f"{pick(generator, self.own)}={any_text(generator)}"
+            name, default = pick(generator, list(self.own.items()))
+            word = f"{name}={value_like(default, generator)}"
         else:
             part = pick(generator, list(present))
-            options = self.options[part, present[part]] or ["x"]
+            name, default = pick(generator, list(self.options[part, present[part]].items()) or [("x", None)])
             place = pick(generator, (part, part, part, *PLACES.get(part, (part,))))
-            word = f"{place}.{pick(generator, options)}={any_text(generator)}"
+            word = f"{place}.{name}={value_like(default, generator)}"
         return changed_text(word, generator) if generator.random() < 0.15 else word
 
 
-def _options(kind: Any) -> list[str]:
-    return [item.name for item in fields(kind)]
+def _options(kind: Any) -> dict[str, Any]:
+    """The defaults of its options, None where there is none."""
+    return {item.name: None if item.default is MISSING else item.default for item in fields(kind)}
 
 
 def _problem(experiment: Experiment, words: list[str]) -> str:

@@ -23,7 +23,7 @@ from marlnb.training.runs.follow import RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.saved_edits import list_edits, load_edits, save_edits
 from marlnb.training.train import train
-from marlnb.widgets.runs.run_panel import attach
+from marlnb.widgets.runs.attach import attach
 from tests.fuzz.processes import Outcome, where
 from tests.fuzz.values import Generator, changed_bytes, changed_json, json_bytes, pick
 

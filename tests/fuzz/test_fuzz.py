@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.fuzz.__main__ import SAMPLES, make_target
+from tests.fuzz.__main__ import SAMPLES, Part, make_target, planned, read_log
 from tests.fuzz.processes import RIGHT, Target, try_in_processes
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -57,3 +58,16 @@ def test_wrong_outcomes_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = [outcome for _, _, outcome in try_in_processes(target, list(enumerate(inputs)))]
     assert [kind for kind, _ in outcomes] == ["accepted", "traceback", "crash", "accepted", "hang", "accepted"]
     assert outcomes[1][1].startswith("ValueError in ") and outcomes[2][1] == "signal 6"
+
+
+def test_all_kinds_take_turns_and_an_interrupted_command_continues(tmp_path: Path) -> None:
+    parts = planned({"overrides": 300, "recordings": 100}, times=2, seed=3, start=0)
+    assert [(part.kind, part.start, part.n) for part in parts] == [
+        *(("overrides", 0, 200), ("overrides", 200, 100), ("recordings", 0, 100)),
+        *(("overrides", 300, 200), ("overrides", 500, 100), ("recordings", 100, 100)),
+    ]
+    log = tmp_path / "log"
+    log.write_text(
+        '{"part": {"kind": "overrides", "seed": 3, "start": 0, "n": 200}, "outcomes": {"refused": 200}, "wrong": {}}\n{'
+    )
+    assert read_log(log) == {Part("overrides", 3, 0, 200): (Counter(refused=200), Counter())}

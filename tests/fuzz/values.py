@@ -163,6 +163,21 @@ def any_text(generator: Generator) -> str:
     return str(pick(generator, MILD if generator.random() < 0.7 else TEXTS))
 
 
+def value_like(default: Any, generator: Generator) -> str:
+    """A value as text: half of them like the one that is given, so that many are accepted."""
+    if generator.random() < 0.5:
+        return any_text(generator)
+    if isinstance(default, bool):
+        return str(pick(generator, ("true", "false")))
+    if isinstance(default, int):
+        return str(pick(generator, (default, default + 1, 2 * default, default // 2, 1, 2)))
+    if isinstance(default, float):
+        return f"{default * pick(generator, (0.5, 0.9, 1.0, 1.1, 2.0)):g}"
+    if isinstance(default, tuple):
+        return str(pick(generator, ("[8]", "[8,8]", "[]")))
+    return default if isinstance(default, str) and default else str(pick(generator, ("4", "0.5", "null", "[8]")))
+
+
 def changed_text(text: str, generator: Generator, alphabet: tuple[str, ...] = TEXTS) -> str:
     """A text with one part removed, doubled, exchanged with another part, or replaced by a strange one."""
     start = int(generator.integers(len(text) + 1))

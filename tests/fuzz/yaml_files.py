@@ -9,13 +9,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
 from marlnb.batch.profile import Profile, find_profile
 from marlnb.batch.sweep.grammar import values_of_file
 from marlnb.experiment import Experiment
 from marlnb.widgets.forms.load_experiment import load_experiment
 from tests.fuzz.processes import Outcome
-from tests.fuzz.values import TEXTS, Generator, any_text, changed_bytes, changed_text, pick
+from tests.fuzz.values import TEXTS, Generator, changed_bytes, changed_text, pick, value_like
 
 FILES = {
     "env": "defaults: [mpe/simple_spread]\nmax_cycles: 50\nn_agents: 4\n",
@@ -143,8 +145,8 @@ class YamlFiles:
         if kind < 0.2:
             lines.insert(number, pick(generator, SNIPPETS))
         elif kind < 0.6:
-            key, colon, _ = lines[number].partition(":")
-            lines[number] = f"{key}{colon} {any_text(generator)}\n"
+            key, colon, value = lines[number].partition(":")
+            lines[number] = f"{key}{colon} {value_like(_scalar(value), generator)}\n"
         elif kind < 0.7:
             lines[number] = pick(generator, (" ", "  ", "\t", "- ")) + lines[number]
         else:
@@ -159,6 +161,14 @@ class YamlFiles:
         words = ["experiment=x"] if reader == "experiment" else [f"{reader}=x"]
         words += [] if reader in ("env", "experiment") else ["env=mpe/simple_spread"]
         return _round_trip(Experiment.compose(*words, config_dir=str(self.folder)))
+
+
+def _scalar(text: str) -> Any:
+    """The value of a line of YAML; its text where it is none."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return text.strip()
 
 
 def _round_trip(experiment: Experiment) -> str:

@@ -1,0 +1,86 @@
+"""One command under one fault after the other: how it ends, and what it leaves when it is given again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+
+from tests.faults.processes import Fault, Outcome, run_with_fault
+
+FULL = ("ENOSPC", "EDQUOT", "full")
+WORDS = {"ENOSPC": "is full", "full": "is full", "EDQUOT": "quota", "EROFS": "is read-only", "EIO": "does not work"}
+
+
+class Trial:
+    """One scenario in a folder of its own, with what an undisturbed command leaves."""
+
+    def __init__(self, name: str, work: Path) -> None:
+        from tests.faults.scenarios import SCENARIOS
+
+        self.name, self.scenario = name, SCENARIOS[name]
+        self.prepared, self.folder = work / f"{name}-prepared", work / name
+        self.prepared.mkdir()
+        self._run(partial(self.scenario.prepare, self.prepared))
+        self._copy()
+        self._warm_up()
+        self._copy()
+        self.calls = self._run(partial(self.scenario.command, self.folder), self.scenario.program).calls
+        self.expected = self._run(partial(self.scenario.result, self.folder)).text
+
+    def _warm_up(self) -> None:
+        """Runs the command in this process, of which all others are forks: what is done once takes the most time."""
+        if self.scenario.in_process:
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+                self.scenario.command(self.folder)
+                self.scenario.result(self.folder)
+
+    def problems(self, fault: Fault) -> list[str]:
+        """What is wrong after a fault and after the command was given again."""
+        self._copy()
+        command = partial(self.scenario.command, self.folder)
+        outcome = run_with_fault(command, fault, self.folder, program=self.scenario.program)
+        problems = self._wrong(outcome, fault)
+        again = run_with_fault(command, Fault(0), self.folder)
+        if again.kind != "done":
+            return [*problems, f"again: {again.kind}: {again.text}"]
+        left = run_with_fault(partial(self.scenario.result, self.folder), Fault(0), self.folder)
+        if left.kind != "done":
+            return [*problems, f"its result: {left.kind}: {left.text}"]
+        different = sorted(
+            name for name in {*left.text, *self.expected} if left.text.get(name) != self.expected.get(name)
+        )
+        return [*problems, *(f"{name} is {left.text.get(name)!r}" for name in different)]
+
+    def _wrong(self, outcome: Outcome, fault: Fault) -> list[str]:
+        """What is wrong with how a command ended under a fault."""
+        if fault.kind in ("kill", "torn"):
+            return [] if outcome.kind in ("killed", "done") else [f"{outcome.kind}: {outcome.text}"]
+        if outcome.kind == "done":  # it could do without what was refused
+            return []
+        text = str(outcome.text)
+        named = outcome.kind == "refused" and WORDS.get(fault.kind, "?") in text and str(self.folder) in text
+        problems = [] if named else [f"{outcome.kind}: {text}"]
+        if self.name == "train" and fault.kind in FULL:
+            state = str(run_with_fault(self._state, Fault(0), self.folder).text)
+            problems += [f"its state is {state}"] * (state not in ("failed", "complete"))  # the last line of its log
+        return problems
+
+    def _state(self) -> str:
+        from marlnb.training.runs.run import Run
+
+        run = self.folder / "run"
+        return Run.open(run).status()["state"] if (run / "status.json").exists() else "failed"
+
+    def _copy(self) -> None:
+        from tests.faults.scenarios import copy
+
+        copy(self.prepared, self.folder)
+
+    def _run(self, command: Callable[[], object], program: str = "") -> Outcome:
+        outcome = run_with_fault(command, Fault(0), self.folder, program=program)
+        if outcome.kind != "done":
+            raise RuntimeError(f"{self.name} without a fault: {outcome.kind}: {outcome.text}")
+        return outcome
