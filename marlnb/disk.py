@@ -1,7 +1,7 @@
 """Writing to a disk that may be full or fail, by a process that may be killed between any two calls.
 
 A file appears whole under its name or not at all (`write_atomically`, `replacing`, `publish`), and so does a line
-(`append_line`). Where a disk refuses a write, `writing` raises an error that names the path, the disk and the space.
+(`append_lines`). Where a disk refuses a write, `writing` raises an error that names the path, the disk and the space.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -58,12 +58,17 @@ def write_atomically(path: Path, text: str, *, sync: bool = True, in_place: bool
 
 
 def append_line(path: Path, line: str) -> None:
-    """Adds a line to a file, whole or not at all. What a kill left of the line before is cut off.
+    """Adds a line to a file. As `append_lines`."""
+    append_lines(path, [line])
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Adds lines to a file, all of them or none; after a kill perhaps some. What a kill left of a line is cut off.
 
     Raises:
         DiskError: the disk refuses; the file is unchanged.
     """
-    data = f"{line}\n".encode()
+    data = "".join(f"{line}\n" for line in lines).encode()
     with writing(path, needed_bytes=len(data)):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

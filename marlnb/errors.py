@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 class MarlnbError(Exception):
-    """The root of every error that marlnb raises on purpose."""
+    """The root of every error that marlnb raises on purpose.
+
+    A message that became too long, as by a value that it shows, keeps its first and last characters.
+    """
+
+    max_message: ClassVar[int] = 4_000
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(bounded(text, self.max_message) if isinstance(text, str) else text for text in args))
 
 
 class ConfigError(MarlnbError):
     """An option, a value, or a combination of options is invalid.
 
     Attributes:
-        at: the path of the option, as "algorithm.lr"; empty if the error is about no option or several.
+        at: the path of the option, such as "algorithm.lr"; empty if the error is about no option or several.
     """
 
     def __init__(self, *args: object, at: str = "") -> None:
@@ -51,6 +60,8 @@ class RunError(MarlnbError):
 class TrustError(RunError):
     """A run folder names code to import that the user does not trust; nothing of it was run."""
 
+    max_message = 100_000  # a long list must not hide a part of what would run
+
 
 class CheckpointError(RunError):
     """A checkpoint is missing or damaged, or belongs to another experiment."""
@@ -61,7 +72,7 @@ class DiskError(MarlnbError, OSError):
 
     Attributes:
         errno: the system's number of the error.
-        problem: what is wrong with the disk, as "the disk /data is full: 0 B free, 3 MB needed".
+        problem: what is wrong with the disk, such as "the disk /data is full: 0 B free, 3 MB needed".
     """
 
     problem = ""
@@ -93,6 +104,15 @@ class AllocationEndsError(StoppedError):
 def kind_of(error: BaseException) -> type[MarlnbError] | None:
     """The most specific class of this module that `error` is an instance of, to raise it again with another message."""
     return next((kind for kind in type(error).__mro__ if kind.__module__ == __name__), None)
+
+
+def bounded(text: str, max_length: int) -> str:
+    """A text without its middle if it is too long: the last quarter is kept, since a traceback's end says the most."""
+    if len(text) <= max_length:
+        return text
+    end = max_length // 4
+    start = max_length - end - 50
+    return f"{text[:start]} … [{len(text) - start - end:,} characters left out] … {text[-end:]}"
 
 
 def shown(value: object, max_length: int = 200) -> str:

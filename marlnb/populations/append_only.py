@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from marlnb.disk import append_lines, writing
 from marlnb.errors import RunError
 from marlnb.training.runs.files import write_atomically
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Adds lines to a JSON-lines file, all of them at once."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+    """Adds lines to a JSON-lines file, all of them at once.
+
+    Raises:
+        DiskError: the disk refuses; the file is unchanged.
+    """
+    append_lines(path, [json.dumps(row, allow_nan=False) for row in rows])
+
+
+def sync_rows(path: Path) -> None:
+    """Makes the lines of a file durable, if there is one. Raises DiskError: the disk refuses."""
+    if path.exists():
+        with writing(path), open(path, "rb") as file:
+            os.fsync(file.fileno())
 
 
 def cut_lines(path: Path, n_lines: int) -> None:

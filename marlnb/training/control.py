@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from marlnb.disk import writing
 from marlnb.training.runs.files import PAUSE, SAVE, STOP
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ SIGN_OF_LIFE_S = 5.0
 
 
 def request(run: Path, kind: RequestKind, reason: str = "") -> None:
-    """Writes a request to a run folder. The run's log will show the `reason`."""
-    (run / FILES[kind]).write_text(reason, encoding="utf-8")
+    """Writes a request to a run folder. The run's log will show the `reason`. Raises DiskError: the disk refuses."""
+    with writing(run / FILES[kind]):
+        (run / FILES[kind]).write_text(reason, encoding="utf-8")
 
 
 def cancel_request(run: Path, kind: RequestKind) -> None:

@@ -136,6 +136,31 @@ class Rude(Scripted):
             file.write(f"{number}\n")
 
 
+class Thousandth(Scripted):
+    """Raises in its 1,000th step, of an episode that does not end before."""
+
+    ends: ClassVar[dict[int, tuple[str, str]]] = {}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        if self.t == 999:
+            raise ArithmeticError("the simulator lost its balance")
+        return super().step(actions)
+
+
+class Slow(Scripted):
+    """Its first reset, from which spaces are read, is quick; the others take `reset_s` seconds."""
+
+    def __init__(self, reset_s: float) -> None:
+        super().__init__()
+        self.reset_s, self.was_reset = reset_s, False
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self.was_reset:
+            time.sleep(self.reset_s)
+        self.was_reset = True
+        return super().reset(seed)
+
+
 class Reusing(Rates):
     """Returns the same array for an agent each time, and has written to it by the next step, also for who waits."""
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from gymnasium import spaces
 from marlnb.cli.output import quiet_stdout
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import vector_env
+from marlnb.envs.parallel import ParallelVectorEnv
+from marlnb.envs.workers import pool
 from marlnb.errors import EnvError
 from tests.envs import difficult_envs
 from tests.envs.difficult_envs import NESTED
@@ -168,6 +171,44 @@ def test_a_killed_worker_is_noticed_though_its_fork_lives(tmp_path: Path) -> Non
     with pytest.raises(EnvError, match="was killed by SIGKILL"):
         env.step(ACTIONS)
     assert _left_over(log) == []
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_it_raises_in_the_thousandth_step(workers: int) -> None:
+    with vector_env(difficult_envs.Thousandth, 1, workers=workers) as env:
+        env.reset(7)
+        for _ in range(999):
+            env.step(ACTIONS)
+        with pytest.raises(EnvError, match=r"(?s)env 0 failed in step 1000 of the episode with seed 7.*its balance"):
+            env.step(ACTIONS)
+
+
+def test_a_slow_reset_is_waited_for() -> None:
+    with vector_env(difficult_envs.Slow, 1, workers=1, kwargs={"reset_s": 1.0}) as env:
+        started = time.monotonic()
+        assert env.reset(7).groups["a"].observation[0, 0].tolist() == [0, 1, 7]
+        assert time.monotonic() - started >= 1.0
+
+
+def test_a_reset_of_a_minute_ends_at_the_second_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one waits until the environment can go on later."""
+    monkeypatch.setattr(pool, "_GRACE_S", 0.1)
+
+    def interrupt() -> None:
+        for _ in range(2):
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    env = vector_env(difficult_envs.Slow, 1, workers=1, kwargs={"reset_s": 60.0})
+    assert isinstance(env, ParallelVectorEnv) and isinstance(env._stepper, pool.Pool)
+    (worker,) = env._stepper.workers
+    started = time.monotonic()
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        env.reset(7)
+    assert 1.0 <= time.monotonic() - started < 30 and worker.process.poll() is not None
+    with pytest.raises(EnvError, match="is closed"):
+        env.reset(7)
 
 
 def test_a_folder_and_handlers_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

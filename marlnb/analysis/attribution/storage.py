@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+from marlnb.disk import replacing, writing
 from marlnb.errors import AnalysisError, RecordingError
 from marlnb.recording.file.inspection import inspect
 
@@ -41,19 +43,19 @@ class AttributionFile:
         *, overwrite: bool = False,
     ) -> None:  # fmt: skip
         self.path, text = path, json.dumps(meta, sort_keys=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not overwrite:
             self._resume(text)
             return
-        self.file = h5py.File(path, "w")
-        self.file.attrs.update(format=FORMAT, version=VERSION, meta=text, complete=False, rows_done=0)
-        for name, array in arrays.items():
-            self.file[name] = array
-        for name in BY_ROW:
-            _allocate(self.file, name, shape if name == "values" else shape[:2])
-        self.file["values"].attrs.update(axes="row, agent, feature", units=str(meta["units"]))
-        self.done = 0
-        self.file.flush()
+        with writing(path, kind=AnalysisError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with nullcontext(path) if overwrite else replacing(path) as part, h5py.File(part, "w") as file:
+                file.attrs.update(format=FORMAT, version=VERSION, meta=text, complete=False, rows_done=0)
+                for name, array in arrays.items():
+                    file[name] = array
+                for name in BY_ROW:
+                    _allocate(file, name, shape if name == "values" else shape[:2])
+                file["values"].attrs.update(axes="row, agent, feature", units=str(meta["units"]))
+            self.file, self.done = h5py.File(path, "r+"), 0
 
     def _resume(self, text: str) -> None:
         try:
@@ -71,20 +73,26 @@ class AttributionFile:
     def append(self, values: np.ndarray, score: np.ndarray, baseline_score: np.ndarray) -> None:
         """Appends a batch; `rows_done` changes only after the batch is on disk."""
         rows = slice(self.done, self.done + len(values))
-        for name, part in zip(BY_ROW, (values, score, baseline_score)):
-            self.file[name][rows] = part
-        self.file.flush()
-        self.done += len(values)
-        self.file.attrs["rows_done"] = self.done
-        self.file.flush()
+        with writing(self.path, kind=AnalysisError, saved=f"{self.done:,} rows are, and the same call continues"):
+            for name, part in zip(BY_ROW, (values, score, baseline_score)):
+                self.file[name][rows] = part
+            self.file.flush()
+            self.done += len(values)
+            self.file.attrs["rows_done"] = self.done
+            self.file.flush()
 
     def __enter__(self) -> AttributionFile:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
         """Closes the file, which is complete unless an exception ended the block."""
-        self.file.attrs["complete"] = error is None
-        self.file.close()
+        try:
+            with writing(self.path, kind=AnalysisError):
+                self.file.attrs["complete"] = error is None
+                self.file.close()
+        except AnalysisError:
+            if error is None:  # else it is an error of this disk already
+                raise
 
 
 def _allocate(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:

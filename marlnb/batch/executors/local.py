@@ -22,8 +22,11 @@ from marlnb.batch.job.job import UNKNOWN, Job, JobInfo
 from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
+from marlnb.disk import writing
 from marlnb.display.formatting import count
-from marlnb.training.runs.files import JOB_VARIABLE, STOP, read_json
+from marlnb.errors import BatchError
+from marlnb.training.control import request
+from marlnb.training.runs.files import JOB_VARIABLE, read_json
 from marlnb.training.runs.lock import read_holder
 
 
@@ -56,11 +59,12 @@ class LocalExecutor(Executor):
         """
         folder = batch.create_submission(jobs, then=then, reason=reason)
         words = [sys.executable, "-m", "marlnb.batch.local.supervisor", str(batch.path), str(folder)]
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with writing(folder, kind=BatchError):
+            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             with suppress(OSError):  # a file system without locks: the process id below is used instead
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with open(folder / LOG, "ab") as log:
+            with writing(folder / LOG, kind=BatchError), open(folder / LOG, "ab") as log:
                 process = subprocess.Popen(
                     [*words, str(descriptor)],
                     cwd=folder,
@@ -71,7 +75,8 @@ class LocalExecutor(Executor):
                     pass_fds=(descriptor,),
                     start_new_session=True,
                 )
-            os.pwrite(descriptor, json.dumps({"pid": process.pid, "host": socket.gethostname()}).encode(), 0)
+            with suppress(OSError):  # a full disk: the lock is held all the same
+                os.pwrite(descriptor, json.dumps({"pid": process.pid, "host": socket.gethostname()}).encode(), 0)
         finally:
             os.close(descriptor)
         threading.Thread(target=process.wait, name="marlnb-supervisor", daemon=True).start()  # reaps the process
@@ -93,7 +98,7 @@ class LocalExecutor(Executor):
                 request_cancel(folder, job.name)
             status = job.status()
             if job.is_executing and not supervised:
-                (job.folder / STOP).write_text("cancelled", encoding="utf-8")
+                request(job.folder, "stop", "cancelled")
             elif not supervised and status.state in ("waiting", "interrupted"):
                 job.write_status(replace(status, state="stopped", reason="cancelled"))
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from marlnb.batch.batch import REPORT, Batch
-from marlnb.batch.executor import Executor, executor
+from marlnb.batch.executor import Executor, executor, unreadable
 from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.profile import Profile, with_changes
 from marlnb.batch.slurm.commands import call
@@ -19,8 +19,10 @@ from marlnb.batch.slurm.queue import Site, cancel_tasks, query_accounting, query
 from marlnb.batch.slurm.refusals import check_path, check_profile
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
 from marlnb.batch.slurm.submission_record import RECORD, Array, SubmissionRecord, Task, tasks
+from marlnb.disk import writing
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError
+from marlnb.training.control import request
 from marlnb.training.runs.files import STOP
 
 SBATCH_DEFAULTS = {key: f"SBATCH_{key.upper()}" for key in ("partition", "account", "qos", "constraint")}
@@ -94,10 +96,13 @@ class SlurmExecutor(Executor):
         return f"slurm {ids}" + (f", the report {record.report}" if record.report is not None else "")
 
     def query(self, batch: Batch) -> Mapping[str, JobInfo]:
-        return _query([(batch, self.profile)])[0]
+        (answer,) = _query([(batch, self.profile)])
+        if isinstance(answer, BatchError):
+            raise answer
+        return answer
 
     @classmethod
-    def query_all(cls, batches: Sequence[Batch]) -> list[Mapping[str, JobInfo]]:
+    def query_all(cls, batches: Sequence[Batch]) -> list[Mapping[str, JobInfo] | BatchError]:
         """With one call for each cluster, however many batches there are."""
         return _query([(batch, batch.profile) for batch in batches])
 
@@ -115,7 +120,7 @@ class SlurmExecutor(Executor):
             if job.name in submitted and _has_ended(status, submitted[job.name]):
                 continue
             if job.is_executing and not (job.folder / STOP).exists():
-                (job.folder / STOP).write_text("cancelled\n", encoding="utf-8")
+                request(job.folder, "stop", "cancelled")
                 continue
             if not job.is_executing:
                 job.write_status(replace(status, state="stopped", reason="cancelled"))
@@ -162,28 +167,31 @@ class SlurmExecutor(Executor):
         return [before[name].id for name in active] if len(active) == len(others) else None
 
 
-def _query(batches: Sequence[tuple[Batch, Profile]]) -> list[Mapping[str, JobInfo]]:
+Submitted = tuple[dict[str, JobStatus], dict[str, Task], dict[str, Task]]
+"""By name, the statuses of a batch's jobs, the newest task of each, and of these the tasks that may not have ended."""
+
+
+def _query(batches: Sequence[tuple[Batch, Profile]]) -> list[Mapping[str, JobInfo] | BatchError]:
     """The state of each job of each batch by name, with one call for each cluster; none if all have ended."""
-    read: list[tuple[dict[str, JobStatus], dict[str, Task], dict[str, Task]]] = []
+    read = [_submitted(batch) for batch, _ in batches]
     arrays: dict[tuple[str, bool], list[int]] = {}  # by cluster, and whether its accounting is queried
-    for batch, profile in batches:
-        jobs = {job.name: job for job in batch.jobs()} | ({REPORT: batch.report_job()} if batch.then else {})
-        statuses = {name: job.status() for name, job in jobs.items()}
-        submitted = {name: task for name, task in tasks(batch).items() if name in jobs}
-        open_ = {name: task for name, task in submitted.items() if not _has_ended(statuses[name], task)}
-        for task in open_.values():
+    for (_, profile), submitted in zip(batches, read):
+        for task in () if isinstance(submitted, BatchError) else submitted[2].values():
             accounting = task.record.accounting if profile.accounting is None else profile.accounting
             arrays.setdefault((task.record.cluster, accounting), []).append(task.array)
-        read.append((statuses, submitted, open_))
     answers: dict[str, dict[str, JobInfo]] = {}  # by cluster
     for (cluster, accounting), ids in sorted(arrays.items()):
         answer = query_accounting(cluster, ids) if accounting else query_queue(cluster)
         answers[cluster] = answers.get(cluster, {}) | answer
     known = {cluster: {id.partition("_")[0] for id in answer} for cluster, answer in answers.items()}
-    results: list[Mapping[str, JobInfo]] = []
-    for statuses, submitted, open_ in read:
+    results: list[Mapping[str, JobInfo] | BatchError] = []
+    for submitted in read:
+        if isinstance(submitted, BatchError):
+            results.append(submitted)
+            continue
+        statuses, newest, open_ = submitted
         infos = dict.fromkeys(statuses, UNKNOWN)
-        for name, task in submitted.items():
+        for name, task in newest.items():
             cluster, status = task.record.cluster, statuses[name]
             if name in open_:
                 infos[name] = _task_info(task, answers[cluster], known[cluster], status)
@@ -193,9 +201,21 @@ def _query(batches: Sequence[tuple[Batch, Profile]]) -> list[Mapping[str, JobInf
     return results
 
 
+def _submitted(batch: Batch) -> Submitted | BatchError:
+    """What the files of a batch say; an error if they are damaged."""
+    try:
+        jobs = {job.name: job for job in batch.jobs()} | ({REPORT: batch.report_job()} if batch.then else {})
+        statuses = {name: job.status() for name, job in jobs.items()}
+        newest = {name: task for name, task in tasks(batch).items() if name in jobs}
+        return statuses, newest, {n: task for n, task in newest.items() if not _has_ended(statuses[n], task)}
+    except Exception as error:  # a file may hold anything
+        return unreadable(batch, error)
+
+
 def _sbatch(submission: Path, name: str, script: str) -> tuple[int, str]:
     """Writes a script and submits it from its folder; returns the array's id, and the cluster if it is another one."""
-    (submission / name).write_text(script, encoding="utf-8")
+    with writing(submission / name, kind=BatchError):
+        (submission / name).write_text(script, encoding="utf-8")
     answer = call("sbatch", "--parsable", name, cwd=submission).strip()
     id, _, cluster = answer.splitlines()[-1].partition(";") if answer else ("", "", "")
     if not id.isdigit():

@@ -16,7 +16,8 @@ from marlnb.batch.job.job import Job
 from marlnb.batch.job.training_progress import run_of_job
 from marlnb.batch.local.machine import VISIBLE_GPUS
 from marlnb.batch.profile import Profile
-from marlnb.training.runs.files import JOB_VARIABLE, STATUS, STOP, read_json
+from marlnb.training.control import is_requested, request
+from marlnb.training.runs.files import JOB_VARIABLE, STATUS, read_json
 
 SAVE_S = 120.0  # a job that was asked to end is killed after this time
 KILL_WAIT_S = 30.0  # a job is killed this long after its time limit; SLURM's KillWait
@@ -83,9 +84,8 @@ class JobProcess:
             now = time.monotonic()
             self.end_request = "cancelled"
             self.schedule = [(now + SAVE_S, signal.SIGTERM), (now + SAVE_S + KILL_WAIT_S, signal.SIGKILL)]
-        stop = self.job.folder / STOP
-        if not stop.exists() and self.popen.poll() is None:
-            stop.write_text("cancelled", encoding="utf-8")
+        if not is_requested(self.job.folder, "stop") and self.popen.poll() is None:
+            request(self.job.folder, "stop", "cancelled")
 
     def interrupt(self, *, at_once: bool = False) -> None:
         """Asks the job to save and end, so that it can continue later; `at_once` kills it."""

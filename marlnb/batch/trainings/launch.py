@@ -87,7 +87,7 @@ def run_in_turn(
             display.start(planned)
             try:
                 show = partial(_show, display, planned)
-                outcome = Outcome(planned, finish(_open_or_create(folder, planned), [show]))
+                outcome = Outcome(planned, finish(open_or_create(folder, planned), [show]))
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
             except Exception as error:  # an environment may raise anything; the other runs continue
@@ -141,7 +141,7 @@ class _Job:
 
     @staticmethod
     def start(folder: Path, planned: PlannedTraining, slot: int, jobs: int, finish: Finish) -> _Job:
-        run = _open_or_create(folder, planned)
+        run = open_or_create(folder, planned)
         cores = core_numbers()
         share = cores[slot::jobs] if len(cores) >= jobs else []
         words = [sys.executable, "-m", "marlnb.batch.trainings.worker", str(run.path), ",".join(map(str, share))]
@@ -197,7 +197,7 @@ def _show(display: TrainingsProgress, planned: PlannedTraining, report: Report) 
     display.update(planned, report.frames)
 
 
-def _open_or_create(folder: Path, planned: PlannedTraining) -> Run:
+def open_or_create(folder: Path, planned: PlannedTraining) -> Run:
     path = folder / planned.folder
     if not is_run(path):
         return Run.create(path, planned.experiment)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.output import quiet_stdout
 from marlnb.cli.selection_options import add_selection_arguments, chosen_selection
+from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError
 
 if TYPE_CHECKING:
@@ -55,9 +56,12 @@ def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:
         return to_minari(recording, arguments.name or f"{recording.path.stem}-v0", folder=out)
     if arguments.to == "nwb":
         return [str(to_nwb(recording, out, **selection))]
-    if arguments.to == "csv":
-        to_pandas(recording, **selection).to_csv(out, index=False)
-    else:
-        data = to_xarray(recording, **selection)
-        data.rename({name: str(name).replace("/", ".") for name in (*data.variables, *data.dims)}).to_netcdf(out)
+    with writing(out, kind=RecordingError), replacing(out) as part:
+        if arguments.to == "csv":
+            from pandas.io.common import infer_compression  # by the name that the file will have
+
+            to_pandas(recording, **selection).to_csv(part, index=False, compression=infer_compression(out, "infer"))
+        else:
+            data = to_xarray(recording, **selection)
+            data.rename({name: str(name).replace("/", ".") for name in (*data.variables, *data.dims)}).to_netcdf(part)
     return [str(out)]

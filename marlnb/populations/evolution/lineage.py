@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from marlnb.disk import writing
 from marlnb.errors import RunError
-from marlnb.populations.append_only import append_rows, cut_lines
+from marlnb.populations.append_only import append_rows, cut_lines, sync_rows
 from marlnb.training.runs.files import read_lines
 
 POPULATION = "population"
@@ -34,7 +34,7 @@ class Lineage:
         seed: of its environments, exploration and shuffles.
         options: by path, the values of all options that can mutate, while it trained; of networks only those that have
             been mutated in it or its ancestors.
-        frames: that its weights have learnt from when the generation ends, those of its ancestors included.
+        frames: that its weights have learned from when the generation ends, those of its ancestors included.
         fitness: at the end of the generation; None if its training diverged.
         score: of this generation's evaluation alone.
         returns: by group, of each evaluation episode, the mean return of one agent; with win_rate and nash, by
@@ -78,7 +78,7 @@ def read_lineage(folder: Path) -> list[Lineage]:
     try:
         return [Lineage(**row) for row in read_lines(folder / LINEAGE)]
     except TypeError as error:
-        raise RunError(f"a line of {folder / LINEAGE} is no member: {error}") from error
+        raise RunError(f"a line of {folder / LINEAGE} is not a member: {error}") from error
 
 
 class LineageFile:
@@ -101,12 +101,11 @@ class LineageFile:
 
     def cut(self, n_rows: int) -> None:
         """Keeps the first lines, to which a resumed training continues. Raises RunError: there are fewer."""
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with writing(self.folder):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
         cut_lines(self.folder / LINEAGE, n_rows)
         self.n_rows = n_rows
 
     def sync(self) -> None:
         """Makes the lines durable, before a checkpoint counts on them."""
-        if (self.folder / LINEAGE).exists():
-            with open(self.folder / LINEAGE, "rb") as file:
-                os.fsync(file.fileno())
+        sync_rows(self.folder / LINEAGE)

@@ -5,11 +5,11 @@ Both lists only grow. A checkpoint holds their numbers of lines, to which a resu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from marlnb.populations.append_only import cut_lines
+from marlnb.disk import writing
+from marlnb.populations.append_only import cut_lines, sync_rows
 from marlnb.populations.league.matches import MATCHES, Match, append_matches, read_matches
 from marlnb.populations.league.player_log import (
     PLAYERS,
@@ -88,8 +88,10 @@ class LeagueFiles:
 
         Raises:
             RunError: they have fewer.
+            DiskError: the disk refuses.
         """
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with writing(self.folder):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
         cut_lines(self.folder / MATCHES, n_matches)
         cut_lines(self.folder / PLAYERS, n_events)
         self.n_matches, self.n_events = n_matches, n_events
@@ -97,9 +99,7 @@ class LeagueFiles:
     def sync(self) -> None:
         """Makes the lines durable, before a checkpoint counts on them."""
         for name in (MATCHES, PLAYERS):
-            if (self.folder / name).exists():
-                with open(self.folder / name, "rb") as file:
-                    os.fsync(file.fileno())
+            sync_rows(self.folder / name)
 
     def events(self) -> list[PlayerEvent]:
         return read_events(self.folder)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from marlnb.disk import writing
 from marlnb.errors import RunError, unknown
 from marlnb.populations.append_only import append_rows
 from marlnb.training.runs.files import read_json, read_lines, write_atomically
@@ -41,8 +42,9 @@ class PlayerRequest:
 
 
 def request_of_player(folder: Path, action: RequestAction, player: str, reason: str = "") -> None:
-    """Writes a request into a league's folder. Raises OSError if that is not possible."""
-    (folder / REQUESTS).mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Writes a request into a league's folder. Raises DiskError if the disk refuses it."""
+    with writing(folder / REQUESTS):
+        (folder / REQUESTS).mkdir(mode=0o700, parents=True, exist_ok=True)
     name = f"{time.time_ns():020d}-{os.getpid()}.json"
     write_atomically(folder / REQUESTS / name, json.dumps({"action": action, "player": player, "reason": reason}))
 
@@ -65,7 +67,8 @@ def requests_due(folder: Path, round_number: int) -> list[PlayerRequest]:
         if (request.action, request.player) not in to_come:
             known.append(PlayerRequest(request.action, request.player, request.reason, round_number))
             append_rows(path, [asdict(known[-1])])
-        file.unlink(missing_ok=True)
+        with writing(file):
+            file.unlink(missing_ok=True)
     return [item for item in known if item.round == round_number]
 
 
@@ -73,7 +76,7 @@ def _from_row(row: Mapping[str, Any], path: Path) -> PlayerRequest:
     try:
         request = PlayerRequest(**row)
     except TypeError as error:
-        raise RunError(f"{path} is no request to a league: {error}") from error
+        raise RunError(f"{path} is not a request to a league: {error}") from error
     if request.action not in get_args(RequestAction):
         raise RunError(f"{path}: {unknown('action of a request', str(request.action), get_args(RequestAction))}")
     return request

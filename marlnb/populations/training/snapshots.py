@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from marlnb.errors import CheckpointError
+from marlnb.disk import problem_of
+from marlnb.errors import CheckpointError, DiskError
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.runs.state_file import read_manifest, read_state, sync_folder, write_state
 
@@ -35,7 +36,7 @@ class SnapshotStore:
 
         Args:
             player: whose weights.
-            frames: that they have learnt from.
+            frames: that they have learned from.
             weights: by group, of the whole policy.
         Raises:
             CheckpointError: it cannot be written.
@@ -56,7 +57,8 @@ class SnapshotStore:
                 temporary.rename(self.path(sha256))
             sync_folder(self.folder)
         except OSError as error:
-            raise CheckpointError(f"a snapshot of {player} cannot be written to {self.folder}: {error}") from error
+            problem = error.problem if isinstance(error, DiskError) else problem_of(error, self.folder)
+            raise CheckpointError(f"a snapshot of {player} cannot be written to {self.folder}: {problem}") from error
         return sha256
 
     def read(self, player: str, sha256: str | None) -> PolicyWeights:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from marlnb.disk import writing
-from marlnb.errors import CheckpointError
+from marlnb.errors import CheckpointError, shown
 from marlnb.text_files import read_bytes
 from marlnb.training.runs.manifest import FORMAT, MANIFEST, VERSION, manifest_digest
 from marlnb.training.runs.manifest import read_manifest as read_manifest
@@ -175,9 +175,9 @@ def _write_tensors(path: Path, tensors: list[Tensor], size_bytes: int) -> str:
 def _read_tensor(entry: Mapping[str, Any], data: bytearray) -> Tensor:
     dtype, shape, offset, size = DTYPES[entry["dtype"]], entry["shape"], entry["offset"], entry["size_bytes"]
     if not all(type(number) is int and number >= 0 for number in (offset, size, *shape)):
-        raise ValueError(f"offsets, sizes and shapes must be integers from 0; got {entry}")
+        raise ValueError(f"offsets, sizes and shapes must be integers from 0; got {shown(entry)}")
     if math.prod(shape) * dtype.itemsize != size or offset + size > len(data):
-        raise ValueError(f"a tensor of {size} bytes at {offset} does not fit its shape {shape} or the file")
+        raise ValueError(f"a tensor of {size} bytes at {offset} does not fit its shape {shown(shape)} or the file")
     if size == 0:
         return torch.empty(shape, dtype=dtype)
     raw = torch.frombuffer(data, dtype=torch.uint8, count=size, offset=offset).clone()

@@ -283,7 +283,7 @@ def test_cancelling_asks_those_that_run_and_takes_back_those_that_wait(make: Mak
     with RunLock(running.folder / JOB_LOCK):
         executor.cancel(batch, [running, waiting, complete])
         assert scheduler.calls() == ["scancel --quiet 41_1"]
-        assert (running.folder / STOP).read_text() == "cancelled\n"
+        assert (running.folder / STOP).read_text() == "cancelled"
         assert waiting.status().state == "stopped" and complete.status().state == "complete"
         executor.cancel(batch, [running])  # it did not heed the file
         assert scheduler.calls() == ["scancel --quiet 41_0"]
