@@ -223,7 +223,7 @@ def test_a_map_of_many_values_is_shaded_and_hides_no_point() -> None:
         ax = plots.embedding_map(replace(many, color=some, color_is_class=is_class))
         assert sum(len(drawn.get_offsets()) for drawn in ax.collections) == 60
         entries = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
-        assert entries[0] == "not known (20)"
+        assert entries[0] == "unknown (20)"
     drawn = plots.embedding_map(replace(many, color=np.arange(60) % 12.0)).collections
     looks = {(str(one.get_facecolor()[0]), str(one.get_paths()[0].vertices)) for one in drawn}
     assert len(looks) == len(drawn) == 12
