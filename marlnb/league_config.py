@@ -115,7 +115,7 @@ class LeagueConfig(ABC):
         """
 
     def review(self, rng: np.random.Generator, player: Player, league: LeagueState) -> tuple[Decision, ...]:
-        """What becomes of a learning player at the end of a round, in order; empty: nothing changes.
+        """What happens to a learning player at the end of a round, in order; empty: nothing changes.
 
         Args:
             rng: of this player and round alone.

@@ -1,1 +1,1 @@
-"""One file a family: its configuration and its Learner."""
+"""One file per family: its configuration and its Learner."""

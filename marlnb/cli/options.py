@@ -175,7 +175,7 @@ def part_texts(experiment: type[Any], overrides: Sequence[str], config_dir: str 
 
 
 def options_text(kind: type[Any], prefix: str = "", skip: Container[str] = ()) -> str:
-    """One entry an option: how to write it with its default, then what it means, its unit and its range."""
+    """One entry per option: how to write it with its default, then what it means, its unit and its range."""
     return "".join(_entry(kind, item, prefix) for item in fields(kind) if item.init and item.name not in skip)
 
 

@@ -43,7 +43,7 @@ class Benchmark:
     seconds: dict[str, float]
 
     def rows(self) -> pd.DataFrame:
-        """One row a score."""
+        """One row per score."""
         return pd.DataFrame([score.to_json() for score in self.scores])
 
     def table(self) -> pd.DataFrame:

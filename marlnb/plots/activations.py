@@ -27,7 +27,7 @@ def activation_map(
     bound: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One agent's units over one episode, one row a unit.
+    """One agent's units over one episode, one row per unit.
 
     Args:
         activations: `[time, unit]`.

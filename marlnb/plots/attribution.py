@@ -1,4 +1,4 @@
-"""What an agent's outputs owe to its observations: by feature, over time, and from agent to agent."""
+"""How an agent's outputs depend on its observations: by feature, over time, and from agent to agent."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def attribution_over_time(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The mean magnitude of contributions at each time step, one line a group of features.
+    """The mean magnitude of contributions at each time step, one line per group of features.
 
     Args:
         features: name of each group -> the features that it sums; None: the `max_features` largest ones, and a group
@@ -102,7 +102,7 @@ def attribution_over_time(
         mean_with_middle_half(ax, attribution.t, values, index=k, colour=colour, label=name, markevery=marker_every)
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, fontsize=9, loc="upper right")
-    heading = title or f"When is {who} driven by what? {attribution.target}"
+    heading = title or f"What drives {who}, and when? {attribution.target}"
     across = "time (steps); bands: middle half of rows"
     up = f"mean |contribution| ({attribution.units})"
     return finish(ax, title=heading, x=across, y=up, warnings=attribution.warnings)
@@ -171,7 +171,7 @@ def attribution_over_lags(
     ax.bar(-len(size), np.abs(state[acting]).mean(), color=MUTED, label="the state before")
     ax.set_xticks([*-lags, -len(size)], [*map(str, -lags), "state"])
     ax.legend(frameon=False, fontsize=8.5)
-    heading = title or f"How far back is what drives {who}? {attribution.target}"
+    heading = title or f"How far back do inputs drive {who}? {attribution.target}"
     up = f"mean |contribution| ({attribution.units})"
     return finish(ax, title=heading, x="steps before the output", y=up, warnings=attribution.warnings)
 

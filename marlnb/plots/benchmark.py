@@ -81,7 +81,7 @@ def sample_efficiency(
 def aggregate_intervals(
     aggregates: Mapping[str, Mapping[str, Estimate]], *, title: str = "Normalised score over all tasks", note: str = ""
 ) -> Figure:
-    """One panel for each aggregate (IQM, median, mean, optimality gap), with one row an algorithm and its 95% interval.
+    """One panel per aggregate (IQM, median, mean, optimality gap), with one row per algorithm and its 95% interval.
 
     Args:
         aggregates: by aggregate and algorithm.

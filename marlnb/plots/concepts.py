@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def concept_bars(
     results: Tcav | Sequence[Tcav], *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """TCAV scores: the share of steps at which an output rises towards each concept, one bar an agent and output.
+    """TCAV scores: the share of steps at which an output rises towards each concept, one bar per agent and output.
 
     Grey bands hold 95% of random concepts. An asterisk marks p ≤ 0.05, corrected for the agents. Below each bar is the
     accuracy of the concept's classifier in held-out episodes.

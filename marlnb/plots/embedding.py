@@ -21,7 +21,7 @@ MAX_CLASSES = 16
 
 
 def embedding_map(embedding: Embedding, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """The first two dimensions of an embedding, one point a time step.
+    """The first two dimensions of an embedding, one point per time step.
 
     Classes differ by colour and marker. Quantities, and classes too many to tell apart, are shades. Points whose
     label is unknown are hollow.

@@ -26,7 +26,7 @@ def setting_scores(
     note: str = "bar: IQM, box: its 95% bootstrap interval, points: runs",
     ax: Axes | None = None,
 ) -> Axes:
-    """One row a setting: the values of its runs as points, the estimate as a bar, the interval as a box.
+    """One row per setting: the values of its runs as points, the estimate as a bar, the interval as a box.
 
     Args:
         estimates: by setting. A setting with a single run has a NaN interval, which is not drawn.

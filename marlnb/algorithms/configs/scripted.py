@@ -19,7 +19,7 @@ class FixedPolicyConfig(AlgorithmConfig):
     learns: ClassVar[bool] = False
 
     def check_fit(self, context: LearnerContext) -> None:
-        """Everything fits: a policy that does not learn needs no networks and no finite bounds."""
+        """Accepts everything: a policy that does not learn needs no networks and no finite bounds."""
 
 
 @ALGORITHMS.register("random")

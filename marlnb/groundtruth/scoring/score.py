@@ -57,7 +57,7 @@ class Score:
         return {kind: float(np.mean([i.recovered for i in self.items if i.kind == kind])) for kind in kinds}
 
     def table(self) -> pd.DataFrame:
-        """One row an item."""
+        """One row per item."""
         return pd.DataFrame([asdict(item) for item in self.items], columns=["kind", "what", "recovered"])
 
     def to_json(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def draw_match(config: LeagueConfig, league: LeagueState, learner: str, number: 
 
 
 def review(config: LeagueConfig, league: LeagueState, player: str, seed: int) -> tuple[Decision, ...]:
-    """What becomes of a player at the end of round `league.round`, by `config.review`.
+    """What happens to a player at the end of round `league.round`, by `config.review`.
 
     Once the league has `max_players`, a decision that adds one is left out, with those after it.
 

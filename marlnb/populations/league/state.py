@@ -29,7 +29,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a player at the end of a round.
+    """What happens to a player at the end of a round.
 
     A player's decisions are carried out in their order, so a snapshot before a reset has the weights before the reset.
 

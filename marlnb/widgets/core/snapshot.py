@@ -47,7 +47,7 @@ def png(figure: Figure) -> str:
 
 
 def learning_curve_figure(run: Run, references: Mapping[str, float] | None = None) -> Figure | None:
-    """The learning curve of a run so far, one line a group; None before the first episode has ended."""
+    """The learning curve of a run so far, one line per group; None before the first episode has ended."""
     table = run.metrics()
     columns = [name for name in table.columns if name.startswith("returns/")]
     if not columns or table[columns].dropna(how="all").empty:

@@ -121,7 +121,7 @@ class _Camera:
 
 
 def describe_spec(spec: EnvSpec) -> list[list[object]]:
-    """One row a group: name, agents, observation, actions."""
+    """One row per group: name, agents, observation, actions."""
     return [
         [group.name, _agents(group), _observation(group), _action(group.action) + ", masked" * group.has_action_mask]
         for group in spec.groups
