@@ -1,7 +1,8 @@
 """Puts the built JupyterLab extension into the wheel, where `make extension` has built it.
 
 Without it a wheel, an editable install and a source distribution work as before, less the extension, so that nobody
-needs Node.js. With MARLNB_EXTENSION=required, as `make wheel` sets it, a missing one is an error.
+needs Node.js. With MARLNB_EXTENSION=required, as `make wheel` sets it, a missing one is an error, and so are missing
+charts of the notebook's widgets, which `make extension` builds too and which are files of the package.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 BUILT = Path("extensions", "lab", "labextension")
+WIDGETS = Path("marlnb", "widgets", "bundles", "curves.js")
 TARGET = "share/jupyter/labextensions/marlnb"
 
 
@@ -25,5 +27,7 @@ class ExtensionHook(BuildHookInterface):
         is_built = (Path(self.root) / BUILT / "install.json").is_file()
         if not is_built and os.environ.get("MARLNB_EXTENSION") == "required":
             raise FileNotFoundError(f"{BUILT} is not built; run `make extension` first")
+        if not (Path(self.root) / WIDGETS).is_file() and os.environ.get("MARLNB_EXTENSION") == "required":
+            raise FileNotFoundError(f"{WIDGETS} is not built; run `make extension` first")
         if is_built and version != "editable":
             build_data["shared_data"][BUILT.as_posix()] = TARGET

@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     from marlnb.analysis.interventions.mediation import mediation as mediation
     from marlnb.analysis.interventions.tracing import trace as trace
     from marlnb.analysis.interventions.usage import usage as usage
+    from marlnb.analysis.populations.best_response import best_response as best_response
     from marlnb.analysis.populations.exploit import find_exploit as find_exploit
+    from marlnb.analysis.populations.league_report import league_control as league_control
+    from marlnb.analysis.populations.league_report import league_report as league_report
     from marlnb.analysis.populations.match import match as match
     from marlnb.analysis.populations.player_maps import player_maps as player_maps
     from marlnb.analysis.representations.development import development as development
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
     from marlnb.models.hooks.directions import Clamp as Clamp
     from marlnb.models.hooks.directions import Direction as Direction
     from marlnb.models.hooks.directions import Erase as Erase
+    from marlnb.models.hooks.directions import Raise as Raise
     from marlnb.models.hooks.directions import Steer as Steer
     from marlnb.models.hooks.edits import Ablate as Ablate
     from marlnb.models.hooks.edits import Noise as Noise
@@ -106,6 +110,8 @@ if TYPE_CHECKING:
     from marlnb.recording.export.minari import to_minari as to_minari
     from marlnb.recording.export.nwb import to_nwb as to_nwb
     from marlnb.recording.file.reader import Recording as Recording
+    from marlnb.recording.flight.recorder import FlightRecorder as FlightRecorder
+    from marlnb.recording.flight.replay import replay_training as replay_training
     from marlnb.recording.tools.animate import animate as animate
     from marlnb.recording.tools.backfill import backfill as backfill
     from marlnb.recording.tools.extract import extract as extract
@@ -130,7 +136,7 @@ if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer as Trainer
     from marlnb.version import __version__ as __version__
     from marlnb.widgets.microscope.microscope import microscope as microscope
-    from marlnb.widgets.runs.run_panel import attach as attach
+    from marlnb.widgets.runs.attach import attach as attach
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
 

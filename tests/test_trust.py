@@ -30,7 +30,7 @@ from marlnb.training.train import resume, train
 from marlnb.widgets.forms.load_experiment import load_experiment
 from marlnb.widgets.recordings.recording_panel import RecordingPanel
 from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
-from marlnb.widgets.runs.run_panel import attach
+from marlnb.widgets.runs.attach import attach
 from marlnb.widgets.runs.training_panel import TrainingPanel
 
 TINY = ("frames=64", "n_envs=2", "rollout_steps=8", "algorithm=ippo", "model.hidden=[4]")

@@ -79,7 +79,7 @@ class Queue:
             infos = answers[batch.profile.executor].infos.get(batch.path, {})
             try:
                 batches.append({"name": name, **_batch(batch, infos)})
-            except (MarlnbError, OSError) as error:
+            except Exception as error:  # a file may hold anything
                 problems.append(f"{batch.path} cannot be read: {error}")
         now = time.monotonic()
         asked_s = {name: now - answer.at for name, answer in answers.items() if _interval_s(name) > 0}

@@ -22,6 +22,7 @@ from marlnb.training.runs.checkpoint import (
     save_checkpoint,
 )
 from marlnb.training.runs.files import (
+    CODE,
     EVALUATIONS,
     EXPERIMENT,
     JOB_VARIABLE,
@@ -30,10 +31,10 @@ from marlnb.training.runs.files import (
     STATUS,
     remove_temporaries,
 )
-from marlnb.training.runs.run import Run
+from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
 
-WRITTEN = (EXPERIMENT, SPEC, METRICS, EVALUATIONS, STATUS)  # only by who holds the folder's lock
+WRITTEN = (EXPERIMENT, SPEC, CODE, METRICS, EVALUATIONS, STATUS)  # only by who holds the folder's lock
 MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
 
 
@@ -92,6 +93,11 @@ class CheckpointSaver:
                 rotate_checkpoints(folder, self._experiment.keep_checkpoints)
         self.iteration, self.seconds, self.save_s = trained.iterations, trained.seconds, time.perf_counter() - start
         return saved
+
+    def origin_of(self, iteration: int) -> Origin | None:
+        """The last checkpoint, if it is of this iteration."""
+        is_saved = 0 < iteration == self.iteration
+        return Origin(iteration, self._run.checkpoint(iteration).sha256) if is_saved else None
 
     def restore(self, checkpoint: Checkpoint) -> tuple[Trained, dict[str, float]]:
         """Restores the loop. Returns how much had been trained, and the last evaluation by group.

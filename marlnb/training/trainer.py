@@ -26,7 +26,7 @@ from marlnb.training.deadline import Deadline
 from marlnb.training.learners import check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
-from marlnb.training.loop import Advance, build_loop
+from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
@@ -63,7 +63,7 @@ class Trainer:
 
     Each `next` is one iteration and returns a Report. The iterations end at a limit of the experiment (frames and
     others), at its target return, after `ask_to_stop`, or in time before the allocation ends. Use it in a `with` block,
-    or call `close`: that saves what was learnt, frees the environment and releases the folder's lock.
+    or call `close`: that saves what was learned, frees the environment and releases the folder's lock.
 
     Attributes:
         experiment: what is trained.
@@ -87,7 +87,13 @@ class Trainer:
         TrustError: the experiment was read from a folder that names code which the user does not trust.
     """
 
-    def __init__(self, experiment: Experiment, run: Run, callbacks: Sequence[TrainingCallback] = ()) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        run: Run,
+        callbacks: Sequence[TrainingCallback] = (),
+        build: LoopBuilder = build_loop,
+    ) -> None:
         experiment = experiment.loaded()
         check_loggers(experiment.loggers)
         experiment.check_target_group()
@@ -113,7 +119,7 @@ class Trainer:
             run.write_spec(env.spec)
             publish(env, run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
-                self.loop = build_loop(experiment, env, device, run.path)
+                self.loop = build(experiment, env, device, run.path)
             self._resources.callback(self.loop.close)
             check_length(experiment, env.spec)
             if experiment.target_group is not None:
@@ -126,7 +132,7 @@ class Trainer:
             if self.profiler is not None:
                 self.profiler.begin(self.iteration)
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
 
     @staticmethod
@@ -142,9 +148,12 @@ class Trainer:
     @property
     def origin(self) -> Origin:
         """Which weights `policies` have now: those of this iteration's checkpoint if it has one, else their hash."""
-        if self._saver.iteration == self.iteration and self.iteration:
-            return Origin(self.iteration, self.run.checkpoint(self.iteration).sha256)
-        return Origin(self.iteration, weights_sha256(self.policies))
+        return self.saved_origin or Origin(self.iteration, weights_sha256(self.policies))
+
+    @property
+    def saved_origin(self) -> Origin | None:
+        """The checkpoint of this iteration, if it has one."""
+        return self._saver.origin_of(self.iteration)
 
     @property
     def trained(self) -> Trained:
@@ -170,20 +179,29 @@ class Trainer:
         return self
 
     def __next__(self) -> Report:
+        if not self.continues():
+            raise StopIteration
+        return self.iterate()
+
+    def continues(self) -> bool:
+        """Whether another iteration follows; if none does, closes the training."""
         if self.state == "failed":
             raise RunError(f"this training has failed; resume {self.run.path}: its last checkpoint is complete")
         self._check_end()
         if self.state != "running":
             self.close()
-            raise StopIteration
+        return self.state == "running"
+
+    def iterate(self) -> Report:
+        """One iteration, of a training that `continues`."""
         try:
             with torch_threads(self.experiment.threads), self._saver.saying_what_is_saved():
                 return self._iterate()
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
 
-    def ask_to_stop(self, reason: str = "asked to") -> None:
+    def ask_to_stop(self, reason: str = "on request") -> None:
         """The current iteration is finished and saved, then the training ends. Safe in a signal handler."""
         self._stop_reason = reason
         interrupt(self.loop.env)
@@ -217,7 +235,7 @@ class Trainer:
             if self._saver.iteration != self.iteration and self._saver.is_due(self.trained, self.state, ending=True):
                 self.save()
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
         if self.state == "running":
             self.state = "stopped"
@@ -246,7 +264,7 @@ class Trainer:
             self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
         else:
             self.loop.begin(0)
-        self.run.cut_metrics(self.iteration)
+        self.run.begin(self.iteration)
         self._loggers = [
             self._resources.enter_context(closing(logger)) for logger in open_loggers(self.experiment, self.run)
         ]
@@ -265,13 +283,14 @@ class Trainer:
         self._rate = self.experiment.iteration_frames / advance.seconds
         for phase in ("stepping", "acting", "learning"):
             self.phases.add(phase, getattr(advance, f"{phase}_s"))
-        self._iteration_s = time.perf_counter() - start
+        self._iteration_s = max(time.perf_counter() - start, advance.seconds)  # longer in trainings together
         self.seconds += self._iteration_s
+        evaluation_start = time.perf_counter()
         if evaluation := self._evaluate(advance):
-            evaluation_s = time.perf_counter() - start - self._iteration_s
+            evaluation_s = time.perf_counter() - evaluation_start
             self.seconds += evaluation_s
             self._iteration_s += evaluation_s
-        report = self._report(advance, evaluation)
+        report = report_of(advance, self.loop, self.trained, self._rate, evaluation)
         self._exploring_returns = report.exploring_returns
         self.run.append_metrics(report.to_json())
         for logger in self._loggers:
@@ -286,28 +305,6 @@ class Trainer:
         if self.profiler is not None:
             self.profiler.after_iteration(self.iteration, is_last=self.state != "running")
         return report
-
-    def _report(self, advance: Advance, evaluation: dict[str, float]) -> Report:
-        episodes = advance.episodes
-        return Report(
-            iteration=self.iteration,
-            frames=self.frames,
-            seconds=self.seconds,
-            episodes=len(episodes),
-            returns=episodes.group_means(),
-            agent_returns=episodes.agent_means(self.loop.env.spec),
-            recent_return=shared_return(self.loop.episodes.recent_returns),
-            recent_returns=self.loop.episodes.recent_returns,
-            length=float(episodes.lengths.mean()) if len(episodes) else None,
-            learning=advance.learning,
-            evaluation=evaluation,
-            frames_per_second=self._rate,
-            stepping_s=advance.stepping_s,
-            acting_s=advance.acting_s,
-            learning_s=advance.learning_s,
-            agent_steps=self.agent_steps,
-            turn=advance.turn,
-        )
 
     def _evaluate(self, advance: Advance) -> dict[str, float]:
         experiment, every = self.experiment, self.experiment.evaluate_every
@@ -360,7 +357,7 @@ class Trainer:
             return False
         return self._evaluates or self.loop.episodes.recent_episodes >= MIN_EPISODES
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`."""
         interrupted = isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
         self.state = "stopped" if interrupted else "failed"

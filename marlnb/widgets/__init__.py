@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from marlnb.widgets.forms.environment_panel import EnvironmentPanel as EnvironmentPanel
     from marlnb.widgets.microscope.microscope import Microscope as Microscope
     from marlnb.widgets.recordings.recording_panel import RecordingPanel as RecordingPanel
+    from marlnb.widgets.runs.attach import attach as attach
     from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel as CheckpointsPanel
     from marlnb.widgets.runs.run_panel import RunPanel as RunPanel
-    from marlnb.widgets.runs.run_panel import attach as attach
+    from marlnb.widgets.runs.runs_panel import RunsPanel as RunsPanel
     from marlnb.widgets.runs.training_panel import TrainingPanel as TrainingPanel
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

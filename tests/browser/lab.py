@@ -130,7 +130,7 @@ def button(panel: Locator, name: str) -> Locator:
 
 def points(panel: Locator) -> int:
     """How many points the panel's curves have in the page."""
-    return int(panel.locator(".marlnb-curves canvas").first.get_attribute("data-points") or 0)
+    return int(panel.locator(".marlnb-live-curves").first.get_attribute("data-points") or 0)
 
 
 def until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:

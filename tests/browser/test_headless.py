@@ -39,7 +39,7 @@ def test_an_executed_notebook_shows_its_panel_and_its_page_a_picture(lab: Lab, p
     lab.show(page, "job/notebook.ipynb")
     panel = page.locator(".marlnb-training")
     expect(panel).to_contain_text("complete, 1.0k of 1.0k frames", timeout=SLOW_MS)  # it is signed, hence trusted
-    expect(panel.locator(".marlnb-curves canvas").first).to_have_attribute("data-points", str(iterations))
+    expect(panel.locator(".marlnb-live-curves").first).to_have_attribute("data-points", str(iterations))
     assert points(panel) == iterations == 10
     expect(panel.locator(".marlnb-field-frames input")).to_have_value("1000")
     expect(page.locator(".jp-RenderedImage img")).to_be_hidden()

@@ -11,7 +11,7 @@ from tests.browser.lab import SLOW_MS, Lab, button, points, until
 
 BEGIN = """
 import marlnb as mnb
-from marlnb.widgets.runs.run_panel import attach
+from marlnb.widgets.runs.attach import attach
 experiment = mnb.Experiment.compose(
     "env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=32", "rollout_steps=25", "frames=200_000_000",
     "threads=1", "tuned=false")

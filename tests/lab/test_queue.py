@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from marlnb.batch.batch import Batch
+from marlnb.batch.executors import slurm
 from marlnb.batch.executors.slurm import SlurmExecutor
 from marlnb.batch.job.job import JOB_LOCK, CellError, JobInfo, JobStatus
 from marlnb.batch.overview import job_rows
 from marlnb.batch.profile import Profile
+from marlnb.batch.slurm.script import Part
+from marlnb.batch.slurm.submission_record import Array, SubmissionRecord
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.lab.queue import Queue
 from marlnb.lab.verbs import Session
@@ -115,3 +118,24 @@ def test_a_scheduler_is_asked_once_per_interval_and_after_an_action(
     assert len(asked) == 2
     Batch.create(tmp_path / "c", source, Sweep({}, {"n": 1}), Profile(executor="slurm"))  # submitted a moment ago
     assert len(queue.read([str(tmp_path)], fresh=True)["batches"]) == 3 and len(asked) == 3
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"jobs": 7}', '{"accounting": true, "arrays": [{}], "cluster": 3}'])
+@pytest.mark.parametrize(("executor", "name"), [("slurm", "slurm.json"), ("local", "jobs.json")])
+def test_a_damaged_submission_hides_no_other_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: str, name: str, text: str
+) -> None:
+    source, profile = notebook(tmp_path / "a.ipynb", "pass"), Profile(executor=executor, time_limit="1:00:00")
+    for folder in "abc":
+        batch = Batch.create(tmp_path / folder, source, Sweep({"n": (0, 1)}, {}), profile)
+        submission = batch.create_submission(batch.jobs(), then=False)
+        SubmissionRecord(accounting=False, arrays=[Array(17, Part(1, 0, 2))]).write(submission)
+        (submission / "supervisor.lock").write_text("{}")
+    (tmp_path / "b" / "submissions" / "1" / name).write_text(text)
+    monkeypatch.setattr(slurm, "query_queue", lambda _: {"17_0": JobInfo("queued", "Priority", "17_0")})
+    answer = ask(Session(), "queue", folders=[str(tmp_path)], fresh=True)["answer"]
+    assert [batch["name"] for batch in answer["batches"]] == ["a", "b", "c"]
+    if executor == "slurm":
+        assert [jobs_of(answer, folder)["n=0"]["id"] for folder in "abc"] == ["17_0", "", "17_0"]
+    (problem,) = answer["problems"]
+    assert str(tmp_path / "b") in problem and str(tmp_path / "a") not in problem

@@ -153,6 +153,18 @@ def test_an_average_that_would_mean_nothing_is_refused(
     assert all(len(curve["runs"]) == 1 for curve in answer["curves"]) and len(answer["curves"]) == 2
 
 
+def test_runs_of_different_code_are_not_averaged(tmp_path: Path) -> None:
+    paths = [str(write_run(tmp_path / f"seed={seed}", seed=seed)) for seed in range(3)]
+    for path, sha256 in zip(paths, ("aaaa", "aaaa", "bbbb")):
+        code = {"iteration": 0, "version": "0.1.0", "commit": "", "sha256": sha256, "own": {}}
+        (Path(path) / "code.json").write_text(json.dumps({"code": [code]}))
+    answer = ask(Session(), "compare", paths=paths, average_over=["seed", "code"])["answer"]
+    assert len(answer["curves"]) == 3 and set(answer["differences"]) == {"seed", "code"}
+    (refusal,) = answer["refusals"]
+    assert "different code trained them: seed=0 with marlnb 0.1.0 (aaaa), seed=2 with marlnb 0.1.0 (bbbb)" in refusal
+    assert len(ask(Session(), "compare", paths=paths[:2])["answer"]["curves"]) == 1
+
+
 def test_runs_without_returns_or_of_other_environments_are_named(tmp_path: Path) -> None:
     empty = write_run(tmp_path / "empty", seed=1)
     (empty / "metrics.jsonl").unlink()

@@ -20,9 +20,10 @@ import { addQueueCommands } from './queue/commands';
 import { QueuePanel } from './queue/panel';
 import { addRunCommands } from './runCommands';
 import { RunsModel } from './runsModel';
-import { RunsPanel } from './runsPanel';
+import { type PanelView, RunsPanel } from './runsPanel';
 
 const PLUGIN = 'marlnb:plugin';
+const PANEL_VIEW = 'marlnb-runs:view';
 
 const runs: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
@@ -59,7 +60,8 @@ const runs: JupyterFrontEndPlugin<void> = {
     );
     const model = new RunsModel(backend);
     const context: Context = { backend, model, commands: app.commands, trans };
-    const panel = new RunsPanel(context);
+    const saved = (state?.fetch(PANEL_VIEW) ?? Promise.resolve()) as Promise<PanelView | undefined>;
+    const panel = new RunsPanel(context, saved, view => void state?.save(PANEL_VIEW, { ...view }));
     app.shell.add(panel, 'left', { rank: 320, type: 'marlnb' });
     restorer?.add(panel, 'marlnb-runs');
     const queue = new QueuePanel(context);

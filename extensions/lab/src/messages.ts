@@ -19,6 +19,7 @@ export interface RunSummary {
   env: string;
   algorithm: string;
   league: string;
+  evolution: string;
   seed: number | null;
   frames: number;
   frames_total: number | null;

@@ -40,19 +40,20 @@ export function stateLine(run: RunSummary): string {
   return parts.join(' · ');
 }
 
-/** What is trained: environment, algorithm, league, seed. */
+/** What is trained: environment, algorithm, league or evolution, seed. */
 export function subject(run: RunSummary): string {
-  const parts = [run.env, run.algorithm, run.league && `league ${run.league}`];
+  const parts = [run.env, run.algorithm, run.league && `league ${run.league}`, run.evolution && `evolution ${run.evolution}`];
   return [...parts, run.seed === null ? '' : `seed ${run.seed}`].filter(Boolean).join(' · ');
 }
 
+/** The mean return; with the name of its group where groups are rewarded differently, so that no two are compared. */
 export function scoreText(run: RunSummary): string {
-  return run.score === null ? '' : formatNumber(run.score);
+  return run.score === null ? '' : [run.score_of, formatNumber(run.score)].filter(Boolean).join(' ');
 }
 
 /** Whether every word of a search is in a run's texts. */
 export function matches(run: RunSummary, search: string): boolean {
-  const text = [run.name, run.state, stateWord(run.state), run.env, run.algorithm, run.league, run.host, run.note]
+  const text = [run.name, run.state, stateWord(run.state), run.env, run.algorithm, run.league, run.evolution, run.host, run.note]
     .concat(run.tags, run.seed === null ? [] : [`seed=${run.seed}`])
     .join(' ')
     .toLowerCase();
@@ -73,13 +74,17 @@ export function compareNames(a: string, b: string): number {
   return NAMES.compare(a, b);
 }
 
-/** The last part of a run's name, and the group without the folder of a batch's jobs. */
-export function shortName(run: RunSummary): string {
-  return run.group ? run.name.slice(run.group.length + 1) : run.name;
+/** A run's name where its group is known: in groups of folders, its last part. */
+export function shortName(run: RunSummary, by: GroupBy): string {
+  return run.group && by === 'folder' ? run.name.slice(run.group.length + 1) : run.name;
 }
 
-export function groupTitle(group: string): string {
-  return group.replace(/\/jobs$/, '') || 'no group';
+/** What runs are grouped by. */
+export type GroupBy = 'folder' | 'env' | 'algorithm' | 'league' | 'evolution' | 'state' | 'tags' | '';
+
+/** The group of a run; empty where it has none. */
+export function groupOf(run: RunSummary, by: GroupBy): string {
+  return by === '' ? '' : by === 'folder' ? run.group.replace(/\/jobs$/, '') : by === 'tags' ? run.tags.join(', ') : run[by];
 }
 
 export interface Group {
@@ -87,15 +92,16 @@ export interface Group {
   runs: RunSummary[];
 }
 
-/** Runs by their folder, or by another text, in the order of their first run. */
-export function grouped(runs: readonly RunSummary[], key: (run: RunSummary) => string = run => run.group): Group[] {
+/** Runs by group, in the order of their first run. */
+export function grouped(runs: readonly RunSummary[], by: GroupBy): Group[] {
   const groups = new Map<string, RunSummary[]>();
   for (const run of runs) {
-    const members = groups.get(key(run));
+    const group = groupOf(run, by);
+    const members = groups.get(group);
     if (members) {
       members.push(run);
     } else {
-      groups.set(key(run), [run]);
+      groups.set(group, [run]);
     }
   }
   return [...groups].map(([group, members]) => ({ group, runs: members }));

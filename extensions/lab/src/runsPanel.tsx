@@ -1,15 +1,22 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { Sparkline, VirtualList } from '@marlnb/views';
 import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
+import { GroupSelect } from './groupSelect';
 import { runsIcon } from './icons';
 import type { RunSummary } from './messages';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
 import { Progress } from './progress';
-import { byActivity, grouped, groupTitle, isAlive, matches, scoreText, shortName, stateLine, subject } from './runRows';
+import { byActivity, type GroupBy, grouped, isAlive, matches, scoreText, shortName, stateLine, subject } from './runRows';
 import { useSignal } from './useSignal';
+
+/** What a person has chosen to see; kept when the page is loaded again. */
+export interface PanelView {
+  group: GroupBy;
+}
 
 type Row = { kind: 'group'; group: string; count: number; isOpen: boolean } | { kind: 'run'; run: RunSummary };
 const height = (row: Row): number => (row.kind === 'group' ? 28 : 46);
@@ -17,7 +24,9 @@ const height = (row: Row): number => (row.kind === 'group' ? 28 : 46);
 /** The side panel: the runs under the chosen folders, live. */
 export class RunsPanel extends PreactWidget {
   constructor(
-    private readonly context: Context
+    private readonly context: Context,
+    private readonly saved: Promise<PanelView | undefined>,
+    private readonly save: (view: PanelView) => void
   ) {
     super();
     this.id = 'marlnb-runs';
@@ -30,7 +39,7 @@ export class RunsPanel extends PreactWidget {
   }
 
   protected content(): ComponentChild {
-    return <Runs context={this.context} />;
+    return <Runs context={this.context} saved={this.saved} save={this.save} />;
   }
 
   protected override onVisible(isVisible: boolean): void {
@@ -38,19 +47,32 @@ export class RunsPanel extends PreactWidget {
   }
 }
 
-function Runs({ context }: { context: Context }): JSX.Element {
+interface RunsProps {
+  context: Context;
+  saved: Promise<PanelView | undefined>;
+  save: (view: PanelView) => void;
+}
+
+function Runs({ context, saved, save }: RunsProps): JSX.Element {
   const { model, commands, trans } = context;
   useSignal(model.changed);
   const [search, setSearch] = useState('');
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
+  const [group, setGroup] = useState<GroupBy>('folder');
   const [active, setActive] = useState(-1);
-  const rows = useMemo(() => panelRows(model.runs, search, closed), [model.runs, search, closed]);
-  const toggle = (group: string): void => {
+  useEffect(() => void saved.then(view => view && setGroup(view.group)), [saved]);
+  const rows = useMemo(() => panelRows(model.runs, search, group, closed), [model.runs, search, group, closed]);
+  const toggle = (title: string): void => {
     const next = new Set(closed);
-    if (!next.delete(group)) {
-      next.add(group);
+    if (!next.delete(title)) {
+      next.add(title);
     }
     setClosed(next);
+  };
+  const groupBy = (next: GroupBy): void => {
+    setGroup(next);
+    setClosed(new Set());
+    save({ group: next });
   };
   const act = (row: Row | undefined): void => {
     if (row?.kind === 'group') {
@@ -91,6 +113,7 @@ function Runs({ context }: { context: Context }): JSX.Element {
         value={search}
         onInput={event => setSearch(event.currentTarget.value)}
       />
+      <GroupSelect value={group} onChange={groupBy} trans={trans} />
       <Notice model={model} isSearching={search !== ''} shown={rows.length} trans={trans} />
       <div
         class="marlnb-runs-list"
@@ -108,6 +131,8 @@ function Runs({ context }: { context: Context }): JSX.Element {
             <PanelRow
               key={row.kind === 'group' ? `group:${row.group}` : row.run.path}
               row={row}
+              group={group}
+              trans={trans}
               index={index}
               isActive={index === active}
               onClick={() => {
@@ -122,12 +147,12 @@ function Runs({ context }: { context: Context }): JSX.Element {
   );
 }
 
-function panelRows(runs: readonly RunSummary[], search: string, closed: ReadonlySet<string>): Row[] {
+function panelRows(runs: readonly RunSummary[], search: string, by: GroupBy, closed: ReadonlySet<string>): Row[] {
   const shown = runs.filter(run => matches(run, search)).sort(byActivity);
   const rows: Row[] = [];
-  for (const { group, runs: members } of grouped(shown)) {
+  for (const { group, runs: members } of grouped(shown, by)) {
     const isOpen = !closed.has(group);
-    if (group) {
+    if (group || (by !== '' && by !== 'folder')) {
       rows.push({ kind: 'group', group, count: members.length, isOpen });
     }
     if (isOpen) {
@@ -137,8 +162,15 @@ function panelRows(runs: readonly RunSummary[], search: string, closed: Readonly
   return rows;
 }
 
-function PanelRow(props: { row: Row; index: number; isActive: boolean; onClick: () => void }): JSX.Element {
-  const { row, index, isActive, onClick } = props;
+function PanelRow(props: {
+  row: Row;
+  group: GroupBy;
+  trans: TranslationBundle;
+  index: number;
+  isActive: boolean;
+  onClick: () => void;
+}): JSX.Element {
+  const { row, group, trans, index, isActive, onClick } = props;
   const common = {
     id: `marlnb-run-${index}`,
     role: 'option' as const,
@@ -150,7 +182,7 @@ function PanelRow(props: { row: Row; index: number; isActive: boolean; onClick: 
     return (
       <div {...common} class="marlnb-group" aria-expanded={row.isOpen} title={row.group}>
         <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
-        <span class="marlnb-name">{groupTitle(row.group)}</span>
+        <span class="marlnb-name">{row.group || trans.__('none')}</span>
         <span class="marlnb-count">{row.count}</span>
       </div>
     );
@@ -159,7 +191,7 @@ function PanelRow(props: { row: Row; index: number; isActive: boolean; onClick: 
   return (
     <div {...common} class="marlnb-run-row" data-state={run.state} title={run.problem || run.path}>
       <span class="marlnb-dot" aria-hidden="true" />
-      <span class="marlnb-name">{shortName(run)}</span>
+      <span class="marlnb-name">{shortName(run, group)}</span>
       <span class="marlnb-score">{scoreText(run)}</span>
       <Sparkline values={run.curve} label={`return, now ${scoreText(run) || 'unknown'}`} />
       <span class="marlnb-facts">

@@ -3,10 +3,11 @@ import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
+import { GroupSelect } from './groupSelect';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
 import { type Column, columns } from './tableColumns';
-import { DEFAULT_VIEW, type GroupBy, tableRows, type TableRow, type TableView } from './tableRows';
+import { DEFAULT_VIEW, tableRows, type TableRow, type TableView } from './tableRows';
 import { useSignal } from './useSignal';
 
 const ROW_PX = 28;
@@ -45,7 +46,7 @@ function Table({ context, saved, save }: TableProps): JSX.Element {
   const [view, setView] = useState<TableView>({ ...DEFAULT_VIEW, ...saved });
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [active, setActive] = useState(-1);
-  const shownColumns = useMemo(() => columns(trans), [trans]);
+  const shownColumns = useMemo(() => columns(trans, view.group), [trans, view.group]);
   const rows = useMemo(() => tableRows(model.runs, view, shownColumns), [model.runs, view, shownColumns]);
   const change = (changes: Partial<TableView>): void => {
     const next = { ...view, ...changes };
@@ -122,15 +123,6 @@ function Bar(props: {
 }): JSX.Element {
   const { context, view, change, chosen, clear } = props;
   const { commands, trans } = context;
-  const groups: [GroupBy, string][] = [
-    ['folder', trans.__('folder (batch)')],
-    ['env', trans.__('environment')],
-    ['algorithm', trans.__('algorithm')],
-    ['league', trans.__('league')],
-    ['state', trans.__('state')],
-    ['tags', trans.__('tags')],
-    ['', trans.__('nothing')]
-  ];
   return (
     <div class="marlnb-bar">
       <input
@@ -141,16 +133,7 @@ function Bar(props: {
         value={view.search}
         onInput={event => change({ search: event.currentTarget.value })}
       />
-      <label>
-        {trans.__('Group by')}{' '}
-        <select value={view.group} onChange={event => change({ group: event.currentTarget.value as GroupBy })}>
-          {groups.map(([key, title]) => (
-            <option key={key} value={key}>
-              {title}
-            </option>
-          ))}
-        </select>
-      </label>
+      <GroupSelect value={view.group} onChange={group => change({ group })} trans={trans} />
       <button
         class="marlnb-primary"
         disabled={chosen.length < 2}

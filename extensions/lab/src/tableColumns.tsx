@@ -2,7 +2,7 @@ import { formatAge, formatClock, formatCount, Sparkline } from '@marlnb/views';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ComponentChildren } from 'preact';
 import type { RunSummary } from './messages';
-import { compareNames, isAlive, progress, scoreText, shortName, stateWord } from './runRows';
+import { compareNames, type GroupBy, isAlive, progress, scoreText, shortName, stateWord } from './runRows';
 
 export interface Column {
   key: string;
@@ -23,7 +23,7 @@ function byText(value: (run: RunSummary) => string): (a: RunSummary, b: RunSumma
   return (a, b) => compareNames(value(a), value(b));
 }
 
-export function columns(trans: TranslationBundle): Column[] {
+export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
   const text = (key: string, title: string, width: string, value: (run: RunSummary) => string): Column => ({
     key,
     title,
@@ -38,7 +38,7 @@ export function columns(trans: TranslationBundle): Column[] {
       width: 'minmax(160px, 3fr)',
       cell: run => (
         <>
-          <span class="marlnb-dot" aria-hidden="true" /> {shortName(run)}
+          <span class="marlnb-dot" aria-hidden="true" /> {shortName(run, group)}
         </>
       ),
       compare: byText(run => run.name)
@@ -65,11 +65,11 @@ export function columns(trans: TranslationBundle): Column[] {
     {
       key: 'score',
       title: trans.__('Return'),
-      width: '80px',
-      cell: run => <span title={run.score_of}>{scoreText(run)}</span>,
+      width: '110px',
+      cell: run => <span title={scoreText(run)}>{scoreText(run)}</span>,
       compare: byNumber(run => run.score)
     },
-    text('algorithm', trans.__('Algorithm'), 'minmax(70px, 1fr)', run => run.algorithm + (run.league && `, ${run.league}`)),
+    text('algorithm', trans.__('Algorithm'), 'minmax(70px, 1fr)', run => [run.algorithm, run.league, run.evolution].filter(Boolean).join(', ')),
     text('env', trans.__('Environment'), 'minmax(90px, 2fr)', run => run.env),
     {
       key: 'seed',

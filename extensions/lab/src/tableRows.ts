@@ -1,8 +1,6 @@
 import type { RunSummary } from './messages';
-import { grouped, matches } from './runRows';
+import { type GroupBy, grouped, matches } from './runRows';
 import type { Column } from './tableColumns';
-
-export type GroupBy = 'folder' | 'env' | 'algorithm' | 'league' | 'state' | 'tags' | '';
 
 /** What a person has chosen to see; kept when the page is loaded again. */
 export interface TableView {
@@ -28,12 +26,8 @@ export function tableRows(runs: readonly RunSummary[], view: TableView, columns:
   if (key === '') {
     return rows(shown);
   }
-  return grouped(shown, run => groupOf(run, key)).flatMap(({ group, runs: members }) => [
+  return grouped(shown, key).flatMap(({ group, runs: members }) => [
     { kind: 'group' as const, title: group || '—', runs: members },
     ...rows(members)
   ]);
-}
-
-function groupOf(run: RunSummary, key: Exclude<GroupBy, ''>): string {
-  return key === 'folder' ? run.group : key === 'tags' ? run.tags.join(', ') : run[key];
 }

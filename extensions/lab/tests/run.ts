@@ -8,6 +8,7 @@ export const RUN: RunSummary = {
   env: 'mpe/simple_spread',
   algorithm: 'mappo',
   league: '',
+  evolution: '',
   seed: 3,
   frames: 450_000,
   frames_total: 1_000_000,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { byActivity, grouped, groupTitle, matches, progress, shortName, stateLine, subject } from '../src/runRows';
+import { byActivity, grouped, groupOf, matches, progress, scoreText, shortName, stateLine, subject } from '../src/runRows';
 import { RUN } from './run';
 
 describe('a run', () => {
@@ -10,9 +10,15 @@ describe('a run', () => {
     expect(subject(RUN)).toBe('mpe/simple_spread · mappo · seed 3');
     expect(progress({ ...RUN, frames: 2_000_000 })).toBe(1);
   });
+  it('has a return, of the group that it means where groups are rewarded differently', () => {
+    expect(scoreText({ ...RUN, score: 1.5 })).toBe('1.5');
+    expect(scoreText({ ...RUN, score: 1.5, score_of: 'adversary' })).toBe('adversary 1.5');
+    expect(scoreText({ ...RUN, score: null, score_of: 'adversary' })).toBe('');
+  });
   it('is called by its name within its group', () => {
-    expect(shortName(RUN)).toBe('algorithm=mappo,seed=3');
-    expect(groupTitle(RUN.group)).toBe('both');
+    expect(shortName(RUN, 'folder')).toBe('algorithm=mappo,seed=3');
+    expect(shortName(RUN, 'league')).toBe(RUN.name);
+    expect(groupOf(RUN, 'folder')).toBe('both');
   });
   it('matches a search if every word is in its texts', () => {
     expect(matches(RUN, 'MAPPO training')).toBe(true);
@@ -27,8 +33,11 @@ describe('runs', () => {
     const rows = [{ ...done, name: 'b10' }, { ...done, name: 'b9' }, { ...done, name: 'new', updated: 99 }, RUN];
     expect(rows.sort(byActivity).map(run => run.name)).toEqual([RUN.name, 'new', 'b9', 'b10']);
   });
-  it('are grouped by folder', () => {
-    const groups = grouped([RUN, { ...RUN, group: '' }, { ...RUN, path: 'other' }]);
-    expect(groups.map(group => [group.group, group.runs.length])).toEqual([['both/jobs', 2], ['', 1]]);
+  it('are grouped by folder, league or population', () => {
+    const groups = grouped([RUN, { ...RUN, group: '' }, { ...RUN, path: 'other' }], 'folder');
+    expect(groups.map(group => [group.group, group.runs.length])).toEqual([['both', 2], ['', 1]]);
+    const runs = [{ ...RUN, league: 'psro' }, { ...RUN, evolution: 'pbt' }, { ...RUN, evolution: 'pbt' }];
+    expect(grouped(runs, 'evolution').map(group => [group.group, group.runs.length])).toEqual([['', 1], ['pbt', 2]]);
+    expect(grouped(runs, 'league').map(group => [group.group, group.runs.length])).toEqual([['psro', 1], ['', 2]]);
   });
 });

@@ -6,7 +6,7 @@ import { columns } from '../src/tableColumns';
 import { DEFAULT_VIEW, tableRows, type TableView } from '../src/tableRows';
 import { RUN } from './run';
 
-const COLUMNS = columns(nullTranslator.load('marlnb'));
+const COLUMNS = columns(nullTranslator.load('marlnb'), 'folder');
 const RUNS = [
   { ...RUN, path: '/1', name: 'a/10', group: 'a', score: 5 },
   { ...RUN, path: '/2', name: 'b/9', group: 'b', score: null },

@@ -3,6 +3,9 @@
  * A weight of 0 changes nothing.
  */
 export function smooth(values: readonly number[], weight: number): number[] {
+  if (weight === 0) {
+    return [...values];
+  }
   let [sum, total] = [0, 0];
   return values.map(value => {
     sum = weight * sum + value;

@@ -7,6 +7,13 @@ export function colour(index: number): string {
   return COLOURS[index % COLOURS.length] ?? '#8C8C8C';
 }
 
+const DASHES: readonly (readonly number[])[] = [[], [8, 3], [2, 3], [8, 3, 2, 3], [12, 4]];
+
+/** Lengths of strokes and gaps: the first lines are solid, those whose colour repeats are not. */
+export function dash(index: number): number[] {
+  return [...(DASHES[Math.floor(index / COLOURS.length) % DASHES.length] ?? [])];
+}
+
 /** A colour with transparency, from `#rrggbb`. */
 export function faint(hex: string, alpha: number): string {
   const channels = [1, 3, 5].map(start => parseInt(hex.slice(start, start + 2), 16));

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { align, valueAt } from '../src/curves';
+import { align, valueAt } from '../src/curveData';
+import { yRange } from '../src/plot';
 import { smooth } from '../src/smoothing';
-import { faint } from '../src/theme';
+import { dash, faint } from '../src/theme';
 
 describe('smoothing', () => {
   it('is the weighted mean of all values so far', () => {
@@ -30,6 +31,15 @@ describe('curves', () => {
   });
   it('may be none', () => {
     expect(align([], 0).data).toEqual([[]]);
+  });
+  it('keep a line for references in view, and room around them', () => {
+    expect(yRange([0, 10, null, 20])).toEqual([-1.2, 21.2]);
+    expect(yRange([null, undefined])).toEqual([0, 1]);
+    expect(yRange([-5, -5])).toEqual([-5.3, -4.7]);
+  });
+  it('differ by more than their colour where colours repeat', () => {
+    expect(dash(6)).toEqual([]);
+    expect(dash(7)).toEqual([8, 3]);
   });
   it('fill their interval faintly', () => {
     expect(faint('#0072B2', 0.18)).toBe('rgba(0, 114, 178, 0.18)');

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
+from marlnb.code_version import code_commit, code_sha256
 from marlnb.recording.capture.preparation import Prepared
 from marlnb.recording.capture.sources import Selection
 from marlnb.recording.file.layout import FORMAT, VERSION
@@ -19,9 +16,6 @@ from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.spec_file import spec_to_json
 from marlnb.version import __version__
-
-GIT_TIMEOUT_S = 5.0
-_PACKAGE = Path(__file__).parents[2]  # marlnb's own folder
 
 
 def root_attributes(prepared: Prepared) -> dict[str, Any]:
@@ -65,28 +59,3 @@ def agent_columns(policy_source: PolicySource, spec: EnvSpec, selections: Sequen
             agent = group.agents[index]
             rows.append((spec.agents.index(agent), agent, group.name, networks[index]))
     return {name: list(values) for name, values in zip(("id", "name", "group", "policy_index"), zip(*rows))}
-
-
-@cache
-def code_sha256() -> str:
-    """A hash of the names and contents of marlnb's source files on disk, in the order of their names."""
-    folder = _PACKAGE
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-@cache
-def code_commit() -> str:
-    """The commit of the git checkout that marlnb runs from, else "". Local changes only show in `code_sha256`."""
-    folder = _PACKAGE.parent
-    if not (folder / ".git").exists():
-        return ""
-    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return result.stdout.strip()

@@ -20,6 +20,7 @@ from marlnb.text_files import read_text
 
 EXPERIMENT = "experiment.json"
 SPEC = "spec.json"
+CODE = "code.json"
 METRICS = "metrics.jsonl"
 EVALUATIONS = "evaluations.jsonl"
 EVENTS = "events.log"
@@ -28,6 +29,7 @@ LOCK = "lock"
 STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training; see marlnb.training.control
 CACHE = "cache"  # results of `marlnb.cached`, shared by all attempts to execute a notebook
 TRAINING = "training.json"  # in a batch job's folder: the run that its kernel trains
+LEAGUE, POPULATION = "league", "population"  # folders of their players and members
 EVALUATION = "evaluation"  # where external simulators find evaluations and recordings
 RECIPE = "recipe.yaml"  # of an entry of a gallery; see marlnb.galleries.recipe
 MAY_PRECEDE = (

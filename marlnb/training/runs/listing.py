@@ -39,7 +39,7 @@ class RunSummary:
     Attributes:
         path: its folder. name: the folder relative to that which was searched. group: the name without its last part.
         state: as `Run.status` has it; "unreadable" if `problem` says why it cannot be read.
-        env, algorithm, league: names; algorithm lists those of all groups. seed: of the experiment.
+        env, algorithm, league, evolution: names; algorithm lists those of all groups. seed: of the experiment.
         frames, frames_total, frames_per_second, eta_s, host, updated: of its status.
         score: mean return of one agent in the latest training episodes, of the group `score_of` where groups are
             rewarded differently. curve: the same along the training, at most `N_SAMPLES` values.
@@ -53,6 +53,7 @@ class RunSummary:
     env: str = ""
     algorithm: str = ""
     league: str = ""
+    evolution: str = ""
     seed: int | None = None
     frames: int = 0
     frames_total: int | None = None
@@ -231,7 +232,7 @@ def _evenly_spaced(length: int, n: int) -> list[int]:
 
 
 def _experiment_facts(experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """What an experiment's file says. It may be anybody's, so that any value may have any type."""
+    """What an experiment's file says. It may come from anyone, so any value may have any type."""
 
     def name(value: Any) -> str:
         return str(value.get("name", "")) if isinstance(value, dict) else ""
@@ -243,6 +244,7 @@ def _experiment_facts(experiment: Mapping[str, Any]) -> dict[str, Any]:
         "env": name(experiment.get("env")),
         "algorithm": ", ".join(dict.fromkeys(filter(None, map(name, names)))),
         "league": name(experiment.get("league")),
+        "evolution": name(experiment.get("evolution")),
         "seed": seed if type(seed) is int else None,
         "frames_total": frames if type(frames) is int else None,
     }

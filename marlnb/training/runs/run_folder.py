@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import time
 from contextlib import suppress
@@ -25,12 +26,16 @@ from marlnb.training.runs.checkpoint import (
     damaged_checkpoints,
     list_checkpoints,
 )
+from marlnb.training.runs.code import log_code
 from marlnb.training.runs.files import (
+    CODE,
     EVALUATIONS,
     EVENTS,
     EXPERIMENT,
+    LEAGUE,
     LOCK,
     METRICS,
+    POPULATION,
     SPEC,
     STATUS,
     is_run,
@@ -131,7 +136,9 @@ class RunFolder:
         parts = [self.path / name for name in PARTS]
         if read_lines(self.path / METRICS) or any(os.listdir(part) for part in parts):
             return
-        for name in (METRICS, SPEC, STATUS, EVENTS, LOCK, EXPERIMENT):
+        for name in (LEAGUE, POPULATION):  # what they write before the first iteration
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in (METRICS, SPEC, CODE, STATUS, EVENTS, LOCK, EXPERIMENT):
             (self.path / name).unlink(missing_ok=True)
         for folder in (*parts, self.path):
             with suppress(OSError):  # it holds a batch job's files
@@ -252,6 +259,11 @@ class RunFolder:
 
     def append_evaluation(self, row: dict[str, Any]) -> None:
         self._append(EVALUATIONS, row)
+
+    def begin(self, iteration: int) -> None:
+        """Prepares the files for a training from this iteration on, and records the code that trains."""
+        self.cut_metrics(iteration)
+        log_code(self.path, self.experiment, iteration)
 
     def cut_metrics(self, iteration: int) -> None:
         """Drops the rows after `iteration`, and a line that was incomplete when the process died."""

@@ -5,21 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
+
+from marlnb.widgets.core.bundles import script, style
 
 MAX_POINTS = 2000  # of a line; beyond it, pairs of neighbours are averaged
 
 
 @dataclass
 class Line:
-    """The points of a line; x ascends."""
+    """The points of a line; x ascends. `low` and `high` are the ends of its interval, if it has one."""
 
     x: list[float] = field(default_factory=list)
     y: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
 
     def add(self, x: Sequence[float], y: Sequence[float]) -> bool:
         """Adds points. Returns whether neighbours were averaged, so that all points have changed."""
@@ -41,12 +44,12 @@ class LiveCurves(anywidget.AnyWidget):
     Attributes:
         is_seen: whether a page has drawn it.
         markers: vertical lines, each as [x, label, whether it stands out].
-        lines: by name, [x, y].
+        lines: by name, [x, y], with an interval [x, y, low, high].
         hidden: names of lines that are not drawn.
         height: of the axes in CSS pixels.
     """
 
-    _esm = Path(__file__).with_name("curves.js")
+    _esm, _css = script("curves"), style("curves")
     title = traitlets.Unicode().tag(sync=True)
     x_label = traitlets.Unicode().tag(sync=True)
     y_label = traitlets.Unicode().tag(sync=True)
@@ -84,6 +87,12 @@ class LiveCurves(anywidget.AnyWidget):
         elif points:
             self.send({"add": {name: [list(x), list(y)] for name, (x, y) in points.items()}, "after": after})
 
+    def replace(self, lines: Mapping[str, Line]) -> None:
+        """Replaces all lines by these, which may have intervals."""
+        with self._points_lock:
+            self._points = dict(lines)
+        self.settle()
+
     def mark(self, markers: Mapping[str, float], *, strong: Sequence[str] = ()) -> None:
         """Replaces the vertical lines.
 
@@ -117,7 +126,13 @@ class LiveCurves(anywidget.AnyWidget):
 
     def _all_points(self) -> dict[str, Any]:
         with self._points_lock:
-            return {name: [list(line.x), list(line.y)] for name, line in self._points.items()}
+            return {name: _parts(line) for name, line in self._points.items()}
+
+
+def _parts(line: Line) -> list[list[float]]:
+    """`[x, y]`, with an interval `[x, y, low, high]`; copies."""
+    parts = (line.x, line.y, line.low, line.high) if line.low else (line.x, line.y)
+    return [list(values) for values in parts]
 
 
 def _halve(values: list[float]) -> list[float]:

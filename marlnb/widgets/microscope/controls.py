@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.methods import METHODS as ATTRIBUTION_METHODS
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.errors import MarlnbError, RecordingError
@@ -65,7 +66,7 @@ class Controls:
         targets = [("the action", "action"), ("the critic's value", "value")]
         self.to = _dropdown("attribute", targets, "action", width="18em")
         methods = [(name.replace("_", " "), name) for name in METHODS]
-        self.method = _dropdown("method", methods, "integrated_gradients", width="20em")
+        self.method = _dropdown("method", methods, AttributionConfig.method, width="20em")
         tooltip = "takes long; scrubbing still works meanwhile"
         self.anyway = button_for(self._attribute_anyway, "Attribute anyway", tooltip=tooltip, width="auto")
         self.offer_more(False)
@@ -87,8 +88,9 @@ class Controls:
         self.tabs = Tab([*panels, self.code], titles=TABS, selected_index=0)
         top = row(self.episode, self.to, self.method, self.anyway)
         self.trust_question = TrustQuestion(self._trust)
-        asks = [self.trust_question.widget] if self._asks_for_trust() else []
-        self.widget = styled(*asks, top, microscope.scope, self.tabs, name="marlnb-microscope")
+        self._ask_for_trust()
+        question = self.trust_question.widget  # hidden if there is nothing to ask
+        self.widget = styled(question, top, microscope.scope, self.tabs, name="marlnb-microscope")
         self.widget.layout.max_width = "110em"
         self._observe()
         self.update()
@@ -125,9 +127,10 @@ class Controls:
                         continue
                     self.edits.offer({f"{direction.concept} ({decoder.agent})": direction})
 
-    def _asks_for_trust(self) -> bool:
+    def _ask_for_trust(self) -> None:
         source = self.microscope.comparison.source
-        return isinstance(source, RunFolder) and self.trust_question.show(source.experiment)
+        if isinstance(source, RunFolder):
+            self.trust_question.show(source.experiment)
 
     def _trust(self) -> None:
         """Allows the code of the recorded run, and loads the pictures and attributions that need it."""

@@ -8,12 +8,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.config import EnvConfig
 from marlnb.errors import AnalysisError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.file.reader import Recording
+from marlnb.widgets.core.closing import close_with_parts
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.microscope.attribution import To
 from marlnb.widgets.microscope.background import Side
@@ -123,7 +125,7 @@ class Microscope:
 
     @with_ui_lock
     def attribute(
-        self, to: To = "action", method: str = "integrated_gradients", *, max_numbers: int | None = None
+        self, to: To = "action", method: str = AttributionConfig.method, *, max_numbers: int | None = None
     ) -> None:
         """Draws which features contribute most to the actions, or to the critic's values. It runs in a thread; `wait`
         waits for it.
@@ -212,6 +214,11 @@ class Microscope:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until frames and attributions are there; returns False if that takes longer than `timeout_s`."""
         return self.loader.wait(timeout_s)
+
+    @with_ui_lock
+    def close(self) -> None:
+        """Removes it from the page and frees its memory, which a kernel otherwise keeps until it ends."""
+        close_with_parts(self.widget)
 
     def as_code(self) -> str:
         """The cell that shows what is shown now."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import ipywidgets as w
 
+from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Button, Dropdown, SelectMultiple, Text, button_for
 from marlnb.widgets.core.style import HTML, Message, code_html, note_html, problem_html
 from marlnb.widgets.microscope.bookmarks import Bookmark
@@ -100,7 +101,7 @@ class BookmarksPanel:
         self.widget = w.VBox(parts, _dom_classes=["marlnb-bookmarks"])
 
     def show(self, bookmarks: Sequence[Bookmark], status: str = "", problem: str = "") -> None:
-        self._list.children = [self._row(mark) for mark in bookmarks]
+        replace_children(self._list, [self._row(mark) for mark in bookmarks])
         self._status.value = problem_html(problem) if problem else note_html(status) if status else ""
 
     def _row(self, mark: Bookmark) -> w.HBox:

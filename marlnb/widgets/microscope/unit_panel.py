@@ -18,6 +18,7 @@ from marlnb.errors import MarlnbError
 from marlnb.plots.tuning import tuning_curves
 from marlnb.recording.file.reader import Recording
 from marlnb.widgets.core.background import LatestOnly
+from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.snapshot import png
 from marlnb.widgets.core.style import HTML, Message, note_html, row
@@ -133,7 +134,7 @@ class UnitPanel:
         for top in self.top:
             title = f"episode {top.episode}, step {top.t}: {top.value:.3g}"
             buttons.append(button_for(partial(self._go, top.episode, top.t), title, width="auto"))
-        self._top.children = [HTML(note_html("highest in")), *buttons]
+        replace_children(self._top, [HTML(note_html("highest in")), *buttons])
 
     def _fail(self, error: Exception) -> None:
         self._problem.show_problem(f"{type(error).__name__}: {error}")

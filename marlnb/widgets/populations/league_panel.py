@@ -14,6 +14,7 @@ from marlnb.populations.run_league import RunLeague
 from marlnb.populations.training.requests import RequestAction
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
+from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.panel import Panel
@@ -112,7 +113,7 @@ class LeaguePanel(Panel):
     def request(self, action: RequestAction) -> None:
         """Asks the training to freeze or retire the chosen player."""
         try:
-            getattr(self.league, action)(self._player.value, "asked for in the panel")
+            getattr(self.league, action)(self._player.value, "requested in the panel")
         except (MarlnbError, OSError) as error:
             self._requested.show_problem(error)
         else:
@@ -121,7 +122,7 @@ class LeaguePanel(Panel):
 
     def _opened(self, result: MatchResult) -> None:
         self.result, self.microscope = result, microscope(result.recording, env=_rendered(self.run.experiment.env))
-        self._scope.children = (self.microscope.widget,)
+        replace_children(self._scope, [self.microscope.widget])
         self._about.show_note(f"{result.verdict} Below: {result.a} as {next(iter(result.recordings))}.")
         self.open_button.disabled = False
 

@@ -11,6 +11,7 @@ from marlnb.display.formatting import format_bytes
 from marlnb.recording.capture.plan import recording_path
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
+from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import button_for
 from marlnb.widgets.core.style import HTML, log_html, note_html, problem_html
 from marlnb.widgets.core.table import ChoiceTable
@@ -64,21 +65,21 @@ class RecordingsList:
         from marlnb.widgets.microscope.microscope import Microscope, microscope  # slow to import: only when opened
 
         path = recording_path(self.run, self.table.chosen)
-        self._microscope_box.children = (HTML(note_html("opening")),)
+        replace_children(self._microscope_box, [HTML(note_html("opening"))])
 
         def show(opened: Microscope) -> None:
             self.microscope = opened
-            self._microscope_box.children = (opened.widget,)
+            replace_children(self._microscope_box, [opened.widget])
 
         def fail(error: Exception) -> None:
-            self._microscope_box.children = (HTML(problem_html(str(error))),)
+            replace_children(self._microscope_box, [HTML(problem_html(str(error)))])
 
         self._reading.request(lambda: microscope(open_shared(path)), show, fail)
 
     def _show_chosen(self) -> None:
         name = self.table.chosen
         self._details.layout.display = "" if name else "none"
-        self._microscope_box.children = ()
+        replace_children(self._microscope_box, [])
         if name:
             path = recording_path(self.run, name)
             self._reading.request(lambda: _describe(path), self._show_summary, self._reading_failed)

@@ -6,7 +6,6 @@ changes nothing, and `attach` shows the same panel from another notebook.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -261,14 +260,3 @@ class RunPanel:
             self._error.show_problem(describe_failure(status, self.run))
         elif status["state"] == "running":
             self._error.value = ""
-
-
-def attach(run: str | os.PathLike[str] | Run, *, references: Mapping[str, float] | None = None) -> RunPanel:
-    """The live panel of a run, wherever it trains or trained.
-
-    Args:
-        references: named levels drawn as lines, in units of reward per agent and episode.
-    Raises:
-        RunError: the folder is not a run.
-    """
-    return RunPanel(run if isinstance(run, Run) else Run.open(run), references=references)

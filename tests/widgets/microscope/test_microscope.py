@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import shutil
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ipywidgets.widgets.widget import _instances as WIDGETS
 
 import marlnb as mnb
 from marlnb.errors import ConfigError, RecordingError
@@ -55,6 +58,20 @@ def test_an_edited_rollout_is_what_evaluate_plays(scope: Microscope, listener: m
     assert sorted(path.name for path in (run / "recordings").glob("played*")) == []
     scope.alone()
     assert len(scope.scope.sides) == 1 and scope.view.episode == 3
+
+
+def test_closing_it_frees_every_widget_and_its_memory(listener: mnb.Recording) -> None:
+    before = set(WIDGETS)
+    made = mnb.microscope(listener, 3)
+    made.pick("listener_0", 2)
+    assert len(set(WIDGETS) - before) > 50
+    known = weakref.ref(made)
+    made.close()  # also while threads fill it
+    assert made.wait(60)
+    assert [type(WIDGETS[key]).__name__ for key in set(WIDGETS) - before] == []
+    del made
+    gc.collect()
+    assert known() is None
 
 
 def test_another_checkpoint_plays_the_same_seed(scope: Microscope) -> None:

@@ -11,7 +11,7 @@ from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.training.trainer import Trainer
 from marlnb.widgets.populations.league_panel import LeaguePanel
-from marlnb.widgets.runs.run_panel import attach
+from marlnb.widgets.runs.attach import attach
 from tests.widgets.trained import text_of, until
 
 RPS = (

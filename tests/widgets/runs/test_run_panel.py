@@ -15,7 +15,8 @@ from marlnb.errors import RunError
 from marlnb.training.runs.checkpoint_removal import remove_checkpoint
 from marlnb.training.runs.files import METRICS, is_run
 from marlnb.training.runs.run import Run
-from marlnb.widgets.runs.run_panel import RunPanel, attach
+from marlnb.widgets.runs.attach import attach
+from marlnb.widgets.runs.run_panel import RunPanel
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
 
