@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from marlnb.errors import BatchError
+from marlnb.errors import BatchError, MarlnbError
 from marlnb.plugins.registry import Registry
 
 if TYPE_CHECKING:
@@ -70,16 +70,29 @@ class Executor(ABC):
         """The state of each job of the batch (and of `REPORT`) by name, with at most one call of a scheduler."""
 
     @classmethod
-    def query_all(cls, batches: Sequence[Batch]) -> list[Mapping[str, JobInfo]]:
-        """As `query`, for several batches of this executor, in their order.
+    def query_all(cls, batches: Sequence[Batch]) -> list[Mapping[str, JobInfo] | BatchError]:
+        """As `query`, for several batches of this executor, in their order; an error for one with damaged files.
 
         An executor whose scheduler answers for several batches at once overrides it, and calls the scheduler once.
         """
-        return [cls(batch.profile).query(batch) for batch in batches]
+
+        def query(batch: Batch) -> Mapping[str, JobInfo] | BatchError:
+            try:
+                return cls(batch.profile).query(batch)
+            except Exception as error:  # a file may hold anything
+                return unreadable(batch, error)
+
+        return [query(batch) for batch in batches]
 
     @abstractmethod
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Ends jobs; those that run are asked to save first."""
+
+
+def unreadable(batch: Batch, error: Exception) -> BatchError:
+    """The error of a batch whose submissions cannot be read, since their files hold something unexpected."""
+    reason = str(error) if isinstance(error, MarlnbError) else repr(error)
+    return BatchError(f"a submission of {batch.path} cannot be read: {reason}")
 
 
 EXECUTORS: Registry[type[Executor]] = Registry("executor", "marlnb.batch.executors")

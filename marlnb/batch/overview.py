@@ -81,10 +81,12 @@ def query_executors(batches: Sequence[Batch]) -> tuple[list[Mapping[str, JobInfo
         return [], ""
     name = batches[0].profile.executor
     try:
-        return EXECUTORS.get(name).query_all(batches), ""
+        answers = EXECUTORS.get(name).query_all(batches)
     except MarlnbError as error:
         problem = f"the {name} executor did not answer: {error}; the states are those of the files"
         return [{} for _ in batches], problem
+    problems = [str(answer) for answer in answers if isinstance(answer, BatchError)]
+    return [{} if isinstance(answer, BatchError) else answer for answer in answers], "; ".join(problems)
 
 
 def summarize(rows: Iterable[JobRow]) -> str:
