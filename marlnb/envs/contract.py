@@ -37,7 +37,7 @@ def check_vector_env(
 ) -> None:
     """Builds, plays and closes an environment, and raises at the first clause of the contract that it violates.
 
-    For a batched environment (`TensorEnv`) it also raises at a line that would make a GPU wait.
+    For a batched environment (`TensorEnv`, MPE, games) it also raises at a line that would make a GPU wait.
 
     Args:
         build: returns a new VectorEnv with that many envs; called several times.
@@ -48,8 +48,9 @@ def check_vector_env(
         EnvError: names the clause, or the line, and says what was found.
     """
     with build(N_ENVS) as env:
-        if isinstance(env, TensorVectorEnv):
+        if env.restarts_by_mask is not None:
             check_synchronisation(env, seed=seed)
+        if isinstance(env, TensorVectorEnv):
             check_purity(env, seed=seed)
         played = _play(env, episodes, seed, max_steps)
         _check_determinism(env, played, seed, "the same environment, reset")

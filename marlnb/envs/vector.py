@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.display.array_summary import fields_summary
 from marlnb.envs.workers.memory import Arrays, allocate_arrays
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN, EnvSpec
@@ -42,6 +43,9 @@ class GroupStep:
     final_observation: Tensor
     action_mask: Tensor | None = None
 
+    def __repr__(self) -> str:
+        return fields_summary(self)
+
 
 @dataclass(slots=True)
 class Step:
@@ -60,6 +64,9 @@ class Step:
     episode_seed: Tensor
     state: Tensor | None = None
     final_state: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
     def clear_transition(self) -> None:
         """Zeroes what describes the last transition: rewards and ends."""
@@ -81,12 +88,21 @@ class VectorEnv(ABC):
         n_envs: B.
         device: where the step's tensors are.
         resets_each: whether `reset_each` works.
+        state_axis: axis of the environments in the tensors of `state_dict`, so that the states of several can be joined
+            to one (`marlnb.envs.joined`); None: they cannot.
+        restarts_by_mask: whether each step computes the start of an episode for all envs, and selects with
+            `torch.where` those that start. Then a step asks for no value, never waits for a GPU, and can be captured as
+            a CUDA graph: its tensors keep their places. None: the environment does not step on tensors alone.
+        episode_stride: difference between the seeds of an environment's successive episodes; None: n_envs.
     """
 
     spec: EnvSpec
     n_envs: int
     device: torch.device
     resets_each: bool = False
+    state_axis: int | None = None
+    episode_stride: int | None = None
+    restarts_by_mask: bool | None = None
 
     @abstractmethod
     def reset(self, seed: int) -> Step:
@@ -203,11 +219,12 @@ def seed_bases(seeds: Tensor, n_envs: int, device: torch.device) -> Tensor:
     return seeds.to(device) - torch.arange(n_envs, device=device)
 
 
-def episode_seeds(seed: int | Tensor, episode: Tensor) -> Tensor:
+def episode_seeds(seed: int | Tensor, episode: Tensor, stride: int | None = None) -> Tensor:
     """The seed of episode number `episode[b]` of each environment b, `[env]` int64.
 
     Args:
         seed: that of `VectorEnv.reset`, or `seed_bases`.
+        stride: between the seeds of an environment's successive episodes; None: the number of environments.
     """
     env_index = torch.arange(episode.numel(), device=episode.device)
-    return (seed + episode * episode.numel() + env_index) % SEED_SPAN
+    return (seed + episode * (stride or episode.numel()) + env_index) % SEED_SPAN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,10 @@ from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
 from marlnb.training.learners import build_learners, load_learners
+from marlnb.training.limits import Trained
 from marlnb.training.population_support import population_support
+from marlnb.training.report import Report
+from marlnb.training.shared_return import shared_return
 
 MUST_BE_FINITE = ("loss", "entropy", "kl", "grad")
 
@@ -102,8 +105,12 @@ class Loop:
     Args:
         experiment: what is trained.
         env: its environments; they belong to the caller.
-        device: of the networks.
+        device: of networks and rollouts.
         learners: by group; None: those of the experiment.
+    Attributes:
+        device: of networks and rollouts.
+        on_rollout: functions called with each rollout before anything is learned from it. They must not change it, nor
+            keep its tensors, which the next rollout overwrites.
     """
 
     def __init__(
@@ -113,7 +120,8 @@ class Loop:
         device: torch.device,
         learners: Mapping[str, Learner] | None = None,
     ) -> None:
-        self.experiment, self.env = experiment, env
+        self.experiment, self.env, self.device = experiment, env, device
+        self.on_rollout: list[Callable[[Rollout], None]] = []
         self.learners = build_learners(experiment, env.spec) if learners is None else dict(learners)
         self.episodes = EpisodeTracker(env.spec, experiment.n_envs)
         self._streams = RandomStreams(experiment.seed, device)
@@ -141,13 +149,15 @@ class Loop:
 
         Raises:
             DivergedError: losses or weights are not finite.
-            EnvError: rewards or observations are not finite; nothing was learnt from them or stored.
+            EnvError: rewards or observations are not finite; nothing was learned from them or stored.
         """
         start = time.perf_counter()
         self._collector.timing = timing = Timing()
         with self._streams.active():  # the notebook's random numbers neither affect the training nor change
             with record_function("collect"), fast_training(self._networks):
                 rollout = self._collect()
+                for callback in self.on_rollout:
+                    callback(rollout)
                 episodes = self.episodes.add(rollout)
             agent_steps = sum(int(rollout[name, "acting"].sum()) for name in self.learners)
             learning_start = time.perf_counter()
@@ -157,6 +167,11 @@ class Loop:
         self._check_finite(learning)
         seconds = time.perf_counter() - start
         return Advance(episodes, learning, agent_steps, timing.stepping_s, timing.acting_s, learning_s, seconds)
+
+    @property
+    def episode_seeds(self) -> Tensor:
+        """`[env]`, of the episodes that are in progress."""
+        return self._collector.episode_seeds
 
     def close(self) -> None:
         """Nothing to free: the environments belong to the caller."""
@@ -202,8 +217,7 @@ class Loop:
 
     def _check_rollout(self, rollout: Rollout) -> None:
         with_network = [name for name, policy in self.policies.items() if next(policy.parameters(), None) is not None]
-        seeds = self._collector.episode_seeds
-        check_rollout(self.env.spec, rollout, with_network, self.episodes.steps, seeds)
+        check_rollout(self.env.spec, rollout, with_network, self.episodes.steps, self.episode_seeds)
 
     def _check_finite(self, learning: Mapping[str, Mapping[str, float]]) -> None:
         problems = [
@@ -224,6 +238,10 @@ class Loop:
             )
 
 
+LoopBuilder = Callable[[Experiment, VectorEnv, torch.device, Path], TrainingLoop]
+"""As `build_loop`."""
+
+
 def build_loop(experiment: Experiment, env: VectorEnv, device: torch.device, folder: Path) -> TrainingLoop:
     """The loop of an experiment's training: a `Loop`, or that of its league or its evolving population.
 
@@ -235,6 +253,39 @@ def build_loop(experiment: Experiment, env: VectorEnv, device: torch.device, fol
         return Loop(experiment, env, device)
     loop: TrainingLoop = population_support().build_loop(experiment, env, device, folder)
     return loop
+
+
+def report_of(
+    advance: Advance, loop: TrainingLoop, trained: Trained, rate: float, evaluation: dict[str, float]
+) -> Report:
+    """The Report of an iteration.
+
+    Args:
+        advance: what it did.
+        trained: so far, with this iteration.
+        rate: frames per second.
+        evaluation: by group, the mean return of an evaluation after it; empty without one.
+    """
+    episodes, recent_returns = advance.episodes, loop.episodes.recent_returns
+    return Report(
+        iteration=trained.iterations,
+        frames=trained.frames,
+        seconds=trained.seconds,
+        episodes=len(episodes),
+        returns=episodes.group_means(),
+        agent_returns=episodes.agent_means(loop.env.spec),
+        recent_return=shared_return(recent_returns),
+        recent_returns=recent_returns,
+        length=float(episodes.lengths.mean()) if len(episodes) else None,
+        learning=advance.learning,
+        evaluation=evaluation,
+        frames_per_second=rate,
+        stepping_s=advance.stepping_s,
+        acting_s=advance.acting_s,
+        learning_s=advance.learning_s,
+        agent_steps=trained.agent_steps,
+        turn=advance.turn,
+    )
 
 
 def _all_finite(tensors: list[Tensor]) -> bool:

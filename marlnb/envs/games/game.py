@@ -38,10 +38,10 @@ class Game(VectorEnv):
         alive: `[env, agent]` bool.
         memory: the other state of the rules, each `[env, ...]`.
         n_draws: how many uniform random numbers each episode draws at its start.
-        restarts_by_mask: restart without asking whether an episode ended, so that a step does not wait for a GPU.
     """
 
     resets_each = True
+    state_axis = 0
     n_draws: int = 0
 
     def __init__(self, config: EnvConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
@@ -49,7 +49,6 @@ class Game(VectorEnv):
         self.spec, self.n_envs, self.device = spec, n_envs, torch.device(device)
         (self.group,) = spec.groups
         self._step = allocate_step(spec, n_envs, self.device)
-        self.restarts_by_mask = self.device.type != "cpu"
         self._seed: int | Tensor = 0
         self._started = False
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
@@ -123,7 +122,7 @@ class Game(VectorEnv):
         rows.final_observation.copy_(final)
         if self._step.final_state is not None:
             self._step.final_state.copy_(final.flatten(1))
-        if self.restarts_by_mask or bool(self._step.done.any()):
+        if bool(self._step.done.any()):
             self._episode += self._step.done
             self._begin(self._step.done)
         return self._write_step()
@@ -147,14 +146,14 @@ class Game(VectorEnv):
         self.alive = state["alive"].to(self.device).clone()
         for name, value in self._memories().items():
             value.copy_(state[name])
-        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))
         return self._write_step()
 
     def _memories(self) -> dict[str, Tensor]:
         return {f"memory_{name}": value for name, value in self.memory.items()}
 
     def _begin(self, starting: Tensor) -> None:
-        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))
         self.clock.masked_fill_(starting, 0)
         self.alive = self.alive | starting[:, None]
         self.begin(starting, uniform(self._step.episode_seed, self.n_draws))

@@ -11,7 +11,7 @@ from marlnb.envs.games.config import Answer, GameConfig, Payoffs, numbered
 from marlnb.specs import ActionSpec
 
 if TYPE_CHECKING:
-    from marlnb.envs.games.game import Game
+    from marlnb.envs.tensor.env import TensorVectorEnv
 
 AGENTS = numbered("agent", 2)
 IDENTITY = ("is_agent_0", "is_agent_1")
@@ -42,12 +42,14 @@ class OneShotConfig(GameConfig):
         action = best[0] if len(best) == 1 else (None, None)
         return (Answer(((1.0, 0.0), (0.0, 1.0)), (self.optimal_return,) * 2, action, team=self.optimal_return),)
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
+    def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
+        from marlnb.envs.device import check_device
         from marlnb.envs.games.matrix_rules import OneShot
+        from marlnb.envs.tensor.env import TensorVectorEnv
 
         action = ActionSpec("discrete", n=(len(self.payoffs),))
         spec = self.game_spec(agents=AGENTS, features=IDENTITY, action=action, max_steps=1)
-        return OneShot(self, spec, self.payoffs, n_envs, device)
+        return TensorVectorEnv(OneShot(spec, self.payoffs, check_device(device)), n_envs, device)
 
 
 @ENVIRONMENTS.register("matrix/climbing")
@@ -106,9 +108,12 @@ class TwoStepConfig(GameConfig):
         start = Answer(observations((1.0, 0.0, 0.0)), (8.0 * gamma,) * 2, (1, None), team=8.0 * gamma)
         return start, Answer(observations((0.0, 0.0, 1.0)), (8.0, 8.0), (1, 1), team=8.0)
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
+    def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
+        from marlnb.envs.device import check_device
         from marlnb.envs.games.matrix_rules import TwoStep
+        from marlnb.envs.tensor.env import TensorVectorEnv
 
         features, action = ("at_start", "at_safe", "at_risky", *IDENTITY), ActionSpec("discrete", n=(2,))
         spec = self.game_spec(agents=AGENTS, features=features, action=action, max_steps=2)
-        return TwoStep(self, spec, self.safe_payoffs, self.risky_payoffs, n_envs, device)
+        rules = TwoStep(spec, self.safe_payoffs, self.risky_payoffs, check_device(device))
+        return TensorVectorEnv(rules, n_envs, device)

@@ -8,58 +8,76 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from marlnb.envs.games.game import Game, Outcome
+from marlnb.envs.mpe.draws import uniform
+from marlnb.envs.tensor.philox import Draws
+from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
+from marlnb.specs import EnvSpec
 
 
-class _Timed(Game):
-    """Episodes of `spec.max_steps` steps; subclasses define the rewards."""
+class ProbeRules(Rules):
+    """Episodes of `spec.max_steps` steps, for one group of two agents. A subclass defines rewards and observations."""
+
+    def __init__(self, spec: EnvSpec) -> None:
+        self.spec, self.group = spec, spec.groups[0]
 
     @property
     def steps(self) -> int:
         assert self.spec.max_steps is not None
         return self.spec.max_steps
 
-    def is_last_step(self) -> Tensor:
-        """`[env, agent]` bool: the next step is the episode's last."""
-        return (self.clock == self.steps - 1)[:, None].expand_as(self.alive)
+    def start(self, draw: Draws) -> State:
+        return {}
 
-    def one_hot_time(self) -> Tensor:
-        """The clock as one-hot `[env, steps]`, zero after the last step."""
-        return (self.clock[:, None] == torch.arange(self.steps, device=self.device)).float()
+    def step(self, state: State, action: ByGroup, draw: Draws) -> tuple[State, ByGroup]:
+        after, reward = self.play(state, action[self.group.name])
+        return {**state, **after}, {self.group.name: reward}
 
-    def outcome(self, reward: Tensor) -> Outcome:
-        return Outcome(reward, self.is_last_step(), torch.zeros_like(self.alive))
+    @abstractmethod
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        """What changes in the state, and the rewards `[env, agent]`."""
+
+    def observe(self, state: State) -> ByGroup:
+        return {self.group.name: self.features(state)}
+
+    @abstractmethod
+    def features(self, state: State) -> Tensor:
+        """Every agent's observation, `[env, agent, feature]`."""
+
+    def terminated(self, state: State) -> Tensor | None:
+        return state[TIME] == self.steps
+
+    def is_last_step(self, state: State) -> Tensor:
+        """`[env, 1]` bool: the next step is the episode's last."""
+        return (state[TIME] == self.steps - 1)[:, None]
+
+    def one_hot_time(self, state: State) -> Tensor:
+        """`[env, agent, steps]`, zero after the last step."""
+        time = state[TIME][:, None] == torch.arange(self.steps, device=state[TIME].device)
+        return time.float()[:, None].expand(-1, 2, -1)
 
 
-class _Drawn(_Timed):
+class _Drawn(ProbeRules):
     """Every time step has a random number for each agent, which the agent observes.
 
-    Memory: `<kind>` `[env, time, agent]`, also for the time step after the last.
+    State: `<kind>` `[env, time, agent]`, also for the time step after the last.
     """
 
     kind: ClassVar[str]
 
-    @property
-    def n_draws(self) -> int:  # type: ignore[override]
-        return (self.steps + 1) * self.group.n_agents
-
-    def initial_memory(self) -> dict[str, Tensor]:
-        return {self.kind: torch.zeros(self.n_envs, self.steps + 1, self.group.n_agents, device=self.device)}
-
-    def begin(self, starting: Tensor, drawn: Tensor) -> None:
-        values = self.convert(drawn).t().reshape(self.memory[self.kind].shape)
-        self.memory[self.kind] = torch.where(starting[:, None, None], values, self.memory[self.kind])
+    def start(self, draw: Draws) -> State:
+        drawn = uniform(draw.seed, (self.steps + 1) * 2)
+        return {self.kind: self.convert(drawn).t().reshape(-1, self.steps + 1, 2)}
 
     @abstractmethod
     def convert(self, drawn: Tensor) -> Tensor:
-        """The remembered numbers, float32, of numbers that are uniform in [0, 1)."""
+        """The numbers of the state, float32, of numbers that are uniform in [0, 1)."""
 
-    def now(self) -> Tensor:
+    def now(self, state: State) -> Tensor:
         """This time step's numbers, `[env, agent, 1]`."""
-        return self.memory[self.kind][torch.arange(self.n_envs, device=self.device), self.clock][..., None]
+        return state[self.kind].gather(1, state[TIME][:, None, None].expand(-1, 1, 2)).mT
 
-    def observe(self) -> Tensor:
-        return self.now()
+    def features(self, state: State) -> Tensor:
+        return self.now(state)
 
 
 class _Noisy(_Drawn):
@@ -72,40 +90,38 @@ class _Noisy(_Drawn):
 
 
 class Constant(_Noisy):
-    def play(self, action: Tensor) -> Outcome:
-        reward, last, never = torch.ones(self.alive.shape, device=self.device), self.is_last_step(), self.alive & False
-        return Outcome(reward, never, last) if self.steps > 1 else Outcome(reward, last, never)
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        return {}, torch.ones_like(action, dtype=torch.float32)
+
+    def terminated(self, state: State) -> Tensor | None:
+        return super().terminated(state) if self.steps == 1 else None
 
 
 class Discounting(_Noisy):
-    def play(self, action: Tensor) -> Outcome:
-        return self.outcome(self.is_last_step().float())
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        return {}, self.is_last_step(state).float().expand(-1, 2)
 
-    def observe(self) -> Tensor:
-        return torch.cat((self.one_hot_time()[:, None].expand(-1, self.group.n_agents, -1), self.now()), -1)
+    def features(self, state: State) -> Tensor:
+        return torch.cat((self.one_hot_time(state), self.now(state)), -1)
 
 
 class Action(_Noisy):
-    def play(self, action: Tensor) -> Outcome:
-        return self.outcome(action.float())
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        return {}, action.float()
 
 
-class Credit(_Timed):
-    """Memory: `chosen` `[env, agent]`: the first choice."""
+class Credit(ProbeRules):
+    """State: `chosen` `[env, agent]`: the first choice."""
 
-    def initial_memory(self) -> dict[str, Tensor]:
-        return {"chosen": torch.zeros(self.alive.shape, dtype=torch.int64, device=self.device)}
+    def start(self, draw: Draws) -> State:
+        return {"chosen": torch.zeros(draw.n_envs, 2, dtype=torch.int64, device=draw.device)}
 
-    def begin(self, starting: Tensor, drawn: Tensor) -> None:
-        self.memory["chosen"].masked_fill_(starting[:, None], 0)
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        last, chosen = self.is_last_step(state), state["chosen"]
+        return {"chosen": torch.where(last, chosen, action)}, (2.0 * chosen - 1) * last
 
-    def play(self, action: Tensor) -> Outcome:
-        last, chosen = self.is_last_step(), self.memory["chosen"]
-        self.memory["chosen"] = torch.where(last, chosen, action)
-        return self.outcome((2.0 * chosen - 1) * last)
-
-    def observe(self) -> Tensor:
-        later, chosen = (self.clock > 0)[:, None], self.memory["chosen"] == 1
+    def features(self, state: State) -> Tensor:
+        later, chosen = (state[TIME] > 0)[:, None], state["chosen"] == 1
         return torch.stack(((~later).expand_as(chosen), later & ~chosen, later & chosen), -1).float()
 
 
@@ -117,59 +133,61 @@ class Observation(_Drawn):
     def convert(self, drawn: Tensor) -> Tensor:
         return (drawn < 0.5).float().mul(2).sub(1)
 
-    def play(self, action: Tensor) -> Outcome:
-        return self.outcome(self.memory["sign"][:, 0])
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        return {}, state["sign"][:, 0]
 
 
 class Match(Observation):
-    def play(self, action: Tensor) -> Outcome:
-        return self.outcome(self.memory["sign"][:, 0] * (2.0 * action - 1))
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        return {}, state["sign"][:, 0] * (2.0 * action - 1)
 
 
 class Continuous(Observation):
-    def play(self, action: Tensor) -> Outcome:
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
         bounded = action[..., 0].clamp(self.group.action.low[0], self.group.action.high[0])
-        return self.outcome(1 - (bounded - self.memory["sign"][:, 0]).square())
+        return {}, 1 - (bounded - state["sign"][:, 0]).square()
 
 
-class Dying(_Timed):
-    def play(self, action: Tensor) -> Outcome:
-        mortal = torch.arange(2, device=self.device) == 0
-        return Outcome(action.float(), self.is_last_step() | mortal, torch.zeros_like(self.alive))
+class Dying(ProbeRules):
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        return {}, action.float()
 
-    def observe(self) -> Tensor:
-        who = torch.eye(2, device=self.device).expand(self.n_envs, 2, 2)
-        return torch.cat((self.one_hot_time()[:, None].expand(-1, 2, -1), who), -1)
+    def alive(self, state: State) -> ByGroup:
+        first = state[TIME] == 0
+        return {self.group.name: torch.stack((first, torch.ones_like(first)), 1)}
+
+    def features(self, state: State) -> Tensor:
+        who = torch.eye(2, device=state[TIME].device).expand(len(state[TIME]), 2, 2)
+        return torch.cat((self.one_hot_time(state), who), -1)
 
 
-class Echo(_Timed):
+class Echo(ProbeRules):
     """Turns in which each player repeats the other's symbol.
 
-    Memory: `said` `[env]`: the symbol to repeat, 0 or 1; `owed` `[env]`: the reward of the last turn, not paid yet.
+    State: `said` `[env]`: the symbol to repeat, 0 or 1; `owed` `[env]`: the reward of the last turn, not paid yet.
     """
 
-    n_draws = 1
+    def start(self, draw: Draws) -> State:
+        said = (uniform(draw.seed, 1)[0] < 0.5).long()
+        return {"said": said, "owed": torch.zeros_like(said, dtype=torch.float32)}
 
-    def initial_memory(self) -> dict[str, Tensor]:
-        return {"said": torch.zeros_like(self.clock), "owed": torch.zeros(self.n_envs, device=self.device)}
+    def acting(self, state: State) -> ByGroup:
+        return {self.group.name: self._speaks(state)}
 
-    def begin(self, starting: Tensor, drawn: Tensor) -> None:
-        self.memory["said"] = torch.where(starting, (drawn[0] < 0.5).long(), self.memory["said"])
-        self.memory["owed"].masked_fill_(starting, 0.0)
-
-    def asked_to_act(self) -> Tensor:
-        return torch.stack((self.clock % 2 == 0, self.clock % 2 == 1), 1)
-
-    def play(self, action: Tensor) -> Outcome:
-        speaks, last = self.asked_to_act(), self.is_last_step()
+    def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
+        speaks, last = self._speaks(state), self.is_last_step(state)
         spoken = torch.where(speaks[:, 0], action[:, 0], action[:, 1])
-        earned = (spoken == self.memory["said"]).float()
-        reward = self.memory["owed"][:, None] * ~speaks + earned[:, None] * (speaks & last)
-        self.memory["said"], self.memory["owed"] = spoken, earned
-        return self.outcome(reward)
+        earned = (spoken == state["said"]).float()
+        reward = state["owed"][:, None] * ~speaks + earned[:, None] * (speaks & last)
+        return {"said": spoken, "owed": earned}, reward
 
-    def observe(self) -> Tensor:
-        symbol = (2.0 * self.memory["said"] - 1)[:, None]
-        rounds = torch.arange(self.steps // 2, device=self.device)
-        row = torch.cat((symbol, (self.clock[:, None] // 2 == rounds).float()), 1)
+    def features(self, state: State) -> Tensor:
+        symbol = (2.0 * state["said"] - 1)[:, None]
+        rounds = torch.arange(self.steps // 2, device=symbol.device)
+        row = torch.cat((symbol, (state[TIME][:, None] // 2 == rounds).float()), 1)
         return row[:, None].expand(-1, 2, -1)
+
+    @staticmethod
+    def _speaks(state: State) -> Tensor:
+        """`[env, agent]` bool: whose turn it is."""
+        return torch.stack((state[TIME] % 2 == 0, state[TIME] % 2 == 1), 1)

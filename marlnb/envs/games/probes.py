@@ -16,7 +16,7 @@ from marlnb.envs.games.config import Answer, GameConfig, numbered
 from marlnb.specs import ActionSpec
 
 if TYPE_CHECKING:
-    from marlnb.envs.games.game import Game
+    from marlnb.envs.tensor.env import TensorVectorEnv
 
 NOISES = (-0.5, 0.5)
 SIGNS = tuple(itertools.product((-1.0, 1.0), repeat=2))
@@ -47,15 +47,16 @@ class ProbeConfig(GameConfig):
         """Length of an episode."""
         return 1
 
-    def build(self, n_envs: int, device: str = "cpu") -> Game:
+    def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
         from marlnb.envs.games import probe_rules
+        from marlnb.envs.tensor.env import TensorVectorEnv
 
         spec = self.game_spec(
             agents=self.agents, features=self.features(), action=self.action, max_steps=self.n_steps(),
             simultaneous=self.simultaneous,
         )  # fmt: skip
-        rules: type[Game] = getattr(probe_rules, self.rules)
-        return rules(self, spec, n_envs, device)
+        rules: type[probe_rules.ProbeRules] = getattr(probe_rules, self.rules)
+        return TensorVectorEnv(rules(spec), n_envs, device)
 
 
 @ENVIRONMENTS.register("probe/constant")

@@ -22,11 +22,13 @@ from marlnb.specs import EnvSpec, GroupSpec, ObservationSpec
 class MPE(VectorEnv):
     """B envs of one scenario.
 
-    An episode is a function of its seed alone, for any number of envs and on any device. Unless episodes can end early,
-    all envs run in lockstep, so an ordinary step needs no synchronisation with the device.
+    An episode is a function of its seed alone, for any number of envs and on any device. On a CPU, unless episodes can
+    end early or the envs were restored from states at different times, all run in lockstep: the clock is a number in
+    Python, and a step in which no episode ends computes no start. With `restarts_by_mask` every step does, and selects.
     """
 
     resets_each = True
+    state_axis = -1
 
     def __init__(self, config: MPEOptions, n_envs: int, device: str = "cpu") -> None:
         check_n_envs(config.name, n_envs)
@@ -37,11 +39,12 @@ class MPE(VectorEnv):
         features = [self.scenario.features(layout, agent) for agent in range(len(self.scenario.agents))]
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in agent) for agent in features])
         self._step = allocate_step(self.spec, n_envs, self.device)
+        self.restarts_by_mask = self.device.type != "cpu"
         self._prepare_groups([row for agent in features for _, row in agent])
         self._seed: int | Tensor = 0
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._clock = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
-        self._lockstep_clock = 0
+        self._lockstep, self._lockstep_clock = self._can_lockstep, 0
         self._started = False
         self._label_world: World | None = None  # in which labels_of restores label states
 
@@ -55,12 +58,16 @@ class MPE(VectorEnv):
         self._seed = seed
         self._episode.zero_()
         self._clock.zero_()
-        self._lockstep_clock = 0
+        self._lockstep, self._lockstep_clock = self._can_lockstep, 0
         self._started = True
         self._clear_transition()
-        self._begin(None)
+        self._begin()
         self._observe()
         return self._step
+
+    @property
+    def _can_lockstep(self) -> bool:
+        return not (self.scenario.may_finish or self.restarts_by_mask)
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         if not self._started:
@@ -78,10 +85,10 @@ class MPE(VectorEnv):
         self.scenario.reward(self.world, self._reward)
         for group, rows in zip(self._step.groups.values(), self._reward_rows):
             group.reward.copy_(rows)
-        if self.scenario.may_finish:
-            self._end_some()
-        else:
+        if self._lockstep:
             self._end_all_or_none()
+        else:
+            self._end_some()
         self._observe()
         return self._step
 
@@ -91,7 +98,7 @@ class MPE(VectorEnv):
         return {
             "rows": self.world.rows.clone(),
             "start_range": self.world.start_range.clone(),
-            "clock": self._clock.clone() if self.scenario.may_finish else lockstep_clock,
+            "clock": lockstep_clock if self._lockstep else self._clock.clone(),
             "episode": self._episode.clone(),
             "seed": torch.as_tensor(self._seed).clone(),
             **{f"choice_{name}": value.clone() for name, value in self.world.choice.items()},
@@ -108,10 +115,11 @@ class MPE(VectorEnv):
         self.world.choice = {name: state[f"choice_{name}"].to(self.device).clone() for name in self.scenario.choices}
         self._clock.copy_(state["clock"])
         self._lockstep_clock = int(self._clock[0])
+        self._lockstep = self._can_lockstep and bool((self._clock == self._clock[0]).all())
         self._episode.copy_(state["episode"])
         self._seed = state["seed"].to(self.device).clone() if state["seed"].ndim else int(state["seed"])
         self._started = True
-        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))
         self._clear_transition()
         self.world.measure()
         self._observe()
@@ -137,7 +145,7 @@ class MPE(VectorEnv):
 
     def clock(self, index: int) -> int:
         """Steps that env `index` has made in its current episode."""
-        return int(self._clock[index]) if self.scenario.may_finish else self._lockstep_clock
+        return self._lockstep_clock if self._lockstep else int(self._clock[index])
 
     def render(self, index: int = 0) -> np.ndarray:
         """Env `index` as mpe2 draws it, `[height 700, width 700, 3]` uint8; messages have the names of actions."""
@@ -171,22 +179,33 @@ class MPE(VectorEnv):
             self._reward_rows.append(self._reward[agents].t())
             agent, speaker, feature = agents.stop, speakers.stop, feature + n * size
 
-    def _begin(self, env_index: Tensor | None) -> None:
-        """Starts new episodes in the envs with these numbers, or in all."""
-        seeds = episode_seeds(self._seed, self._episode)
+    def _begin(self) -> None:
+        """Starts a new episode in every env."""
+        seeds = episode_seeds(self._seed, self._episode, self.episode_stride)
         self._step.episode_seed.copy_(seeds)
         n_entities = self.world.n_agents + self.world.n_landmarks
         scenario, world = self.scenario, self.world
-        drawn = uniform(seeds if env_index is None else seeds[env_index], 2 * n_entities + len(scenario.choices))
+        drawn = uniform(seeds, 2 * n_entities + len(scenario.choices))
         start = drawn[: 2 * n_entities].view(2, n_entities, -1).mul_(2.0).sub_(1.0)
         start[:, world.n_agents :].mul_(scenario.landmark_range)
         choices = {
             name: drawn[2 * n_entities + k].mul(n).long() for k, (name, n) in enumerate(scenario.choices.items())
         }
-        world.place(start.float().to(DTYPE), choices, slice(None) if env_index is None else env_index)
+        world.place(start.float().to(DTYPE), choices)
         scenario.begin(world)
         world.measure()
         scenario.refresh(world)
+
+    def _begin_where_done(self) -> None:
+        """Starts a new episode where one has ended; elsewhere the world stays as it is."""
+        done, world = self._step.done, self.world
+        kept = [value.clone() for value in world.state_tensors()]
+        self._clock.masked_fill_(done, 0)
+        self._episode += done
+        self._begin()
+        for value, before in zip(world.state_tensors(), kept):
+            value.copy_(torch.where(done, value, before))
+        world.measure()
 
     def _end_all_or_none(self) -> None:
         """Lockstep: the clock is a Python number, and flags are written only when they change."""
@@ -198,7 +217,7 @@ class MPE(VectorEnv):
                 group.truncated.fill_(True)
             self._lockstep_clock = 0
             self._episode.add_(1)
-            self._begin(None)
+            self._begin()
             self._flagged = True
         elif self._flagged:
             self._clear_flags()
@@ -206,17 +225,16 @@ class MPE(VectorEnv):
     def _end_some(self) -> None:
         """Each env ends by itself: by success, or by its own clock."""
         truncated = self._clock.add_(1) >= self.config.max_cycles
-        terminated = self.scenario.finished(self.world).logical_and_(~truncated)
+        terminated = torch.zeros_like(truncated)
+        if self.scenario.may_finish:
+            terminated = self.scenario.finished(self.world).logical_and_(~truncated)
         torch.logical_or(truncated, terminated, out=self._step.done)
         for group in self._step.groups.values():
             group.truncated.copy_(truncated[:, None])
             group.terminated.copy_(terminated[:, None])
-        ended = self._step.done.nonzero()[:, 0]
-        if ended.numel():
+        if self.restarts_by_mask or bool(self._step.done.any()):
             self._observe(is_end=True)
-            self._clock[ended] = 0
-            self._episode[ended] += 1
-            self._begin(ended)
+            self._begin_where_done()
 
     def _observe(self, *, is_end: bool = False) -> None:
         """Writes the current observations and state, or those of the episodes that end now."""

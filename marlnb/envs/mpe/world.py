@@ -44,6 +44,7 @@ class World:
         self, agents: Sequence[Body], landmarks: Sequence[Body], layout: Layout, n_envs: int, device: torch.device
     ) -> None:
         self.layout, self.n_envs, self.device = layout, n_envs, device
+        self._constants: dict[str, Tensor] = {}
         self.n_agents, self.n_landmarks = len(agents), len(landmarks)
         self.rows = torch.zeros(layout.n_rows, n_envs, dtype=DTYPE, device=device)
         self["constant"].copy_(self.tensor(layout.constants)[:, None].expand(-1, n_envs))
@@ -63,18 +64,26 @@ class World:
         return self.rows[start : start + torch.Size(shape).numel()].view(*shape, self.n_envs)
 
     def tensor(self, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
-        return torch.tensor(values, dtype=DTYPE, device=self.device)
+        """A constant on the world's device, which is copied there once; not to be written to."""
+        key = str(values)
+        if key not in self._constants:
+            self._constants[key] = torch.tensor(values, dtype=DTYPE, device=self.device)
+        return self._constants[key]
 
-    def place(self, start: Tensor, choices: Mapping[str, Tensor], env_index: slice | Tensor) -> None:
-        """Puts the entities of some envs at `start` `[axis, entity, env]`, at rest and silent."""
-        self.position[..., env_index] = start
-        self.velocity[..., env_index] = 0
-        self.message[..., env_index] = 0
-        self.start_range[env_index] = start.abs().amax((0, 1))
+    def place(self, start: Tensor, choices: Mapping[str, Tensor]) -> None:
+        """Puts the entities at `start` `[axis, entity, env]`, at rest and silent."""
+        self.position.copy_(start)
+        self.velocity.zero_()
+        self.message.zero_()
+        self.start_range.copy_(start.abs().amax((0, 1)))
         for name, value in choices.items():
             if name not in self.choice:
-                self.choice[name] = torch.zeros(self.n_envs, dtype=torch.int64, device=self.device)
-            self.choice[name][env_index] = value
+                self.choice[name] = torch.zeros_like(value)
+            self.choice[name].copy_(value)
+
+    def state_tensors(self) -> list[Tensor]:
+        """Everything that one env's episode has, each `[..., env]`; distances follow from it by `measure`."""
+        return [self.rows, self.start_range, *self.choice.values()]
 
     def advance(self) -> None:
         """One step of `DT` seconds.

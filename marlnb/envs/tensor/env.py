@@ -29,6 +29,7 @@ class TensorVectorEnv(VectorEnv):
     """
 
     resets_each = True
+    state_axis = 0
 
     def __init__(self, rules: Rules, n_envs: int, device: str = "cpu") -> None:
         self.rules, self.spec, self.n_envs = rules, rules.spec, n_envs
@@ -53,7 +54,7 @@ class TensorVectorEnv(VectorEnv):
     def _reset(self, seed: int | Tensor) -> Step:
         self._seed = seed
         self._episode.zero_()
-        self._step.episode_seed.copy_(episode_seeds(seed, self._episode))
+        self._step.episode_seed.copy_(episode_seeds(seed, self._episode, self.episode_stride))
         self._keep(self._initial_state())
         return self._show_first()
 
@@ -97,7 +98,7 @@ class TensorVectorEnv(VectorEnv):
             )
         self._seed = state["seed"].to(self.device).clone() if state["seed"].ndim else int(state["seed"])
         self._episode.copy_(state["episode"])
-        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))
         prefix = "state_"
         saved = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         self._keep({name: value.to(self.device).clone() for name, value in saved.items()})
@@ -166,7 +167,7 @@ class TensorVectorEnv(VectorEnv):
         """Envs whose episode has ended start their next one."""
         done = self._step.done
         self._episode += done
-        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
+        self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))
         start = self._initial_state()
         return {name: torch.where(_like(done, value), start[name], value) for name, value in state.items()}
 

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from marlnb.envs.steps import random_actions
-from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.vector import VectorEnv
 from marlnb.errors import EnvError
 
 BRANCH = "decides by a tensor's value in Python, so it waits for the device; torch.where selects without a branch"
@@ -52,9 +52,11 @@ class SynchronisationError(EnvError):
     """A line needs a tensor's value on the host, so that it waits for the device."""
 
 
-def check_synchronisation(env: TensorVectorEnv, *, seed: int = 0, steps: int = 2) -> None:
+def check_synchronisation(env: VectorEnv, *, seed: int = 0, steps: int = 2) -> None:
     """Plays a few steps, as a GPU would run them, and raises at the first line that waits for the device.
 
+    Args:
+        env: one that can restart by mask.
     Raises:
         SynchronisationError: names file, line, call and what to use instead.
     """
@@ -68,6 +70,7 @@ def check_synchronisation(env: TensorVectorEnv, *, seed: int = 0, steps: int = 2
                 step = env.step(actions)
     finally:
         env.restarts_by_mask = by_mask
+        env.reset(seed)
 
 
 @contextmanager

@@ -243,6 +243,33 @@ def _group_of_label(name: str, value: Tensor, spec: EnvSpec) -> str:
     return matches[0]
 
 
+def field_of_rows(
+    path: str, shape: tuple[int, ...], dtype: str, spec: EnvSpec, sites: Sequence[Site], activation_dtype: str
+) -> Field:
+    """The field of rows that were gathered by a collector or a training.
+
+    Args:
+        path: of the dataset.
+        shape: of one row.
+        dtype: of the rows; activations and recurrent states are stored as `activation_dtype`.
+        sites: the recorded sites.
+    """
+    top, _, rest = path.partition("/")
+    group = rest.split("/")[0]
+    if path == "steps/state":
+        return Field(path, _axes(shape, "feature"), shape, dtype)
+    if top == "activations":
+        site = next(site for site in sites if site.name == rest)
+        members = spec.group(group).agents
+        agents = () if site.agents is None else tuple(members[index] for index in site.agents)
+        return Field(path, ("agent", "unit"), shape, activation_dtype, group, agents)
+    if top == "recurrent":
+        return Field(path, ("agent", "layer", "unit"), shape, activation_dtype, group)
+    inner = INNER_AXES.get(rest.split("/")[-1])
+    dims = ("agent", inner) if inner and len(shape) == 2 else observation_dims(shape[1:])[: len(shape)]
+    return Field(path, dims, shape, dtype, group)
+
+
 def observation_dims(shape: Sequence[int]) -> tuple[str, ...]:
     """The axes of observations after `row`."""
     return ("agent", *_axes(shape, "feature"))

@@ -25,7 +25,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.config import ActivationOptions
 from marlnb.recording.capture.provenance import agent_columns, source_attributes
 from marlnb.recording.capture.recompute import recompute
-from marlnb.recording.capture.sources import INNER_AXES, Selection, observation_dims, recurrent_site
+from marlnb.recording.capture.sources import Selection, field_of_rows, recurrent_site
 from marlnb.recording.collectors.collector_batch import GroupBatch, done_flag, entering_state
 from marlnb.recording.file.layout import Field, check_float16, stored_bytes
 from marlnb.recording.file.reader import Recording
@@ -191,19 +191,8 @@ class CollectorRecorder:
         self._writer.describe({f"steps/{g.name}/observation": {"names": list(g.observation.names)} for g in named})
 
     def _field(self, path: str, tensor: Tensor) -> Field:
-        shape = tuple(tensor.shape[2:])
-        top, _, rest = path.partition("/")
-        group = rest.split("/")[0]
-        if top == "activations":
-            site = next(site for site in self.sites if site.name == rest)
-            members = self.agents.spec.group(group).agents
-            agents = () if site.agents is None else tuple(members[index] for index in site.agents)
-            return Field(path, ("agent", "unit"), shape, self.config.dtype, group, agents)
-        if top == "recurrent":
-            return Field(path, ("agent", "layer", "unit"), shape, self.config.dtype, group)
-        inner = INNER_AXES.get(rest.split("/")[-1])
-        dims = ("agent", inner) if inner and len(shape) == 2 else observation_dims(shape[1:])[: len(shape)]
-        return Field(path, dims, shape, str(tensor.dtype).removeprefix("torch."), group)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return field_of_rows(path, tuple(tensor.shape[2:]), dtype, self.agents.spec, self.sites, self.config.dtype)
 
     def _settings(self) -> dict[str, Any]:
         return {

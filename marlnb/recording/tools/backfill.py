@@ -64,6 +64,11 @@ def backfill(
         RecordingError: the sites are already recorded; the recording was made with edits; an input that they need was
             not recorded; or the weights differ from those that made the recording.
     """
+    paths = segment_paths(recording.file, recording.path) or [recording.path]
+    for path in paths:
+        with writing(path, kind=RecordingError, saved="it is unchanged"):
+            for left in left_behind(path, "filling"):  # also of one that was killed after its commit
+                left.unlink(missing_ok=True)
     by_origin = _policies_by_origin(recording, policies)
     first = next(iter(by_origin.values()))
     matches = match_sites(all_sites(first), sites)
@@ -74,7 +79,6 @@ def backfill(
         raise RecordingError(f"{recording.path.name} was recorded with edits in force, so its sites cannot be computed")
     for site in new:
         _check_inputs(recording, first[site.name.split("/")[0]], site)
-    paths = segment_paths(recording.file, recording.path) or [recording.path]
     is_joined = paths != [recording.path]
     for path in paths:
         recording.release()
@@ -124,8 +128,6 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
 
 def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:
     """Computes the sites into a temporary file, then copies the datasets over in one commit."""
-    for left in left_behind(part.path, "filling"):
-        left.unlink(missing_ok=True)
     temporary = temporary_of(part.path, "filling")
     selections = {selection.group.name: selection for selection in select_agents(part.spec, part.agents)}
     dtype = str(part.file.attrs["dtype"])

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from torch import Tensor
+
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, ConfigError
@@ -81,9 +83,14 @@ class Agents:
 
 def weights_sha256(policies: Mapping[str, Policy]) -> str:
     """A hash of every tensor of the policies, by group and name."""
+    return states_sha256({name: policy.state_dict() for name, policy in policies.items()})
+
+
+def states_sha256(states: Mapping[str, Mapping[str, Tensor]]) -> str:
+    """`weights_sha256` of policies with these tensors, by group."""
     digest = hashlib.sha256()
-    for name, policy in sorted(policies.items()):
-        for key, tensor in policy.state_dict().items():
+    for name, state in sorted(states.items()):
+        for key, tensor in state.items():
             digest.update(f"{name}/{key} {tensor.dtype} {list(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).numpy().tobytes())
     return digest.hexdigest()

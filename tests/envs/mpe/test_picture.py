@@ -47,7 +47,7 @@ def test_the_same_pixels_as_mpe2(scenario: str) -> None:
     env.reset(seed=0)
     positions = torch.tensor(np.array([entity.state.p_pos for entity in raw.world.entities])).t()[:, :, None]
     chosen = {name: torch.tensor([value]) for name, value in _choices(scenario, raw).items()}
-    env.world.place(positions, chosen, torch.tensor([1]))
+    env.world.place(positions.expand(-1, -1, 2), {name: value.expand(2) for name, value in chosen.items()})
     env.scenario.begin(env.world)
     env.world.measure()
     n_speakers = len(env.scenario.speakers)

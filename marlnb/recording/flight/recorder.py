@@ -1,0 +1,241 @@
+"""FlightRecorder: records a few of the envs that a training learns in, while it learns.
+
+After each rollout it copies the rows of one in `every_envs` envs on the device, computes the chosen sites of these rows
+in one pass, and goes on. A thread writes them to an ordinary recording. Of the other envs it keeps a hash of what each
+did in each iteration: `replay_training` plays any of them again and compares.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from marlnb.algorithms.rollout import Rollout
+from marlnb.config import accepts_options, option, resolve_config
+from marlnb.errors import RecordingError
+from marlnb.recording.capture.config import ActivationOptions
+from marlnb.recording.capture.plan import recording_path
+from marlnb.recording.capture.provenance import agent_columns, code_commit, code_sha256, source_attributes
+from marlnb.recording.capture.sources import Selection
+from marlnb.recording.capture.while_training import CurrentPolicies
+from marlnb.recording.file.layout import check_float16
+from marlnb.recording.file.opening import open_recording_file
+from marlnb.recording.file.writer import RecordingWriter
+from marlnb.recording.flight.buffers import RowBuffers, Slot
+from marlnb.recording.flight.hashes import HashFile, rollout_hashes
+from marlnb.recording.flight.rows import RolloutRows
+from marlnb.recording.flight.writer import NUMBERS, RolloutWriter
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.loop import Loop
+from marlnb.training.policies.agents import states_sha256
+from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.run import Origin
+
+if TYPE_CHECKING:
+    from marlnb.training.trainer import Trainer
+
+EXPECTED_ROWS = 1_000_000
+N_BUFFERS = 3
+STARTS, ENDS, SEEDS, HASHES, WEIGHTS = "is_init", "done", "seed", "hash", "weights"
+
+
+@dataclass(frozen=True)
+class FlightOptions(ActivationOptions):
+    """The options of `FlightRecorder`."""
+
+    name: str = option("flight", help="name of the file")
+    every_envs: int = option(64, help="records envs 0, k, 2k, ... of the training", unit="envs", ge=1)
+
+
+class FlightRecorder:
+    """A training callback: `train(experiment, callbacks=[FlightRecorder(every_envs=64)])`.
+
+    The recording `<run>/recordings/<name>.h5` holds every step of envs 0, k, 2k, ... as the training saw it, with
+    sampled actions. Its checkpoints say which iteration's weights made each row. A resumed training continues in
+    `<name>-<iteration>.h5`. `<name>.hashes` holds a hash of every env in every iteration.
+
+    Training is bit for bit the same with and without it.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        SiteError: a pattern matches no site.
+        RecordingError: when the training starts: the file exists, or the training is a league or a population, which
+            has several loops; while training: the file cannot be written.
+    """
+
+    @accepts_options(FlightOptions)
+    def __init__(self, config: FlightOptions | None = None, **overrides: Any) -> None:
+        self.config = resolve_config(FlightOptions, config, overrides)
+        self._flight: Flight | None = None
+
+    def begin(self, trainer: Trainer) -> None:
+        loop = trainer.loop
+        if not isinstance(loop, Loop):
+            raise RecordingError(
+                "FlightRecorder records a training with one policy for each group; leagues and populations have "
+                "several: record their players with marlnb.record"
+            )
+        path, hashes = self._files(trainer)
+        hashes.cut(trainer.iteration)
+        envs = np.arange(0, trainer.experiment.n_envs, self.config.every_envs)
+        self._flight = Flight(CurrentPolicies(trainer), loop, envs, self.config, path, hashes)
+
+        def on_rollout(rollout: Rollout) -> None:
+            assert self._flight is not None
+            self._flight.add(rollout, trainer.iteration, trainer.saved_origin)
+
+        loop.on_rollout.append(on_rollout)
+
+    def after_iteration(self, trainer: Trainer) -> None:
+        """Nothing: rows are taken before the weights change."""
+
+    def end(self, trainer: Trainer) -> None:
+        if self._flight is not None:
+            self._flight.close(complete=trainer.state == "complete", quiet=trainer.state == "failed")
+
+    def _files(self, trainer: Trainer) -> tuple[Path, HashFile]:
+        path = recording_path(trainer.run, self.config.name)
+        hashes = HashFile(path.with_suffix(".hashes"), trainer.experiment.n_envs)
+        if trainer.iteration:
+            path = path.with_name(f"{path.stem}-{trainer.iteration}.h5")
+        if path.exists():
+            with open_recording_file(path, None) as file:
+                is_interrupted = not file.attrs["complete"]
+            if not is_interrupted:
+                raise RecordingError(f"{path} already exists; give another name")
+            path.unlink()  # these iterations are trained again
+        return path, hashes
+
+
+class Flight:
+    """The recording of one session of a training: a thread writes what `add` takes out of rollouts."""
+
+    def __init__(
+        self,
+        source: PolicySource,
+        loop: Loop,
+        envs: np.ndarray,
+        options: FlightOptions,
+        path: Path,
+        hashes: HashFile | None,
+    ) -> None:
+        self._source, self._loop, self._envs, self._path, self._hashes = source, loop, envs, path, hashes
+        device = loop.device
+        self._rows = RolloutRows(loop.env.spec, loop.policies, torch.from_numpy(envs).to(device), options)
+        self._options = options
+        self._steps = loop.episodes.steps[envs].copy()
+        self._buffers = RowBuffers(N_BUFFERS, device)
+        self._writer: RolloutWriter | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._write, name="flight recorder", daemon=True)
+        self._thread.start()
+
+    def add(self, rollout: Rollout, iteration: int, origin: Origin | None) -> None:
+        """Takes the rows of a rollout, which the weights of `iteration` collected.
+
+        Args:
+            origin: these weights; None: their hash is computed.
+        Raises:
+            RecordingError: rows of an earlier rollout could not be written.
+        """
+        self._check()
+        tensors: dict[Hashable, Tensor] = dict(self._rows.read(rollout))
+        envs = self._rows.envs
+        tensors[STARTS] = rollout["is_init"][:, 0, 0].index_select(0, envs)
+        tensors[ENDS] = rollout["next", "done"][..., 0].index_select(0, envs)
+        tensors[SEEDS] = self._loop.episode_seeds.to(envs.device).index_select(0, envs)
+        tensors[HASHES] = rollout_hashes(rollout, self._loop.env.spec)
+        if origin is None:
+            for name, policy in self._loop.policies.items():
+                tensors |= {(WEIGHTS, name, key): value for key, value in policy.state_dict().items()}
+        self._buffers.put(tensors, (iteration, origin))
+
+    def close(self, *, complete: bool, quiet: bool = False) -> None:
+        """Waits until everything is written, and closes the file.
+
+        Raises:
+            RecordingError: rows could not be written; not if `quiet`, where another error is more important.
+        """
+        self._buffers.close()
+        self._thread.join()
+        if self._writer is not None:
+            try:
+                self._writer.close(complete=complete and self._error is None)
+            except RecordingError as error:
+                self._error = self._error or error
+        if not quiet:
+            self._check()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        """The thread: after an error it only empties the buffers, so that the training can report it."""
+        while (slot := self._buffers.take()) is not None:
+            try:
+                if self._error is None:
+                    self._append(slot)
+            except BaseException as error:
+                self._error = error
+            finally:
+                self._buffers.release(slot)
+
+    def _append(self, slot: Slot) -> None:
+        tensors, (iteration, origin) = slot.tensors(), slot.note
+        rows = {name: value for name, value in tensors.items() if isinstance(name, str) and "/" in name}
+        if origin is None:
+            origin = Origin(iteration, _weights_sha256(tensors))
+        if self._options.dtype == "float16":
+            check_float16({path: rows[path] for path in rows if path.startswith(("activations/", "recurrent/"))})
+        if self._hashes is not None:
+            self._hashes.append(iteration + 1, tensors[HASHES].numpy())
+        if self._writer is None:
+            self._writer = self._open(rows, origin)
+        starts, ends, seeds = (tensors[name].numpy() for name in (STARTS, ENDS, SEEDS))
+        self._writer.add(rows, starts, ends, seeds, origin)
+
+    def _open(self, rows: Mapping[str, Tensor], origin: Origin) -> RolloutWriter:
+        spec, options, fields = self._loop.env.spec, self._options, self._rows.fields(rows)
+        experiment = self._loop.experiment
+        settings = {
+            "env": spec.name,
+            "checkpoint": origin.sha256,
+            "sites": [site.name for site in self._rows.sites],
+            "agents": list(spec.agents),
+            "labels": [],
+            "n_envs": experiment.n_envs,
+            "envs": self._envs.tolist(),
+            "every": 1,
+            "dtype": options.dtype,
+            "values": options.values,
+            "explore": True,
+        }
+        seed = derive_seed(experiment.seed, "env", 0)
+        attributes = source_attributes(self._source, spec, origin, settings, seed)
+        attributes |= {"code_sha256": code_sha256(), "code_commit": code_commit()}
+        columns = agent_columns(self._source, spec, [Selection(g, tuple(range(g.n_agents))) for g in spec.groups])
+        total = experiment.iterations * experiment.rollout_steps * len(self._envs)
+        writer = RecordingWriter(
+            self._path, [*fields, *NUMBERS], attributes, columns, expected_rows=min(total, EXPECTED_ROWS)
+        )
+        names = {g.name: (("observation", g.observation.names), ("action", g.action.names)) for g in spec.groups}
+        writer.describe(
+            {f"steps/{g}/{item}": {"names": list(n)} for g, items in names.items() for item, n in items if n}
+        )
+        return RolloutWriter(writer, fields, self._envs, experiment.n_envs, self._steps)
+
+
+def _weights_sha256(tensors: Mapping[Hashable, Tensor]) -> str:
+    states: dict[str, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if isinstance(name, tuple):
+            states.setdefault(name[1], {})[name[2]] = value
+    return states_sha256(states)

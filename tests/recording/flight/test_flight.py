@@ -1,0 +1,223 @@
+"""Recording the envs of a training while it learns, and any other env afterwards, proved by its hash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.errors import ConfigError, RecordingError, RunError
+from marlnb.experiment import Experiment
+from marlnb.recording.file.layout import row_paths
+from marlnb.recording.file.reader import Recording
+from marlnb.recording.flight.hashes import HashFile
+from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.runs.run import Run
+from marlnb.training.trainer import Trainer
+
+N_ENVS, N_STEPS, N_ITERATIONS = 4, 10, 5
+
+
+def experiment(*overrides: str, max_cycles: int = 5) -> Experiment:
+    return Experiment.compose(
+        *("env=mpe/simple_speaker_listener", f"env.max_cycles={max_cycles}", "algorithm=mappo", "model=mlp"),
+        *("model.hidden=[6]", f"n_envs={N_ENVS}", f"rollout_steps={N_STEPS}", "seed=3", "checkpoint_every=2"),
+        *(f"frames={N_ITERATIONS * N_ENVS * N_STEPS}", "keep_checkpoints=0", "tuned=false", "evaluation_episodes=1"),
+        *overrides,
+    )
+
+
+def train(path: Path, planned: Experiment, *callbacks: Any) -> Run:
+    return mnb.train(planned, path, progress=False, callbacks=callbacks)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Recorded in envs 0 and 2, and with another callback in all."""
+    callbacks = mnb.FlightRecorder(every_envs=2, sites="*"), mnb.FlightRecorder(every_envs=1, sites="*", name="all")
+    return train(tmp_path_factory.mktemp("flight") / "run", experiment(), *callbacks)
+
+
+@pytest.fixture
+def flight(run: Run) -> Recording:
+    with Recording.open(run.recordings["flight"]) as recording:
+        yield recording
+
+
+def test_training_is_the_same_with_and_without(run: Run, tmp_path: Path) -> None:
+    without = train(tmp_path / "run", experiment())
+    ours, theirs = (item.policies()["listener"].state_dict() for item in (run, without))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_every_step_of_the_chosen_envs_is_there(run: Run, flight: Recording) -> None:
+    assert flight.complete and len(flight) == 2 * N_ITERATIONS * N_STEPS
+    assert set(flight.rows["env_id"]) == {0, 2} and flight.episodes["finished"].all()
+    assert flight.rows["t"].tolist() == [*range(5)] * 20
+    first = derive_seed(3, "env", 0)
+    by_env = {env: flight.episodes["seed"][flight.rows.groupby("episode")["env_id"].first() == env] for env in (0, 2)}
+    for env, seeds in by_env.items():
+        assert seeds.tolist() == [first + env + k * N_ENVS for k in range(10)]
+    assert flight.episodes["checkpoint"].tolist() == [i for i in range(N_ITERATIONS) for _ in range(4)]
+    sha256 = dict(zip(flight.checkpoints["iteration"], flight.checkpoints["sha256"]))
+    assert sha256[2] == run.checkpoint(2).sha256 and len(set(sha256.values())) == N_ITERATIONS
+
+
+def test_rows_equal_those_of_the_episode_played_again(run: Run, flight: Recording) -> None:
+    """From its seed and checkpoint, with its actions, by the code of ordinary recordings."""
+    for episode in flight.episodes.index[flight.episodes["checkpoint"] == 2]:
+        again = mnb.replay(flight, episode)
+        assert len(again.compared) >= 20 and again.largest < 1e-5, again
+
+
+@pytest.mark.parametrize("model", ["mlp", "gru"])
+def test_it_equals_an_ordinary_recording_of_the_same_seeds(tmp_path: Path, model: str) -> None:
+    """Without exploration the training's actions are the greedy ones of its checkpoint."""
+    greedy = ("algorithm=vdn", "algorithm.epsilon_start=0", "algorithm.epsilon_end=0", "algorithm.learning_starts=0")
+    planned = experiment(f"model={model}", *greedy, "algorithm.updates=2", "algorithm.sequence_length=5")
+    run = train(tmp_path / "run", planned, mnb.FlightRecorder(every_envs=2, sites="*/actor/*", values=False))
+    seed = derive_seed(3, "env", 0) + 4 * N_ENVS  # of the fifth episode: after iteration 2
+    ordinary = mnb.record(
+        run, checkpoint=2, episodes=2 * N_ENVS, n_envs=N_ENVS, seed=seed, values=False, progress=False
+    )
+    with ordinary, Recording.open(run.recordings["flight"]) as flight:
+        paths = {path for path in row_paths(ordinary.file) if not path.startswith("labels/")}
+        assert paths == set(row_paths(flight.file))
+        for episode, entry in flight.episodes[flight.episodes["checkpoint"] == 2].iterrows():
+            (other,) = ordinary.episodes.index[ordinary.episodes["seed"] == entry["seed"]]
+            ours, theirs = (
+                (flight.rows["episode"] == episode).to_numpy(),
+                (ordinary.rows["episode"] == other).to_numpy(),
+            )
+            for path in paths - {"steps/episode", "steps/listener/log_prob", "steps/speaker/log_prob"}:
+                np.testing.assert_allclose(
+                    flight.file[path][ours], ordinary.file[path][theirs], atol=1e-5, err_msg=path
+                )
+
+
+def test_recording_functions_take_it(flight: Recording, tmp_path: Path) -> None:
+    attribution = mnb.attribute(flight, group="listener", to="action", checkpoint=2, n_steps=5)
+    assert np.isfinite(attribution.values).all()
+    site = "listener/actor/hidden_1"
+    assert mnb.decode(flight, site=site, label=lambda item: item.rows["t"].to_numpy() > 2, checkpoint=2) is not None
+    assert len(mnb.to_pandas(flight)) == len(flight)
+    with mnb.extract(flight, tmp_path / "part.h5", episodes=[3, 4]) as part:
+        assert len(part) == 10
+    assert mnb.animate(flight, episode=3) is not None
+
+
+def test_any_env_can_be_played_again(run: Run) -> None:
+    """Env 3 in iterations 4 and 5, from the checkpoint of iteration 2: what the training saw, bit for bit."""
+    with (
+        mnb.replay_training(run, 4, [3], iterations=2, sites="*") as again,
+        Recording.open(run.recordings["all"]) as everything,
+    ):
+        rows = (everything.rows["env_id"] == 3).to_numpy() & np.isin(
+            everything.episodes["checkpoint"].reindex(everything.rows["episode"]), [3, 4]
+        )
+        assert rows.sum() == len(again) == 2 * N_STEPS and again.episodes["finished"].all()
+        for path in row_paths(again.file):
+            ours, theirs = again.file[path][:], everything.file[path][rows]
+            if path.startswith("activations/") or path.endswith(("/logits", "/value")):  # of other numbers of rows
+                np.testing.assert_allclose(ours, theirs, atol=1e-6, err_msg=path)
+            elif path != "steps/episode":
+                assert np.array_equal(ours, theirs), path
+        assert again.episodes["checkpoint"].tolist() == [3, 3, 4, 4]
+        assert again.checkpoints["sha256"].iloc[-1] == run.checkpoint(4).sha256
+        scope = mnb.microscope(again, episode=0)
+        assert scope is not None
+
+
+def test_a_replay_that_differs_says_where(run: Run, tmp_path: Path) -> None:
+    hashes = HashFile(run.path / "recordings" / "flight.hashes", N_ENVS)
+    before = hashes.path.read_bytes()
+    values = hashes.read()
+    try:
+        hashes.cut(2)
+        values[3][1] ^= 1
+        hashes.append(3, values[3])
+        with pytest.raises(RecordingError, match=r"iteration 3 .*1 of 4 envs differ, the first is env 1"):
+            mnb.replay_training(run, 3, [0], name="differs")
+        with pytest.raises(RecordingError, match=r"no hashes of iteration 4.*verify=False"):
+            mnb.replay_training(run, 4, [0], name="differs")
+        with mnb.replay_training(run, 4, [0], name="unproved", verify=False) as again:
+            assert len(again) == N_STEPS
+    finally:
+        hashes.path.write_bytes(before)
+    assert not (run.path / "recordings" / "differs.h5").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((6, [0]), "iterations 1 to 5; got 6 to 6"), ((2, [4]), "envs 0 to 3"), ((2, []), "envs 0 to 3")],
+)
+def test_what_was_not_trained_cannot_be_played(run: Run, arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        mnb.replay_training(run, *arguments)
+
+
+def test_a_cpu_cannot_repeat_a_training_on_a_gpu(run: Run) -> None:
+    moved = Run.open(run.path)
+    moved.experiment = replace(moved.experiment, device="cuda")
+    with pytest.raises(RunError, match=r"trained on cuda.*FlightRecorder"):
+        mnb.replay_training(moved, 1, [0])
+
+
+def test_episodes_longer_than_a_rollout(tmp_path: Path) -> None:
+    """Each row has the weights that played it, and what has not ended is marked; a replay may begin within one."""
+    run = train(tmp_path / "run", experiment(max_cycles=25), mnb.FlightRecorder(every_envs=4))
+    with Recording.open(run.recordings["flight"]) as flight:
+        assert flight.episodes["finished"].tolist() == [True, True]
+        assert flight.rows["t"].tolist() == [*range(25)] * 2
+        iterations = [flight.checkpoints.query("row_start <= @row < row_stop")["iteration"].item() for row in range(50)]
+        assert iterations == [i for i in range(5) for _ in range(10)]
+        with mnb.replay_training(run, 2, [0], iterations=2) as part:
+            assert part.rows["t"].tolist() == [*range(10, 25), *range(5)]
+            assert part.episodes["finished"].tolist() == [False, False]
+            assert part.episodes["n_steps"].tolist() == [25, 5]
+            assert part.episodes["seed"].tolist() == flight.episodes["seed"].tolist()
+            site = "listener/actor/hidden_1"
+            np.testing.assert_allclose(part[site].to_numpy(), flight[site].to_numpy()[10:30], atol=1e-6)
+
+
+def test_a_resumed_training_continues_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create(tmp_path / "run", experiment())
+    trainer = Trainer(run.experiment, run, [mnb.FlightRecorder(every_envs=2)])
+    for _ in range(3):
+        next(trainer)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):  # iteration 3 is not saved
+        patch.setattr("marlnb.training.loop.Loop.advance", lambda loop: 1 / 0)
+        next(trainer)
+    mnb.resume(run, progress=False, callbacks=[mnb.FlightRecorder(every_envs=2)])
+    assert sorted(HashFile(run.path / "recordings" / "flight.hashes", N_ENVS).read()) == [1, 2, 3, 4, 5]
+    with Recording.open(run.recordings["flight"]) as first, Recording.open(run.recordings["flight-2"]) as rest:
+        assert not first.complete and rest.complete
+        assert (len(first), len(rest)) == (2 * 3 * N_STEPS, 2 * 3 * N_STEPS)
+        assert rest.episodes["checkpoint"].unique().tolist() == [2, 3, 4]
+
+
+def test_a_writer_that_fails_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise RecordingError("the disk is full")
+
+    monkeypatch.setattr("marlnb.recording.flight.recorder.RecordingWriter.append", full)
+    with pytest.raises(RecordingError, match="the disk is full"):
+        train(tmp_path / "run", experiment(), mnb.FlightRecorder(every_envs=2))
+
+
+def test_what_cannot_be_recorded_is_an_error_before_the_start(tmp_path: Path) -> None:
+    recurrent = experiment("model=gru", "algorithm.sequence_length=5")
+    with pytest.raises(RecordingError, match=r"speaker/critic/.*the critic is recurrent"):
+        train(tmp_path / "critic", recurrent, mnb.FlightRecorder(sites="*"))
+    league = Experiment.compose(
+        "league=self_play", "env=pettingzoo/tictactoe", "algorithm=ippo", "n_envs=2", "rollout_steps=8", "frames=16"
+    )
+    with pytest.raises(RecordingError, match="leagues and populations"):
+        train(tmp_path / "league", league, mnb.FlightRecorder())
+    with pytest.raises(ConfigError, match="every_envs"):
+        mnb.FlightRecorder(every_envs=0)
