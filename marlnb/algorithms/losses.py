@@ -28,6 +28,14 @@ def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
     return (values * weight).sum() / weight.sum().clamp_min(1)
 
 
+def masked_means(values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """`masked_mean` of each row: values `[training, ...]`, of several trainings at once, to `[training]`."""
+    if mask is None:
+        return values.flatten(1).mean(1)
+    weight = mask.to(values.dtype)
+    return (values * weight).flatten(1).sum(1) / weight.flatten(1).sum(1).clamp_min(1)
+
+
 def masked_moments(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, variance (divided by n) and number n of the values where the mask is set; n is at least 1."""
     weight = mask.to(values.dtype)
@@ -43,6 +51,8 @@ def regression_loss(
 
     l2:     l2_coef * e^2
     huber:  e^2 / 2 if |e| <= delta, else delta * (|e| - delta / 2)
+
+    Source: Huber 1964, Robust Estimation of a Location Parameter.
     """
     if kind == "huber":
         return F.huber_loss(prediction, target, reduction="none", delta=delta)

@@ -89,7 +89,28 @@ class OnPolicyLearner(Learner):
             return self._learn(rollout)
 
     def _learn(self, rollout: Rollout) -> tuple[tuple[str, ...], Tensor, int]:
-        config = self.config
+        prepared = self.prepare(rollout)
+        if prepared is None:
+            return (), torch.zeros(0), 0
+        samples, report = prepared
+        learning_rates = self.learning_rates()
+        epochs: list[dict[str, Tensor]] = []
+        compiled = self._compiled_gradient(samples, update=self.frames // rollout.batch_size.numel() - 1)
+        with self._sharded_loss(samples, compiled) as sharded:
+            for _ in range(self.config.epochs):
+                epochs.append(self._epoch(sharded, samples, learning_rates))
+                if self.stops_after(epochs[-1]):
+                    break
+        means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
+        return (*epochs[0], *report), torch.cat((means, torch.stack(tuple(report.values())))), len(epochs)
+
+    def prepare(self, rollout: Rollout) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+        """Values a rollout `[env, time]`, and counts its frames.
+
+        Returns:
+            samples `[sample, ...]` (recurrent: `[sample, time, ...]`), and what to report about them, by name; None if
+            no agent of the group acted.
+        """
         acted = rollout[self.group.name, "acting"] if self.turn_based else None
         values = rollout_values(
             self.policy, rollout, self._critic_state, self._critic_acted(acted), by_mask=self.by_mask
@@ -102,18 +123,8 @@ class OnPolicyLearner(Learner):
             rollout = with_turns(rollout, self.group, ends)
             values = values._replace(next_value=ends.gather(values.next_value))
         if not self.by_mask and not bool(rollout[self.group.name, "acting"].any()):
-            return (), torch.zeros(0), 0
-        samples, report = self._samples(rollout, values, acted)
-        learning_rates = self._learning_rates()
-        epochs: list[dict[str, Tensor]] = []
-        compiled = self._compiled_gradient(samples, update=self.frames // rollout.batch_size.numel() - 1)
-        with self._sharded_loss(samples, compiled) as sharded:
-            for _ in range(config.epochs):
-                epochs.append(self._epoch(sharded, samples, learning_rates))
-                if self.stops_after(epochs[-1]):
-                    break
-        means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
-        return (*epochs[0], *report), torch.cat((means, torch.stack(tuple(report.values())))), len(epochs)
+            return None
+        return self._samples(rollout, values, acted)
 
     @torch.no_grad()
     def _samples(
@@ -219,7 +230,8 @@ class OnPolicyLearner(Learner):
             sequences["critic_state"] = critic_state_in[:, ::length].flatten(0, 1)
         return sequences
 
-    def _learning_rates(self) -> dict[str, float]:
+    def learning_rates(self) -> dict[str, float]:
+        """Of the actor and of the critic, now."""
         config = self.config
         rates = {"actor": config.lr, "critic": config.lr_critic or config.lr}
         final, n_frames = config.lr_final, config.anneal_frames
@@ -229,7 +241,7 @@ class OnPolicyLearner(Learner):
 
     def _compiled_gradient(self, samples: dict[str, Tensor], update: int) -> CompiledGradient | None:
         """The compiled gradient, from the update on that was set beforehand: it does not depend on the time."""
-        bounds = self._minibatch_bounds(len(samples["log_prob"]))
+        bounds = self.minibatch_bounds(len(samples["log_prob"]))
         compiler = self._compiler
         if compiler is None or len({stop - start for start, stop in itertools.pairwise(bounds)}) > 1:
             return None
@@ -244,7 +256,7 @@ class OnPolicyLearner(Learner):
         return compiled
 
     def _sharded_loss(self, samples: dict[str, Tensor], compiled: CompiledGradient | None) -> ShardedLoss:
-        n_minibatches = len(self._minibatch_bounds(len(samples["log_prob"]))) - 1
+        n_minibatches = len(self.minibatch_bounds(len(samples["log_prob"]))) - 1
         parameters = self._optimizer.all_parameters
         return ShardedLoss(
             self.loss,
@@ -259,18 +271,22 @@ class OnPolicyLearner(Learner):
     ) -> dict[str, Tensor]:
         """One pass over the samples in a new order; returns the mean of each metric."""
         n_samples = samples["log_prob"].shape[0]
-        order = torch.randperm(n_samples, generator=self._shuffler, device=self._device)
+        order = self.draw_order(n_samples)
         shuffled = {key: value.index_select(0, order) for key, value in samples.items()}
         names: tuple[str, ...] = ()
         rows = []
-        for start, stop in itertools.pairwise(self._minibatch_bounds(n_samples)):
+        for start, stop in itertools.pairwise(self.minibatch_bounds(n_samples)):
             gradients, metrics = sharded.gradients({key: value[start:stop] for key, value in shuffled.items()})
             grad_norms = self._optimizer.apply(gradients, learning_rates, self.config.max_grad_norm)
             names = (*metrics, "grad_norm_actor", "grad_norm_critic")
             rows.append(torch.cat((torch.stack(tuple(metrics.values())), grad_norms)))
         return dict(zip(names, torch.stack(rows).mean(0)))
 
-    def _minibatch_bounds(self, n_samples: int) -> list[int]:
+    def draw_order(self, n_samples: int) -> Tensor:
+        """A random order of the samples, for one epoch."""
+        return torch.randperm(n_samples, generator=self._shuffler, device=self._device)
+
+    def minibatch_bounds(self, n_samples: int) -> list[int]:
         """Where minibatches start and end. Their sizes differ by at most one, so that none is a small noisy rest."""
         n = self.config.n_minibatches or max(1, round(n_samples * self.sequence_length / self.config.minibatch_frames))
         n = min(n, n_samples)

@@ -7,8 +7,9 @@ Source: Schulman et al. 2017 (arXiv:1707.06347); de Witt et al. 2020 (arXiv:2011
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +20,30 @@ from marlnb.algorithms.losses import HUBER_DELTA, masked_mean, regression_loss
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.networks.network import Network
+from marlnb.models.policies.actor import Actor
+from marlnb.models.policies.critic import Critic
+
+Part = Literal["actor", "critic"]
+
+
+class PPOTerms(Protocol):
+    """The options that the loss reads: an `IPPOConfig`, or those of several trainings at once as tensors.
+
+    Attributes:
+        clip, value_clip: numbers, or `[training, 1, 1]`.
+        value_coef, entropy_coef: numbers, or `[training]`.
+    """
+
+    @property
+    def clip(self) -> float | Tensor: ...
+    @property
+    def value_clip(self) -> float | Tensor | None: ...
+    @property
+    def value_coef(self) -> float | Tensor: ...
+    @property
+    def entropy_coef(self) -> float | Tensor: ...
+    @property
+    def value_loss(self) -> RegressionLoss: ...
 
 
 class Evaluation(NamedTuple):
@@ -55,19 +80,30 @@ class PolicyGradientLearner(OnPolicyLearner):
 
     def evaluate(self, minibatch: Minibatch) -> Evaluation:
         """Runs the actor and the critic on a minibatch."""
-        actor, critic = self.policy.actor, self.policy.critic
-        acted = minibatch.get("acting")
-        output = self._run(actor.network, minibatch["observation"], "actor_state", minibatch, acted)
-        parameters = actor.distribution.mask(actor.with_std(output), minibatch.get("action_mask"))
-        log_prob, entropy = actor.distribution.evaluate(parameters, minibatch["stored"])
-        inputs = critic.expand_inputs(minibatch["joint"] if critic.centralised else minibatch["observation"])
-        output = self._run(critic.network, inputs, "critic_state", minibatch, self._critic_acted(acted))
-        return Evaluation(log_prob, entropy, critic.agent_values(output))
+        return evaluate(self.policy.actor, self.policy.critic, minibatch, partial(self._run, minibatch))
 
-    def _run(self, network: Network, x: Tensor, state: str, minibatch: Minibatch, acted: Tensor | None) -> Tensor:
+    def _run(self, minibatch: Minibatch, part: Part, network: Network, x: Tensor) -> Tensor:
         if not self.recurrent:
             return network(x)[0]
-        return network.sequence(x, minibatch.get(state), minibatch["is_init"], acted)[0]
+        acted = minibatch.get("acting")
+        if part == "critic":
+            acted = self._critic_acted(acted)
+        return network.sequence(x, minibatch.get(f"{part}_state"), minibatch["is_init"], acted)[0]
+
+
+def evaluate(
+    actor: Actor, critic: Critic, minibatch: Minibatch, run: Callable[[Part, Network, Tensor], Tensor]
+) -> Evaluation:
+    """What an actor and a critic say about a minibatch.
+
+    Args:
+        run: the output of one of their networks for an input.
+    """
+    output = run("actor", actor.network, minibatch["observation"])
+    parameters = actor.distribution.mask(actor.with_std(output), minibatch.get("action_mask"))
+    log_prob, entropy = actor.distribution.evaluate(parameters, minibatch["stored"])
+    inputs = critic.expand_inputs(minibatch["joint"] if critic.centralised else minibatch["observation"])
+    return Evaluation(log_prob, entropy, critic.agent_values(run("critic", critic.network, inputs)))
 
 
 @LEARNERS.register(IPPOConfig)
@@ -89,48 +125,57 @@ class PPOLearner(PolicyGradientLearner):
         return self.config.target_kl is not None and float(metrics["kl"]) > self.config.target_kl
 
 
-def ppo_loss(config: IPPOConfig, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+def ppo_loss(
+    config: PPOTerms,
+    evaluation: Evaluation,
+    minibatch: Minibatch,
+    mean: Callable[[Tensor, Tensor | None], Tensor] = masked_mean,
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of a minibatch, each term a mean over the agents that acted; and metrics without gradient:
 
         L = L_clip + value_coef L_value - entropy_coef H
 
+    Args:
+        mean: `masked_means` for minibatches of several trainings, `[training, sample, agent]`; the loss and the metrics
+            are then `[training]`.
     Source: Schulman et al. 2017, equation 9 (arXiv:1707.06347).
     """
     weight = minibatch.get("weight")
     log_ratio = evaluation.log_prob - minibatch["log_prob"]
     ratio = log_ratio.exp()
-    policy_loss = -masked_mean(clipped_surrogate(ratio, minibatch["advantage"], config.clip), weight)
+    policy_loss = -mean(clipped_surrogate(ratio, minibatch["advantage"], config.clip), weight)
     value_error = value_errors(
         evaluation.value, minibatch["target"], config.value_loss, minibatch.get("value"), config.value_clip
     )
-    value_loss = masked_mean(value_error, weight)
-    entropy = masked_mean(evaluation.entropy, weight)
+    value_loss = mean(value_error, weight)
+    entropy = mean(evaluation.entropy, weight)
     loss = policy_loss + config.value_coef * value_loss
-    if config.entropy_coef:
+    if isinstance(config.entropy_coef, Tensor) or config.entropy_coef:
         loss = loss - config.entropy_coef * entropy
     with torch.no_grad():
         metrics = {
             "policy_loss": policy_loss.detach(),
             "value_loss": value_loss.detach(),
             "entropy": entropy.detach(),
-            "kl": masked_mean(approximate_kl(log_ratio), weight),
-            "clip_fraction": masked_mean(((ratio - 1).abs() > config.clip).to(ratio.dtype), weight),
+            "kl": mean(approximate_kl(log_ratio), weight),
+            "clip_fraction": mean(((ratio - 1).abs() > config.clip).to(ratio.dtype), weight),
         }
     return loss, metrics
 
 
-def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float | Tensor) -> Tensor:
     """PPO's objective of each action, to be maximised:
 
         min(r A, clip(r, 1 - clip, 1 + clip) A),  r = pi(a|s) / pi_old(a|s)
 
     Source: Schulman et al. 2017, equation 7 (arXiv:1707.06347).
     """
-    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
+    clipped = ratio.clamp(1 - clip, 1 + clip)  # type: ignore[arg-type]  # two numbers, or two tensors
+    return torch.minimum(ratio * advantage, clipped * advantage)
 
 
 def value_errors(
-    value: Tensor, target: Tensor, kind: RegressionLoss, old_value: Tensor | None, clip: float | None
+    value: Tensor, target: Tensor, kind: RegressionLoss, old_value: Tensor | None, clip: float | Tensor | None
 ) -> Tensor:
     """The value loss of each state. With `clip`, the larger of two losses:
 
@@ -143,7 +188,7 @@ def value_errors(
     if clip is None:
         return errors
     assert old_value is not None
-    clipped = old_value + (value - old_value).clamp(-clip, clip)
+    clipped = old_value + (value - old_value).clamp(-clip, clip)  # type: ignore[arg-type]
     return torch.maximum(errors, regression_loss(clipped, target, kind, delta=HUBER_DELTA))
 
 

@@ -57,6 +57,10 @@ class Rollout:
         """A copy; without `recurse` of the names only, and the tensors are shared."""
         return Rollout(_copy(self._fields, recurse), self.batch_size)
 
+    def envs(self, start: int, stop: int) -> Rollout:
+        """The part of some environments; its tensors are views."""
+        return Rollout(_rows(self._fields, slice(start, stop)), (stop - start, *self.batch_size[1:]))
+
     def to_tensordict(self) -> TensorDict:
         """A TensorDict of the same tensors."""
         from tensordict import TensorDict
@@ -72,6 +76,10 @@ def _copy(fields: dict[str, Any], tensors: bool) -> dict[str, Any]:
         name: _copy(value, tensors) if isinstance(value, dict) else value.clone() if tensors else value
         for name, value in fields.items()
     }
+
+
+def _rows(fields: dict[str, Any], rows: slice) -> dict[str, Any]:
+    return {name: _rows(value, rows) if isinstance(value, dict) else value[rows] for name, value in fields.items()}
 
 
 def _names(fields: dict[str, Any], prefix: str = "") -> list[str]:

@@ -160,7 +160,7 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with _trainer(run, callbacks, is_new) as trainer, _stopping_on_signals(trainer):
+    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]):
         clear_requests(run.path)
         display = Progress(run.experiment, frames=trainer.frames) if progress else None
         try:
@@ -204,8 +204,8 @@ def _report_stop(run: Run, trainer: Trainer) -> None:
 
 
 @contextmanager
-def _stopping_on_signals(trainer: Trainer) -> Iterator[None]:
-    """In the main thread, a signal asks the trainer to stop; a second interrupt interrupts at once."""
+def stopping_on_signals(trainers: Sequence[Trainer]) -> Iterator[None]:
+    """In the main thread, a signal asks the trainers to stop; a second interrupt interrupts at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -217,7 +217,8 @@ def _stopping_on_signals(trainer: Trainer) -> Iterator[None]:
         if n_interrupts > 1:
             raise KeyboardInterrupt
         name = signal.Signals(number).name
-        trainer.ask_to_stop(name)
+        for trainer in trainers:
+            trainer.ask_to_stop(name)
         hint = "; interrupt again to stop at once" if number == signal.SIGINT else ""
         os.write(2, f"\n{name}: stopping after this iteration, which is then saved{hint}\n".encode())
 

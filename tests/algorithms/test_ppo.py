@@ -282,7 +282,7 @@ def test_the_learning_rate_falls_in_a_straight_line_with_frames() -> None:
     learner = build(config, probe_env(DISCRETE), SMALL["mlp"], n_envs=32, steps=8)
     for frames, share in ((0, 1.0), (25, 0.75), (100, 0.0), (500, 0.0)):
         learner.frames = frames
-        assert learner._learning_rates() == {"actor": share, "critic": 2 * share}
+        assert learner.learning_rates() == {"actor": share, "critic": 2 * share}
 
 
 def test_minibatches_cover_every_frame_once_in_nearly_equal_parts() -> None:
@@ -293,7 +293,7 @@ def test_minibatches_cover_every_frame_once_in_nearly_equal_parts() -> None:
         (IPPOConfig(n_minibatches=3), 10, [3, 3, 4]),
     ):
         learner = build(config, probe_env(DISCRETE), SMALL["mlp"], n_envs=32, steps=100)
-        bounds = learner._minibatch_bounds(n_samples)
+        bounds = learner.minibatch_bounds(n_samples)
         assert [stop - start for start, stop in itertools.pairwise(bounds)] == sizes
         assert bounds[0] == 0 and bounds[-1] == n_samples
 
@@ -318,7 +318,7 @@ def test_epochs_end_once_the_policy_has_moved_too_far(
         (IPPOConfig(), "mlp", ActionSpec("continuous", low=(-float("inf"),), high=(1.0,)), "finite bounds"),
     ],
 )
-def test_what_cannot_be_learnt_is_refused_when_built(
+def test_what_cannot_be_learned_is_refused_when_built(
     config: IPPOConfig, model: str, action: ActionSpec, says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):

@@ -115,3 +115,35 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert message in capsys.readouterr().err
     with pytest.raises(RunError):
         train_all(plan_trainings([*SMALL, "seed=0,1"]), tmp_path / "thesis", progress=False)
+
+
+def test_seeds_train_together_as_ordinary_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "seeds"
+    words = ["train", *MPE, "algorithm=ippo", "seeds=3", "seed=5", f"run={folder}", "--quiet"]
+    assert main(words) == 0
+    assert capsys.readouterr().out.endswith("3 of 3 runs complete\n")
+    runs = [Run.open(folder / f"seed={seed}") for seed in (5, 6, 7)]
+    assert [run.experiment.seed for run in runs] == [5, 6, 7]
+    assert [run.status()["state"] for run in runs] == ["complete"] * 3
+    written = [path.stat().st_mtime_ns for path in sorted(folder.rglob("metrics.jsonl"))]
+    assert main(words) == 0 and main(["resume", str(runs[0].path), "--frames", "128", "--quiet"]) == 0
+    assert [path.stat().st_mtime_ns for path in sorted(folder.rglob("metrics.jsonl"))][1:] == written[1:]
+    assert Run.open(runs[0].path).status()["frames"] == 128
+    capsys.readouterr()
+    for wrong, message in (
+        ("seeds=x", "seeds=x: expected how many, from 2 to 10,000"),
+        ("seed=0,1", "seeds=3 needs one first seed; got seed=0,1"),
+        ("algorithm=qmix", "trainings do not advance together with algorithm=qmix"),
+        ("env=vmas/navigation", "environments of several trainings are not joined to one batch for vmas/navigation"),
+    ):
+        others = [word for word in words[1:] if word.partition("=")[0] not in (wrong.partition("=")[0], "run")]
+        assert main(["train", *others, wrong, f"run={tmp_path / 'none'}"]) == 2
+        assert message in capsys.readouterr().err and not (tmp_path / "none").exists()
+
+
+def test_seeds_train_together_in_processes(tmp_path: Path) -> None:
+    trainings = plan_trainings([*MPE, "algorithm=ippo", "seed=0..3"])
+    result = train_all(trainings, tmp_path / "seeds", jobs=2, together=True, progress=False)
+    assert not result.failed and [row["state"] for row in result.rows()] == ["complete"] * 4
+    logs = [path.parent.name for path in (tmp_path / "seeds").rglob("output.log")]
+    assert sorted(logs) == ["seed=0", "seed=2"]

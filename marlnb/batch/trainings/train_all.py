@@ -18,9 +18,11 @@ from hydra.errors import HydraException
 
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
+from marlnb.batch.trainings.launch_together import groups_together, run_together
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
+from marlnb.training.joined import check_parts
 from marlnb.training.runs.files import METRICS, is_run, write_atomically
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
@@ -93,6 +95,26 @@ def swept_values(overrides: Sequence[str]) -> dict[str, list[str]]:
     return axes
 
 
+def expand_seeds(overrides: Sequence[str]) -> tuple[list[str], bool]:
+    """Overrides with `seeds=N` written as `seed=FIRST..LAST`, and whether it was there. `seed=` gives the first seed.
+
+    Raises:
+        ConfigError: N is no number from 2 on, or `seed=` has several values.
+    """
+    texts = [text.partition("=")[2] for text in overrides if text.startswith("seeds=")]
+    if not texts:
+        return list(overrides), False
+    first = next((text.partition("=")[2] for text in overrides if text.startswith("seed=")), "0")
+    if not first.isdecimal():
+        raise ConfigError(f"seeds={texts[-1]} needs one first seed; got seed={first}")
+    if not texts[-1].isdecimal() or not 2 <= int(texts[-1]) <= MAX_TRAININGS:
+        raise ConfigError(
+            f"seeds={texts[-1]}: expected how many, from 2 to {MAX_TRAININGS:,}; one training takes seed="
+        )
+    others = [text for text in overrides if not text.startswith(("seeds=", "seed="))]
+    return [*others, f"seed={first}..{int(first) + int(texts[-1]) - 1}"], True
+
+
 def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -> list[SweptTraining]:
     """One training for each combination of values, the last override varying fastest; each is composed and checked.
 
@@ -129,6 +151,7 @@ def train_all(
     folder: str | os.PathLike[str] | None = None,
     *,
     jobs: int = 1,
+    together: bool = False,
     progress: bool = True,
 ) -> Trainings:
     """Trains each in its own folder below a common one. If one fails, the others continue.
@@ -140,14 +163,19 @@ def train_all(
         trainings: as `plan_trainings` returns them.
         folder: the common folder; None: `common_folder`.
         jobs: parallel processes, each with its share of the cores; 1: all in this process.
+        together: those that differ in their seed only advance together, in one batched product.
         progress: show progress.
     Raises:
         RunError: the folder holds something else, or a run of another experiment.
+        ConfigError, EnvBuildError: some trainings cannot advance together.
     """
     if jobs < 1:
         raise ConfigError(f"jobs: expected at least 1; got {jobs}")
     path = common_folder(trainings) if folder is None else Path(folder).expanduser()
     check_folder(path, trainings)
+    if together:
+        for group in groups_together(trainings):
+            check_parts(group[0].experiment)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / FILE, json.dumps({"trainings": [each.folder for each in trainings]}, indent=2) + "\n")
     frames = {each.folder: frames_done(path / each.folder, each) for each in trainings}
@@ -159,6 +187,8 @@ def train_all(
         else:
             pending.append(each)
     launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
+    if together:
+        launch = partial(run_together, jobs=jobs)
     try:
         outcomes = launch(path, pending, display)
     finally:

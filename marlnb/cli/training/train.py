@@ -6,10 +6,11 @@ Overrides in Hydra's grammar choose parts by name and set options by path.
   marlnb train env=pettingzoo/multiwalker algorithm.lr=1e-4 model=gru model.hidden=[128,128]
   marlnb train env=mpe/simple_tag algorithms.adversary=mappo algorithms.agent=ippo models.agent=gru
   marlnb train env=mpe/simple_spread algorithm=ippo,mappo seed=0..4 run=runs/both --jobs 2
+  marlnb train env=mpe/simple_spread algorithm=ippo seeds=8 run=runs/seeds
 
 Several values (as Hydra's multirun: `seed=0,1,2`, `seed=0..4`) train every combination, each in a folder below
 run=FOLDER. If one fails, the others continue; the same command resumes what is not complete. `marlnb benchmark` also
-evaluates and compares them.
+evaluates and compares them. seeds=8 trains the seeds 0 to 7 together, in one batched product.
 
 Ctrl-C, SIGTERM or a file STOP in the run's folder ends the training after the current iteration with a checkpoint, from
 which `marlnb resume` continues.
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.help:
         print_help(arguments, overrides)
         return 0
-    if any(is_swept(word) for word in overrides):
+    if any(word.startswith("seeds=") or is_swept(word) for word in overrides):
         return _train_several(arguments, folder, overrides)
     if arguments.jobs is not None:
         raise ConfigError("--jobs needs several runs, such as seed=0..4 or algorithm=ippo,mappo; this is one")
@@ -94,11 +95,22 @@ def is_swept(word: str) -> bool:
 def _train_several(arguments: argparse.Namespace, folder: str | None, overrides: list[str]) -> int:
     from pathlib import Path
 
-    from marlnb.batch.trainings.train_all import Trainings, check_folder, common_folder, plan_trainings, train_all
+    from marlnb.batch.trainings.launch_together import groups_together
+    from marlnb.batch.trainings.train_all import (
+        Trainings,
+        check_folder,
+        common_folder,
+        expand_seeds,
+        plan_trainings,
+        train_all,
+    )
 
     if arguments.record is not None:
         raise ConfigError("--record needs one run; these are several. Record each afterwards: marlnb record FOLDER/RUN")
+    overrides, together = expand_seeds(overrides)
     trainings = plan_trainings(overrides, config_dir=arguments.config_dir)
+    if together:
+        groups_together(trainings)  # raises an error if some cannot
     if arguments.dry_run:
         path = Path(folder) if folder is not None else common_folder(trainings)
         check_folder(path, trainings)
@@ -107,7 +119,11 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
         return 0
     with quiet_stdout():
         result = train_all(
-            trainings, folder, jobs=1 if arguments.jobs is None else arguments.jobs, progress=not arguments.quiet
+            trainings,
+            folder,
+            jobs=1 if arguments.jobs is None else arguments.jobs,
+            together=together,
+            progress=not arguments.quiet,
         )
     rows = result.rows()
     _print_rows(rows)

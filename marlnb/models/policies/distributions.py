@@ -7,6 +7,7 @@ squashing, so that no log-probability has to invert a tanh.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from math import log, pi
 from typing import NamedTuple, get_args
 
@@ -19,6 +20,9 @@ from marlnb.models.policies.choices import Squash
 from marlnb.specs import ActionSpec
 
 LOG_STD_RANGE = (-5.0, 2.0)
+
+Generators = torch.Generator | Sequence[torch.Generator] | None
+"""Of random numbers: one generator; several, each for its equal part of the first axis; None: torch's global one."""
 
 
 class Sample(NamedTuple):
@@ -47,7 +51,7 @@ class ActionDistribution(ABC):
     stored_as: str = "action"
 
     @abstractmethod
-    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+    def sample(self, parameters: Tensor, generator: Generators = None) -> Sample:
         """A random action for each agent, from parameters `[..., agent, parameter]`."""
 
     @abstractmethod
@@ -58,7 +62,7 @@ class ActionDistribution(ABC):
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of `stored` and the distribution's entropy, both `[..., agent]` in nats."""
 
-    def choose(self, parameters: Tensor, generator: torch.Generator | None, *, explore: bool) -> Sample:
+    def choose(self, parameters: Tensor, generator: Generators, *, explore: bool) -> Sample:
         """`sample` to explore, otherwise the `mode`."""
         return self.sample(parameters, generator) if explore else self.mode(parameters)
 
@@ -77,11 +81,11 @@ class Categorical(ActionDistribution):
     def __init__(self, n: int) -> None:
         self.n_parameters = n
 
-    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+    def sample(self, parameters: Tensor, generator: Generators = None) -> Sample:
         """Gumbel-max: argmax_k p_k / e_k with e_k ~ Exp(1) has the distribution p (Jang et al. 2017, section 2.1)."""
         log_probs = parameters.log_softmax(-1)
         weights = log_probs.exp()
-        exponential = torch.empty_like(weights).exponential_(generator=generator)
+        exponential = _fill(torch.empty_like(weights), Tensor.exponential_, generator)
         return self._sample_of(log_probs, weights.div_(exponential).argmax(-1))
 
     def mode(self, parameters: Tensor) -> Sample:
@@ -109,7 +113,7 @@ class MultiDiscrete(ActionDistribution):
         self.n_parameters, self.n = sum(n), n
         self._parts = [Categorical(choices) for choices in n]
 
-    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+    def sample(self, parameters: Tensor, generator: Generators = None) -> Sample:
         parts = zip(self._parts, parameters.split(self.n, -1))
         return self._joint([part.sample(logits, generator) for part, logits in parts])
 
@@ -156,9 +160,9 @@ class Gaussian(ActionDistribution):
         self._middle = torch.tensor([(b + a) / 2 for a, b in zip(low, high)])
         self._log_scale = sum(log((b - a) / 2) for a, b in zip(low, high))
 
-    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+    def sample(self, parameters: Tensor, generator: Generators = None) -> Sample:
         mean, log_std = self._split(parameters)
-        noise = torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
+        noise = _fill(torch.empty_like(mean, memory_format=torch.contiguous_format), Tensor.normal_, generator)
         stored = torch.addcmul(mean, log_std.exp(), noise)
         return Sample(self._bound(stored), stored, self._density(noise, log_std, stored)[0])
 
@@ -205,7 +209,7 @@ class Deterministic(ActionDistribution):
         self.n_parameters = len(low)
         self._gaussian = Gaussian(low, high)
 
-    def sample(self, parameters: Tensor, generator: torch.Generator | None = None) -> Sample:
+    def sample(self, parameters: Tensor, generator: Generators = None) -> Sample:
         return self.mode(parameters)
 
     def mode(self, parameters: Tensor) -> Sample:
@@ -222,3 +226,12 @@ def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDist
     if spec.kind == "continuous":
         return Gaussian(spec.low, spec.high, squash)
     return Categorical(spec.n[0]) if spec.kind == "discrete" else MultiDiscrete(spec.n)
+
+
+def _fill(x: Tensor, draw: Callable[..., Tensor], generator: Generators) -> Tensor:
+    """Fills x with random numbers by one of the tensor's methods."""
+    if isinstance(generator, Sequence):
+        for part, of_part in zip(x.chunk(len(generator)), generator, strict=True):
+            draw(part, generator=of_part)
+        return x
+    return draw(x, generator=generator)

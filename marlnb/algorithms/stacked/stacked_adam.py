@@ -1,0 +1,106 @@
+"""Adam for several trainings: `PartAdam`'s equations on matrices `[training, weight]`, each row with its own rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from marlnb.algorithms.gradients.adam import BETAS, PartAdam
+
+
+class StackedPart:
+    """One part of several policies, such as their actors: all weights in one matrix.
+
+    The modules' own parameters and the optimizers' moments become views of its rows. So each training's checkpoints,
+    evaluations and recordings read and load them as ever.
+
+    Args:
+        name: of the part, as in each optimizer.
+        modules: of one architecture, one for each training.
+        optimizers: theirs.
+
+    Attributes:
+        matrix: `[training, weight]`.
+        moments: m and v, each `[training, weight]`.
+    """
+
+    def __init__(self, name: str, modules: Sequence[nn.Module], optimizers: Sequence[PartAdam]) -> None:
+        self.name, self.module = name, modules[0]
+        self.matrix = torch.stack([nn.utils.parameters_to_vector(module.parameters()) for module in modules]).detach()
+        of_parts = [optimizer.moments[name] for optimizer in optimizers]
+        self.moments = tuple(torch.stack([moments[k] for moments in of_parts]) for k in range(len(BETAS)))
+        for row, optimizer in enumerate(optimizers):
+            optimizer.moments[name] = tuple(moment[row] for moment in self.moments)
+        for row, module in zip(self.matrix, modules, strict=True):
+            for parameter, values in zip(module.parameters(), self._columns(row), strict=True):
+                parameter.data = values.view(parameter.shape)
+
+    def weights(self) -> dict[str, Tensor]:
+        """By parameter's name, `[training, *shape]`: views of the matrix, for gradients."""
+        weights = {}
+        for (name, first), values in zip(self.module.named_parameters(), self._columns(self.matrix), strict=True):
+            shape = first.shape if "." in name else (*(1,) * (3 - first.ndim), *first.shape)  # [row, agent, unit]
+            weights[name] = values.view(len(self.matrix), *shape).requires_grad_()
+        return weights
+
+    def _columns(self, values: Tensor) -> Sequence[Tensor]:
+        """`[..., weight]` cut into the parameters' parts."""
+        return values.split([parameter.numel() for parameter in self.module.parameters()], dim=-1)
+
+    def change(self, gradient: Tensor, lr: Tensor, steps: Tensor, eps: float, max_norm: Tensor) -> Tensor:
+        """One step of Adam, `PartAdam`'s, for each training.
+
+        Args:
+            gradient: `[training, weight]`; it is overwritten.
+            lr: learning rates, `[training, 1]`.
+            steps: numbers of this step, `[training, 1]`, float64.
+            eps: added to the root of the second moment.
+            max_norm: bounds on the gradient's norm, `[training, 1]`; infinite: none.
+        Returns:
+            the gradient's norms before clipping, `[training]`.
+        """
+        norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+        gradient.mul_((max_norm / (norm + 1e-6)).clamp_max_(1.0))
+        mean, square = self.moments
+        mean.lerp_(gradient, 1 - BETAS[0])
+        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        correction = (1 - BETAS[1] ** steps).sqrt().to(gradient.dtype)
+        root = square.sqrt().div_(correction).add_(eps)
+        rate = (-lr / (1 - BETAS[0] ** steps)).to(gradient.dtype)
+        self.matrix.add_(torch.div(mean, root, out=gradient).mul_(rate))
+        return norm.squeeze(1)
+
+
+class StackedAdam:
+    """The optimizers of several trainings, stepped together; each keeps its own count of steps.
+
+    Args:
+        optimizers: one for each training, with the same parts and the same eps.
+        modules: by part, of each training.
+    """
+
+    def __init__(self, optimizers: Sequence[PartAdam], modules: Mapping[str, Sequence[nn.Module]]) -> None:
+        self._optimizers, self._eps = list(optimizers), optimizers[0].eps
+        self.parts = {name: StackedPart(name, of_part, optimizers) for name, of_part in modules.items()}
+
+    @torch.no_grad()
+    def apply(self, gradients: Mapping[str, Tensor], lr: Mapping[str, Tensor], max_norm: Tensor) -> Tensor:
+        """One step.
+
+        Args:
+            gradients: of each part, `[training, weight]`; they are overwritten.
+            lr: learning rates of each part, `[training, 1]`, float64.
+            max_norm: `[training, 1]`; infinite: none.
+        Returns:
+            each part's gradient norm before clipping, `[training, part]`.
+        """
+        for optimizer in self._optimizers:
+            optimizer.steps += 1
+        steps = torch.tensor([[optimizer.steps] for optimizer in self._optimizers], dtype=torch.float64)
+        norms = [
+            part.change(gradients[name], lr[name], steps.to(max_norm.device), self._eps, max_norm)
+            for name, part in self.parts.items()
+        ]
+        return torch.stack(norms, dim=1)

@@ -1,0 +1,205 @@
+"""IPPO and MAPPO of several trainings at once: one product, one gradient and one step of Adam for all minibatches.
+
+The trainings share nothing, so the gradient of sum_k L_k(w_k) in w_k is that of L_k: each learns what it would by
+itself. Advantages, targets and the order of samples are computed by each learner; only minibatches are joined.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from marlnb.algorithms.configs.choices import RegressionLoss
+from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.losses import masked_means
+from marlnb.algorithms.ppo import Part, PPOLearner, evaluate, ppo_loss
+from marlnb.algorithms.rollout import Rollout
+from marlnb.algorithms.stacked.stacked_adam import StackedAdam
+from marlnb.errors import ConfigError
+from marlnb.models.networks.layers import fast_training
+from marlnb.models.networks.network import Network
+from marlnb.models.networks.stacking import check_stackable, stack
+
+EQUAL_OPTIONS = ("epochs", "minibatch_frames", "n_minibatches", "adam_eps", "value_loss", "squash", "std_of")
+MAX_ROWS = 1024  # agents' samples in one training's minibatch; larger products gain nothing from being joined
+
+
+class Terms(NamedTuple):
+    """The options of several trainings that PPO's loss reads (`PPOTerms`)."""
+
+    clip: float | Tensor
+    value_clip: float | Tensor | None
+    value_coef: float | Tensor
+    entropy_coef: float | Tensor
+    value_loss: RegressionLoss
+
+
+class StackedPPO:
+    """Learns with the learners of several trainings at once.
+
+    The learners stay complete: their weights and Adam's moments become views of the stacked ones. Minibatches of more
+    than MAX_ROWS rows are computed by each learner alone, with the bits of a training by itself: on a CPU, one product
+    of large matrices takes as long as several.
+
+    Args:
+        learners: of one group of agents, each of another training.
+
+    Attributes:
+        actor: all actors as one, `[training, env, agent, *shape] -> [training, env, agent, parameter]`.
+    Raises:
+        ConfigError: they cannot learn together.
+    """
+
+    def __init__(self, learners: Sequence[Learner]) -> None:
+        self.learners = check_together(learners)
+        policies = [learner.policy for learner in self.learners]
+        actors, critics = [policy.actor for policy in policies], [policy.critic for policy in policies]
+        optimizers = [learner.optimizers["optimizer"] for learner in self.learners]
+        self._adam = StackedAdam(optimizers, {"actor": actors, "critic": critics})
+        self._weights = {name: part.weights() for name, part in self._adam.parts.items()}
+        self.actor = stack(actors[0], self._weights["actor"])
+        self._critic = stack(critics[0], self._weights["critic"])
+        self._device = next(actors[0].parameters()).device
+        self._terms = self._terms_of([learner.config for learner in self.learners])
+
+    def update(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
+        """As `OnPolicyLearner.update` of each learner, with its rollout."""
+        n_samples, n_agents = rollouts[0].batch_size.numel(), self.learners[0].group.n_agents
+        bounds = list(itertools.pairwise(self.learners[0].minibatch_bounds(n_samples)))
+        if self._device.type == "cpu" and n_samples * n_agents > MAX_ROWS * len(bounds):
+            return [learner.update(rollout) for learner, rollout in zip(self.learners, rollouts, strict=True)]
+        with ExitStack() as active:
+            for learner in self.learners:
+                active.enter_context(fast_training(learner.policy))
+            prepared = [learner.prepare(rollout) for learner, rollout in zip(self.learners, rollouts, strict=True)]
+        acted = [part for part in prepared if part is not None]
+        if not acted:
+            return [{"epochs": 0.0} for _ in self.learners]
+        if len(acted) < len(prepared):
+            raise ConfigError(
+                "in one training no agent of the group acted in a whole rollout, so these trainings cannot learn "
+                "together; train them one after the other"
+            )
+        samples = _stacked([of_one for of_one, _ in acted])
+        with fast_training(self.actor), fast_training(self._critic):
+            names, metrics = self._learn(samples, bounds)
+        reports = torch.stack([torch.stack(tuple(report.values())) for _, report in acted])
+        numbers = torch.cat((metrics, reports), dim=1).tolist()  # one transfer from the device
+        n_epochs = float(self.learners[0].config.epochs)
+        return [{**dict(zip((*names, *acted[0][1]), row, strict=True)), "epochs": n_epochs} for row in numbers]
+
+    def _learn(
+        self, samples: Mapping[str, Tensor], bounds: Sequence[tuple[int, int]]
+    ) -> tuple[tuple[str, ...], Tensor]:
+        """Gradient steps on minibatches of samples `[training, sample, ...]`.
+
+        Returns:
+            the metrics' names, and their means over all minibatches, `[training, metric]`.
+        """
+        n_trainings, n_samples = samples["log_prob"].shape[:2]
+        starts = torch.arange(n_trainings, device=self._device)[:, None] * n_samples
+        rates, max_norms = self._rates()
+        names: tuple[str, ...] = ()
+        epochs = []
+        for _ in range(self.learners[0].config.epochs):
+            order = torch.stack([learner.draw_order(n_samples) for learner in self.learners]) + starts
+            shuffled = {
+                key: value.flatten(0, 1).index_select(0, order.flatten()).view_as(value)
+                for key, value in samples.items()
+            }
+            rows = []
+            for start, stop in bounds:
+                gradients, metrics = self._gradients({key: value[:, start:stop] for key, value in shuffled.items()})
+                norms = self._adam.apply(gradients, rates, max_norms)
+                names = (*metrics, *(f"grad_norm_{part}" for part in gradients))
+                rows.append(torch.cat((torch.stack(tuple(metrics.values()), dim=1), norms), dim=1))
+            epochs.append(torch.stack(rows).mean(0))
+        return names, torch.stack(epochs).mean(0)
+
+    def _gradients(self, minibatch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Of each part `[training, weight]`, and the metrics `[training]`."""
+
+        def run(_: Part, network: Network, x: Tensor) -> Tensor:
+            return network(x)[0]
+
+        evaluation = evaluate(self.actor, self._critic, minibatch, run)
+        loss, metrics = ppo_loss(self._terms, evaluation, minibatch, masked_means)
+        weights = [weight for of_part in self._weights.values() for weight in of_part.values()]
+        gradients = iter(torch.autograd.grad(loss.sum(), weights))
+        joined = {
+            name: torch.cat([next(gradients).flatten(1) for _ in of_part], dim=1)
+            for name, of_part in self._weights.items()
+        }
+        return joined, metrics
+
+    def _terms_of(self, configs: Sequence[IPPOConfig]) -> Terms:
+        def option(name: str, *shape: int) -> Any:
+            values = [getattr(config, name) for config in configs]
+            if len(set(values)) == 1:
+                return values[0]  # the same number for all, with the bits of a single training
+            return torch.tensor(values, device=self._device).view(-1, *shape)
+
+        return Terms(
+            clip=option("clip", 1, 1),
+            value_clip=option("value_clip", 1, 1),
+            value_coef=option("value_coef"),
+            entropy_coef=option("entropy_coef"),
+            value_loss=configs[0].value_loss,
+        )
+
+    def _rates(self) -> tuple[dict[str, Tensor], Tensor]:
+        """Learning rates of each part, and bounds on gradients' norms, each `[training, 1]`."""
+        of_learners = [learner.learning_rates() for learner in self.learners]
+        rates = {
+            part: torch.tensor([[rates[part]] for rates in of_learners], dtype=torch.float64, device=self._device)
+            for part in of_learners[0]
+        }
+        bounds = [[learner.config.max_grad_norm or torch.inf] for learner in self.learners]
+        return rates, torch.tensor(bounds, device=self._device)
+
+
+def check_together(learners: Sequence[Learner]) -> list[PPOLearner]:
+    """The learners, of one group of agents in several trainings.
+
+    Raises:
+        ConfigError: they cannot learn together; the message names what can.
+    """
+    group = learners[0].group
+    where = f"group {group.name!r}"
+    ppo = [learner for learner in learners if type(learner) is PPOLearner]
+    if len(ppo) < len(learners):
+        kinds = sorted({type(learner).__name__ for learner in learners if type(learner) is not PPOLearner})
+        raise ConfigError(f"{where} learns by {', '.join(kinds)}; trainings together learn by ippo or mappo")
+    if ppo[0].turn_based:
+        raise ConfigError(f"agents of {where} wait for their turns; in trainings together all act at every step")
+    first = ppo[0].config
+    for learner in ppo:
+        config = learner.config
+        for name in EQUAL_OPTIONS:
+            if getattr(config, name) != getattr(first, name):
+                values = f"{getattr(first, name)} and {getattr(config, name)}"
+                raise ConfigError(f"algorithm.{name} of trainings together must be equal; {where} has {values}")
+        if (config.value_clip is None) != (first.value_clip is None) or config.centralised != first.centralised:
+            raise ConfigError(f"{where}: trainings together have equal critics, and all clip values or none does")
+        if config.target_kl is not None:
+            raise ConfigError(
+                f"algorithm.target_kl={config.target_kl} ends each update at another time, which trainings together "
+                "cannot; use fewer epochs"
+            )
+    for part in ("actor", "critic"):
+        networks = [getattr(learner.policy, part).network for learner in ppo]
+        check_stackable(networks, f"the {part} of {where}")
+    return ppo
+
+
+def _stacked(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Samples of several trainings as `[training, sample, ...]`; without a mask, all weights are 1."""
+    if any("weight" in of_one for of_one in samples):
+        samples = [{"weight": torch.ones_like(of_one["log_prob"]), **of_one} for of_one in samples]
+    return {key: torch.stack([of_one[key] for of_one in samples]) for key in samples[0]}

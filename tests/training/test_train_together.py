@@ -1,0 +1,171 @@
+"""Trainings that advance together learn what each would by itself, and stay ordinary runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from marlnb.errors import ConfigError, EnvBuildError
+from marlnb.experiment import Experiment
+from marlnb.training.control import request
+from marlnb.training.joined import JoinedTrainings, check_joined, check_parts
+from marlnb.training.loop import DivergedError
+from marlnb.training.runs.run import Run
+from marlnb.training.train import train
+from marlnb.training.train_together import train_together
+from marlnb.training.trainer import Trainer
+
+SMALL = (
+    *("env=mpe/simple_spread", "algorithm=ippo", "model.hidden=[16,16]", "n_envs=4", "rollout_steps=10", "threads=1"),
+    *("algorithm.epochs=2", "algorithm.minibatch_frames=20", "checkpoint_every=4", "evaluation_episodes=4"),
+)
+TOLERANCE = 1e-6
+
+
+def compose(*words: str, seeds: int = 3) -> list[Experiment]:
+    return [Experiment.compose(*SMALL, "frames=240", *words, f"seed={seed}") for seed in range(seeds)]
+
+
+def together(folder: Path, experiments: Sequence[Experiment]) -> list[Run]:
+    runs = [Run.create(folder / str(k), experiment) for k, experiment in enumerate(experiments)]
+    assert train_together(runs) == {}
+    return runs
+
+
+def tensors(value: Any, path: str = "") -> dict[str, torch.Tensor]:
+    if isinstance(value, dict):
+        return {name: x for key, part in value.items() for name, x in tensors(part, f"{path}/{key}").items()}
+    return {path: value} if isinstance(value, torch.Tensor) else {}
+
+
+def assert_equal(left: Run, right: Run, tolerance: float) -> None:
+    ours, theirs = (run.checkpoint().load() for run in (left, right))
+    assert tensors(ours).keys() == tensors(theirs).keys()
+    for name, value in tensors(ours).items():
+        other = tensors(theirs)[name]
+        exact = tolerance == 0 or not value.is_floating_point() or name.startswith("/env")
+        difference = 0.0 if torch.equal(value, other) else float((value.double() - other.double()).abs().max())
+        assert difference <= (0.0 if exact else tolerance), f"{name} differs by {difference}"
+    frames = [[learner["frames"] for learner in state["learners"].values()] for state in (ours, theirs)]
+    assert frames[0] == frames[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((), id="ippo"),
+        pytest.param(("algorithm=mappo", "model.layer_norm=true", "algorithm.value_clip=0.2"), id="mappo"),
+        pytest.param(("algorithm=mappo", "model.share_parameters=false"), id="unshared"),
+        pytest.param(("env.continuous_actions=true", "algorithm.max_grad_norm=0"), id="continuous"),
+        pytest.param(("env=mpe/simple_speaker_listener", "algorithm=mappo"), id="two groups"),
+        pytest.param(("env=matrix/two_step",), id="a game"),
+        pytest.param(("algorithm.minibatch_frames=1000000", "n_envs=64"), id="large minibatches"),
+    ],
+)
+def test_one_update_together_equals_one_update_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
+    experiments = [replace(each, frames=each.iteration_frames) for each in compose(*words)]
+    runs = together(tmp_path / "together", experiments)
+    for seed, (run, experiment) in enumerate(zip(runs, experiments)):
+        alone = train(experiment, tmp_path / f"alone_{seed}", progress=False)
+        assert_equal(run, alone, TOLERANCE)
+        ours, theirs = run.metrics().iloc[0], alone.metrics().iloc[0]
+        for name in theirs.index[theirs.index.str.startswith(("learning/", "episodes"))]:
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-4, rel=1e-4), name
+        assert run.status()["scores"]["greedy"] == pytest.approx(alone.status()["scores"]["greedy"], abs=1e-3)
+
+
+def test_each_has_its_own_rates(tmp_path: Path) -> None:
+    base, _ = compose(seeds=2)
+    options = (
+        {"lr": 1e-3, "clip": 0.1, "entropy_coef": 0.02, "gamma": 0.9, "max_grad_norm": 0.1},
+        {"lr": 3e-4, "clip": 0.3, "entropy_coef": 0.0, "gae_lambda": 0.8, "lr_critic": 2e-3},
+    )
+    experiments = [
+        replace(base, frames=base.iteration_frames, seed=seed, algorithm=replace(base.algorithm, **changes))
+        for seed, changes in enumerate(options)
+    ]
+    for k, run in enumerate(together(tmp_path / "together", experiments)):
+        assert_equal(run, train(experiments[k], tmp_path / str(k), progress=False), TOLERANCE)
+
+
+def test_a_resume_gives_the_same_bits_together_and_one_continues_alone(tmp_path: Path) -> None:
+    experiments = compose()
+    whole = together(tmp_path / "whole", experiments)
+    joined, runs = JoinedTrainings(), [Run.create(tmp_path / str(k), each) for k, each in enumerate(experiments)]
+    trainers = [Trainer(run.experiment, run, build=joined.build_loop) for run in runs]
+    for _ in range(5):
+        for trainer in trainers:
+            next(trainer)
+    for trainer in trainers:  # as a kill would: 4 are saved, 1 is lost
+        trainer.fail(KeyboardInterrupt())
+    assert [run.checkpoint().iteration for run in runs] == [4, 4, 4]
+    assert train_together(runs) == {}
+    for run, other in zip(runs, whole):
+        assert_equal(run, other, 0)
+        assert run.metrics()["iteration"].tolist() == list(range(1, 7))
+    longer = replace(whole[0].experiment, frames=320)
+    alone = Run.create(tmp_path / "longer", longer)
+    assert train_together([alone]) == {} and alone.checkpoint().iteration == 8
+
+
+def test_trainings_at_different_times_of_an_episode_advance_together(tmp_path: Path) -> None:
+    experiments = compose(seeds=2)
+    runs = [Run.create(tmp_path / str(k), each) for k, each in enumerate(experiments)]
+    ahead = Trainer(experiments[0], runs[0])
+    next(ahead)
+    ahead.close()
+    assert train_together(runs) == {}
+    for run, experiment in zip(runs, experiments):
+        alone = train(experiment, tmp_path / f"alone_{experiment.seed}", progress=False)
+        rows, others = run.metrics(), alone.metrics()
+        assert rows["episodes"].tolist() == others["episodes"].tolist()
+        assert rows["recent_return"].tolist()[-1] == pytest.approx(others["recent_return"].tolist()[-1], abs=0.2)
+        assert torch.equal(run.checkpoint().load()["env"]["episode"], alone.checkpoint().load()["env"]["episode"])
+
+
+def test_one_that_diverges_or_stops_leaves_and_the_others_continue(tmp_path: Path) -> None:
+    experiments = compose("frames=400")
+    runs = [Run.create(tmp_path / str(k), each) for k, each in enumerate(experiments)]
+    joined = JoinedTrainings()
+    trainers = [Trainer(run.experiment, run, build=joined.build_loop) for run in runs]
+    for trainer in trainers:
+        next(trainer)
+    with torch.no_grad():
+        next(trainers[1].loop.policies["agent"].parameters()).fill_(torch.nan)
+    ends = []
+    while ready := [trainer for trainer in trainers if trainer.state == "running" and trainer.continues()]:
+        for trainer in ready:
+            try:
+                report = trainer.iterate()
+            except DivergedError:
+                ends.append(f"{trainer.run.path.name} diverged")
+                continue
+            if report.iteration == 4 and trainer is trainers[2]:
+                request(trainer.run.path, "stop")
+    assert ends == ["1 diverged"]
+    assert [run.status()["state"] for run in runs] == ["complete", "failed", "stopped"]
+    assert [run.status()["iteration"] for run in runs] == [10, 1, 4]
+    alone = train(experiments[0], tmp_path / "alone", progress=False)
+    assert runs[0].status()["scores"]["greedy"] == pytest.approx(alone.status()["scores"]["greedy"], abs=1e-2)
+
+
+def test_what_cannot_advance_together_says_what_can() -> None:
+    for words, message in (
+        (("algorithms.agent=qmix",), "with algorithm=qmix, not ippo or mappo; they do with ippo or mappo"),
+        (("model=gru", "rollout_steps=16"), "a network of kind gru, not mlp"),
+        (("compile=first",), "compile=first"),
+        (("evolution=pbt",), "an evolving population"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            check_joined(compose(*words, seeds=2))
+    with pytest.raises(ConfigError, match="need the same n_envs; got 4 and 8"):
+        check_joined([*compose(seeds=1), *compose("n_envs=8", seeds=1)])
+    with pytest.raises(EnvBuildError, match="not joined to one batch for vmas/navigation; they are for mpe"):
+        check_parts(compose("env=vmas/navigation", seeds=1)[0])
+    with pytest.raises(ConfigError, match=r"algorithm.target_kl=0.1 ends each update at another time"):
+        check_parts(compose("algorithm.target_kl=0.1", seeds=1)[0])
