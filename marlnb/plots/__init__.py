@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from marlnb.plots.populations.league import payoff_map as payoff_map
     from marlnb.plots.populations.league import ratings_over_time as ratings_over_time
     from marlnb.plots.populations.league import snapshot_timeline as snapshot_timeline
+    from marlnb.plots.populations.league_report import league_report_figure as league_report_figure
     from marlnb.plots.populations.lineage import lineage_tree as lineage_tree
     from marlnb.plots.populations.lineage import option_schedules as option_schedules
     from marlnb.plots.populations.player_maps import player_maps_figure as player_maps_figure

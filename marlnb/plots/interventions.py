@@ -21,6 +21,7 @@ STRENGTH_UNITS = {
     "scale": "factor",
     "noise": "standard deviation, in units of activation",
     "clamp": "units of activation",
+    "raise": "units of activation",
 }
 
 
@@ -87,7 +88,7 @@ def strength_response(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The change of an outcome against the strength, with its 95% interval, one line an agent."""
+    """The change of an outcome against the strength, with its 95% interval, one line per agent."""
     strengths = [arm.strength for arm in intervention.arms]
     if None in strengths:
         raise AnalysisError("this intervention has no strengths: compute it with intervene(..., strengths=[-2, 0, 2])")

@@ -74,8 +74,8 @@ def tree_of(player: Run | LeaguePlayer) -> GameTree:
     if not isinstance(env, TreeConfig):
         raise AnalysisError(
             f"exact exploitability needs an environment whose states are listed, such as tree/biased_rps, "
-            f"tree/kuhn_poker, tree/leduc_poker or tree/openspiel; got {env.name}. In larger games, train a player "
-            "against it alone, and state how long"
+            f"tree/kuhn_poker, tree/leduc_poker or tree/openspiel; got {env.name}. In larger games, train an opponent "
+            "against it with mnb.best_response(player, env_steps=...)"
         )
     return env.tree
 

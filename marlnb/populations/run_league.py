@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
@@ -25,9 +26,12 @@ from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learner
 from marlnb.training.policies.agents import weights_sha256
+from marlnb.training.runs.files import read_json
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import METRICS, RunFolder, Which
+
+REPORT = "report.json"
 
 
 class RunLeague:
@@ -58,7 +62,7 @@ class RunLeague:
 
     @property
     def players(self) -> dict[str, LeaguePlayer]:
-        """By id, the players that learn or have learnt, with those that have retired; snapshots are below them."""
+        """By id, the players that learn or have learned, with those that have retired; snapshots are below them."""
         known = self.history.known.values()
         return {player.id: LeaguePlayer(self, player) for player in known if not player.is_snapshot}
 
@@ -93,7 +97,7 @@ class RunLeague:
         return rate_players(self.payoff())
 
     def frames(self) -> dict[str, int]:
-        """By player, the frames that it has learnt from, those before its resets included."""
+        """By player, the frames that it has learned from, those before its resets included."""
         turns = Counter(player for row in read_rows(self.run.path / METRICS) for player in row.get("turn", {}))
         return {player: turns[player] * self.run.experiment.iteration_frames for player in self.players}
 
@@ -119,6 +123,11 @@ class RunLeague:
         """The league at a glance: its players, matches by kind, win rates and ratings."""
         name = f"League {self.config.name} of {self.run.path}"
         return summarise(name, self.history.events, self.matches(), self.payoff(), self.frames())
+
+    def report(self) -> dict[str, Any] | None:
+        """The last `marlnb.league_report` of this league, as plain JSON; None: there is none."""
+        path = self.folder / REPORT
+        return read_json(path) if path.is_file() else None
 
     def _request(self, action: RequestAction, player: str, reason: str) -> None:
         playing = self.history.playing

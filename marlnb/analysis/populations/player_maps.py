@@ -113,7 +113,11 @@ def compare_maps(
     orders = [rng.permutation(len(players)) for _ in range(n_permutations)]
     shuffled = np.array([_spearman(results[np.ix_(order, order)][pairs], features[pairs]) for order in orders])
     flat = [name for name, norm in zip(players, norms) if norm < 1e-9]
-    more = (f"{', '.join(flat)} won and lost alike against everybody: nothing is known of them",) if flat else ()
+    more = (
+        (f"{', '.join(flat)} had the same result against every player, so their similarity to others is unknown",)
+        if flat
+        else ()
+    )
     return PlayerMaps(
         players=tuple(players),
         site=site,

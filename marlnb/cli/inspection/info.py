@@ -67,9 +67,15 @@ def _run_facts(path: Path) -> dict[str, Any]:
         "checkpoints": [checkpoint.iteration for checkpoint in run.checkpoints],
         "recordings": {name: str(file) for name, file in run.recordings.items()},
         "experiment": experiment.to_json(),
-        **({} if experiment.league is None else {"league": run.league.summary()}),
+        **({} if experiment.league is None else _league_facts(run.league)),
         **({} if experiment.evolution is None else {"population": repr(run.population).strip("<>")}),
     }
+
+
+def _league_facts(league: Any) -> dict[str, Any]:
+    """The league at a glance, and what its last report says."""
+    report = league.report()
+    return {"league": league.summary(), **({} if report is None else {"league report": report["verdict"]})}
 
 
 def _status(status: Mapping[str, Any]) -> dict[str, Any]:

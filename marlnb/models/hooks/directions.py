@@ -1,4 +1,4 @@
-"""Direction: a concept's direction in a site's activation space, and the edits along it: steer, erase and clamp.
+"""Direction: a concept's direction in a site's activation space, and the edits along it: steer, erase, clamp and raise.
 
 Decoders and dictionaries find directions. For an activation `h`, a direction `v` of length 1 and its mean `m` and
 standard deviation `s`:
@@ -6,6 +6,7 @@ standard deviation `s`:
     steer    h' = h + strength * s * v
     erase    h' = h - V^T V h + V^T (V V^T)^-1 m    (V: one direction a row; m = 0 unless keep_mean)
     clamp    h' = h + (value - v . h) v
+    raise    h' = h + max(0, value - v . h) w       (w = v unless another direction is given)
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Direction:
     """A unit vector in the space of one agent's units at a site, in the activation's own units.
 
     Attributes:
-        site: site name, as `listener/actor/hidden_1`.
+        site: site name, such as `listener/actor/hidden_1`.
         agent: agent name.
         vector: `[unit]`, of length 1.
         mean: mean of the activations' projections onto it, on the data that it was found in.
         scale: standard deviation of these projections.
-        concept: what it represents, as `goal_dx` or `goal = red`.
+        concept: what it represents, such as `goal_dx` or `goal = red`.
     """
 
     site: str
@@ -218,6 +219,42 @@ class Clamp(Edit):
             return values + (self.value - values @ along).unsqueeze(-1) * along
 
         return set_projection
+
+
+@EDITS.register("raise")
+@dataclass(frozen=True)
+class Raise(Edit):
+    """Raises the projection onto a direction to a value, and leaves activations that are above it as they are.
+
+    Attributes:
+        value: in the activation's own units.
+        direction: of length 1, in the space of the chosen units.
+        along: another direction of length 1, along which activations are moved by the same distance; as a control.
+    """
+
+    strength_field: ClassVar[str | None] = "value"
+
+    value: float = 0.0
+    direction: Direction | None = None
+    along: Direction | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.direction is None:
+            raise ConfigError("Raise needs a Direction, as decoding.direction() returns; got None")
+        object.__setattr__(self, "direction", as_direction(self.direction))
+        if self.along is not None:
+            object.__setattr__(self, "along", as_direction(self.along))
+
+    def bind(self, target: EditTarget) -> Change:
+        assert self.direction is not None  # checked in __post_init__
+        condition, path = vectors([self.direction, self.along or self.direction], target)
+
+        def raised(values: Tensor, output: Tensor) -> Tensor:
+            missing = (self.value - values @ condition.to(values)).clamp(min=0)
+            return values + missing.unsqueeze(-1) * path.to(values)
+
+        return raised
 
 
 def as_direction(direction: Direction | Mapping[str, object]) -> Direction:

@@ -191,7 +191,8 @@ class AlphaStarConfig(LeagueConfig):
 
     def _options(self, player: str, role: str) -> RoleOptions:
         of_its_role: RoleOptions = getattr(self, role)
-        return resolve_config(type(of_its_role), of_its_role, self.players.get(player, {}))
+        different = self.players.get(player)
+        return resolve_config(type(of_its_role), of_its_role, different) if different else of_its_role
 
     def _draw_for_main(
         self, rng: np.random.Generator, player: Player, league: LeagueState, options: MainOptions

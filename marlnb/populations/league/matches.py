@@ -32,7 +32,7 @@ class Match:
         returns: sum of rewards of each side, averaged over its agents.
         outcomes: of each side: 1 won, 0.5 a draw, 0 lost.
         steps: length of the episode.
-        versions: of each side's player, the frames that its weights had learnt from when the episode began.
+        versions: of each side's player, the frames that its weights had learned from when the episode began.
         round: of the league; the draw read the payoff table of its beginning.
         seed: of the episode, if it had one of its own.
     """
@@ -98,7 +98,7 @@ def from_row(row: Mapping[str, Any]) -> Match:
         match = Match(**{**row, **tuples})
         sizes = {len(match.players), len(match.returns), len(match.outcomes)}
     except (TypeError, KeyError) as error:
-        raise RunError(f"a line of {MATCHES} is no match: {error}; got {str(row)[:200]}") from error
+        raise RunError(f"a line of {MATCHES} is not a match: {error}; got {str(row)[:200]}") from error
     if len(sizes) != 1:
         raise RunError(f"a line of {MATCHES} has players, returns and outcomes of different lengths: {str(row)[:200]}")
     return match
@@ -156,3 +156,15 @@ def check_competitive(matches: Iterable[Match], env_name: str) -> bool:
 def between(matches: Iterable[Match], *players: str) -> Iterator[Match]:
     """The matches in which all of these players took part."""
     return (match for match in matches if set(players) <= set(match.players.values()))
+
+
+def turn_results(matches: Sequence[Match], player: str) -> dict[str, Any]:
+    """Of the matches that ended in a player's turn: how many there were, and its mean outcome against others."""
+    outcomes = [
+        outcome
+        for match in matches
+        if len(set(match.players.values())) > 1
+        for name, outcome in zip(match.players.values(), match.outcomes)
+        if name == player
+    ]
+    return {"matches": len(matches), "outcome": sum(outcomes) / len(outcomes) if outcomes else None}

@@ -23,7 +23,7 @@ class Side:
 
 @dataclass(frozen=True)
 class NewPlayer:
-    """A learning player that joins a league.
+    """A player that joins a league. It learns, unless its weights come from another run.
 
     Attributes:
         id: unique in the league.
@@ -31,6 +31,8 @@ class NewPlayer:
         side: the only side that it plays; `ANY_SIDE`: it takes any seat of a symmetric game.
         parent: the player or snapshot whose weights it starts from; empty: fresh weights.
         with_snapshot: whether a snapshot of its first weights joins the league at once.
+        run: folder of another run, from which its weights are copied when the league begins; empty: it learns here.
+        run_player: the player or snapshot of that run's league; empty: the policies of the run itself.
     """
 
     id: str
@@ -38,6 +40,8 @@ class NewPlayer:
     side: str = ANY_SIDE
     parent: str = ""
     with_snapshot: bool = False
+    run: str = ""
+    run_player: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Player:
         side: the only side that it plays, or `ANY_SIDE`.
         learning: whether its weights still change.
         parent: of a snapshot: the player it was taken of. Else the player whose weights it started from, or empty.
-        born_at_frames: frames that the player had learnt from when the snapshot was taken; 0 for a learning player.
+        born_at_frames: frames that the player had learned from when the snapshot was taken; 0 for a learning player.
         checkpoint: SHA-256 of the weights; None while it learns.
     """
 

@@ -92,7 +92,7 @@ def first_state(
     """The league before its first match: the learning players, and snapshots of those that start with one."""
     first: dict[str, Player] = {}
     for new in players:
-        first[new.id] = Player(new.id, new.role, new.side, parent=new.parent)
+        first[new.id] = Player(new.id, new.role, new.side, learning=not new.run, parent=new.parent)
         if new.with_snapshot:
             name = snapshot_id(new.id, 0)
             first[name] = Player(name, new.role, new.side, learning=False, parent=new.id)

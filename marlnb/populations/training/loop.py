@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.learner import Learner, weights_of
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.league.draws import draw_match, review
-from marlnb.populations.league.matches import Match, check_competitive, from_row, to_row
+from marlnb.populations.league.matches import Match, check_competitive, from_row, to_row, turn_results
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.player_log import PlayerEvent, What
-from marlnb.populations.league.players import Player, snapshot_id
-from marlnb.populations.league.roster import check_draws, check_league
+from marlnb.populations.league.players import NewPlayer, Player, snapshot_id
+from marlnb.populations.league.roster import check_draws, check_league, player_sides
 from marlnb.populations.league.state import Decision, LeagueState
 from marlnb.populations.training.league_files import LEAGUE, LeagueFiles, PlayerHistory
 from marlnb.populations.training.learning_player import LearningPlayer
@@ -37,6 +37,7 @@ from marlnb.populations.training.recent_returns import RecentReturns
 from marlnb.populations.training.requests import PlayerRequest, requests_due
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.loop import Advance
+from marlnb.training.runs.run import opened_run
 from marlnb.training.runs.run_folder import RunFolder
 
 
@@ -70,10 +71,12 @@ class LeagueLoop:
         self._unclear: list[Match] | None = []  # all matches, until one shows that the sides compete
         self._turn = 0  # of the round
         self._started = False
-        for player in self.league.learning:
+        first = [player for player in self.league.players.values() if not player.is_snapshot]
+        for player in first:
             self._join(player)
-        self._represent = representatives(self.league.learning, self.league.sides, env.spec)
-        self.episodes = RecentReturns({name: self._parts[p.id].loop.episodes for name, p in self._represent.items()})
+        self._represent = representatives(first, self.league.sides, env.spec)
+        learning = {name: player for name, player in self._represent.items() if player.learning}
+        self.episodes = RecentReturns({name: self._parts[p.id].loop.episodes for name, p in learning.items()})
 
     @property
     def env(self) -> VectorEnv:
@@ -116,7 +119,7 @@ class LeagueLoop:
         self._frames[player.id] += self.experiment.iteration_frames
         matches = part.env.take_finished()
         self._finished += matches
-        turn = {player.id: {"round": self.league.round, **_results(matches, player.id)}}
+        turn = {player.id: {"round": self.league.round, **turn_results(matches, player.id)}}
         learning_metrics = {
             player.id if len(part.learners) == 1 else f"{player.id}/{group}": advance.learning[group]
             for group in part.learners
@@ -174,14 +177,26 @@ class LeagueLoop:
     def _begin_league(self) -> None:
         self._files.cut(0, 0)
         players = dict(self.league.players)
+        sides = player_sides(self.league.sides, self.league.is_symmetric)
+        new_players = {new.id: new for new in self.config.roster(sides)}
         for name, player in players.items():
-            if not player.learning:
+            if player.is_snapshot:
                 players[name] = player = self._saved(player)
             elif player.parent:
                 self._inherit(player)
-            self._log("added" if player.learning else "snapshot", player, "the league begins")
+            self._log("snapshot" if player.is_snapshot else "added", player, "the league begins")
+            if not player.is_snapshot and not player.learning:
+                players[name] = self._import(player, new_players[name])
         self.league = replace(self.league, players=players)
         self._started = True
+
+    def _import(self, player: Player, new: NewPlayer) -> Player:
+        """A player of another run, with its weights as they are there now."""
+        source = opened_run(new.run)
+        policies = (source.league[new.run_player] if new.run_player else source).policies()
+        whose = f"{new.run_player or 'the policies'} of {source.path}"
+        self._parts[player.id].load_weights({name: weights_of(policy) for name, policy in policies.items()}, whose)
+        return self._frozen(player, f"weights of {whose}")
 
     def _restore_players(self, saved: Mapping[str, Any]) -> None:
         """The players and the table of a checkpoint; `self._parts` has those that are there from the beginning."""
@@ -288,16 +303,22 @@ class LeagueLoop:
                     f"league {self.config.name!r} would {'retire' if retires else 'freeze'} {player.id!r} ({reason}), "
                     "the last player that learns; end the training instead, as with frames= or the file STOP"
                 )
-            sha256 = self._snapshots.write(player.id, self._frames[player.id], self._parts[player.id].weights())
-            player = replace(player, learning=False, checkpoint=sha256, born_at_frames=self._frames[player.id])
-            self._log("frozen", player, reason)
-            if self._parts[player.id].env is not self.env:
-                self._parts[player.id].env.close()
+            player = self._frozen(player, reason)
         players[player.id] = player
         if retires:
             self._log("retired", player, reason)
             del players[player.id]
         self.league = replace(self.league, players=players)
+
+    def _frozen(self, player: Player, reason: str) -> Player:
+        """A player with its weights saved, which learns no longer and needs no environments."""
+        part, frames = self._parts[player.id], self._frames[player.id]
+        sha256 = self._snapshots.write(player.id, frames, part.weights())
+        player = replace(player, learning=False, checkpoint=sha256, born_at_frames=frames)
+        self._log("frozen", player, reason)
+        if part.env is not self.env:
+            part.env.close()
+        return player
 
     def _saved(self, snapshot: Player) -> Player:
         """A snapshot with its checkpoint: its parent's weights as they are now."""
@@ -370,15 +391,3 @@ class LeagueLoop:
         if self._history.known[part.player.id].learning:
             return part.state_dict()
         return {"learners": {name: learner.state_dict() for name, learner in part.learners.items()}}
-
-
-def _results(matches: list[Match], player: str) -> dict[str, Any]:
-    """How many matches ended in a turn, and the mean outcome of those against others."""
-    outcomes = [
-        outcome
-        for match in matches
-        if len(set(match.players.values())) > 1
-        for name, outcome in zip(match.players.values(), match.outcomes)
-        if name == player
-    ]
-    return {"matches": len(matches), "outcome": sum(outcomes) / len(outcomes) if outcomes else None}

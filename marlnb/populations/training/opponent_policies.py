@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from torch import Tensor
 
@@ -21,17 +22,18 @@ from marlnb.specs import EnvSpec
 from marlnb.training.learners import build_learner
 
 ACTOR = "actor."
+MAX_CACHED = 16  # snapshots
 
 
 class OpponentPolicies:
-    """Finds opponents by group and id. Weights of snapshots are read from disk each time.
+    """Finds opponents by group and id. Weights of snapshots are read from disk; the last MAX_CACHED of them are kept.
 
     Args:
         experiment: of the league.
         spec: of the environment.
         snapshots: on disk.
         history: everybody in the league.
-        parts: by id, those that learn or have learnt here.
+        parts: by id, those that learn or have learned here.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class OpponentPolicies:
         self._history, self._parts = history, parts
         self._policies: dict[tuple[str, str], tuple[Policy, str]] = {}
         self._by_architecture: dict[str, Policy] = {}
+        self._read = lru_cache(MAX_CACHED)(self._saved_weights)
 
     def find(self, group: str, name: str) -> Opponent:
         """A player's policy for a group.
@@ -55,17 +58,21 @@ class OpponentPolicies:
         """
         player = self._history.known[name]
         policy, architecture = self._policy_of(player, group)
-        part = self._parts.get(name)
-        if part is not None:
+        if player.learning:
+            part = self._parts[name]
             weights = {
                 key: tensor.detach().clone()
                 for key, tensor in _actor_weights(part.policies[group].state_dict()).items()
             }
         else:
-            weights = _actor_weights(self._snapshots.read(name, player.checkpoint)[group])
+            weights = self._read(name, player.checkpoint)[group]
         if isinstance(policy, ActorPolicy):
             _check_networks(name, weights, policy.actor.state_dict())
         return Opponent(policy, architecture, weights, is_final=not player.learning)
+
+    def _saved_weights(self, name: str, sha256: str | None) -> dict[str, dict[str, Tensor]]:
+        """By group, the weights of the actor."""
+        return {group: _actor_weights(weights) for group, weights in self._snapshots.read(name, sha256).items()}
 
     def _policy_of(self, player: Player, group: str) -> tuple[Policy, str]:
         """A policy of the player's architecture, and its name; one for all players that have equal ones."""

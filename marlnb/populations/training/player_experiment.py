@@ -44,7 +44,7 @@ def player_experiment(experiment: Experiment, spec: EnvSpec, player: Player, n_r
 
 def check_names(experiment: Experiment, spec: EnvSpec, players: Iterable[Player]) -> None:
     """Raises ConfigError if a table of the experiment names no player, role, group or agent."""
-    league = [name for player in players if player.learning for name in (player.id, player.role)]
+    league = [name for player in players if not player.is_snapshot for name in (player.id, player.role)]
     for part, table, agents in (
         ("algorithms", experiment.algorithms, ()),
         ("models", experiment.models, spec.agents),

@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from marlnb.models.networks.layers import AgentLinear
+from marlnb.models.networks.mlp import HiddenNetwork
 from marlnb.models.networks.packing import pad, unpad, widest_shape
 from marlnb.models.policies.actor import Actor, ActorPolicy
 from marlnb.models.policies.policy import ActContext, Policy
@@ -255,13 +257,16 @@ class _Stack:
 
 
 class _ActorStack(_Stack):
-    """Opponents whose actors are networks, evaluated together by `torch.vmap` over the slots."""
+    """Opponents whose actors are networks, evaluated together."""
 
     policy: ActorPolicy
 
     def __init__(self, policy: ActorPolicy) -> None:
         super().__init__(policy)
         self._actor = _StackedActor(policy.actor)
+        network = policy.actor.network
+        self._by_cell = self._actor.is_batched and isinstance(network, HiddenNetwork) and not network.cross_agent
+        self._in_play: dict[str, Tensor] = {}
         self._rows = self._row_of = self._agents = torch.empty(0, dtype=torch.int64)
 
     def act(self, observation: Tensor, state: Tensor | None, context: ActContext) -> tuple[Tensor, Tensor | None]:
@@ -278,13 +283,22 @@ class _ActorStack(_Stack):
             observation: `[env, agent, *shape]`.
             state: `[env, agent, layer, unit]`; None for feed-forward actors.
         """
-        weights = {name: tensor[: self.n_in_play] for name, tensor in self.weights.items()}
+        shape = observation.shape[:2]
+        if self._by_cell:  # where agents do not depend on each other, each cell is a row of one agent
+            observation = observation.flatten(0, 1).unsqueeze(1)
+            state = None if state is None else state.flatten(0, 1).unsqueeze(1)
         rows = observation[self._rows]  # [slot, row, agent, *shape]
         states = None if state is None else state[self._rows]
-        parameters, after = self._actor(weights, rows, states)
-        return self._scatter(parameters), None if after is None else self._scatter(after)
+        parameters, after = (
+            None if values is None else self._scatter(values).reshape(*shape, *values.shape[3:])
+            for values in self._actor(self._in_play, rows, states)
+        )
+        assert parameters is not None
+        return parameters, after
 
     def _index(self, slots: np.ndarray, device: torch.device) -> None:
+        self._in_play = {name: tensor[: self.n_in_play] for name, tensor in self.weights.items()}
+        slots = slots.reshape(-1, 1) if self._by_cell else slots
         envs, agents = np.nonzero(slots >= 0)
         pairs, pair_of_cell = np.unique(slots[envs, agents] * len(slots) + envs, return_inverse=True)
         slot, env = pairs // len(slots), pairs % len(slots)  # sorted by slot, then by environment
@@ -304,7 +318,10 @@ class _ActorStack(_Stack):
 
 
 class _StackedActor:
-    """An actor that is evaluated with the weights of several players, by `torch.vmap`.
+    """An actor that is evaluated with the weights of several players.
+
+    Affine maps that agents share are one batched product for all players. An actor with other weights is evaluated by
+    `torch.vmap`, which takes twice as long for a small network on a CPU.
 
     The weights are put in the place of those of a copy of the actor. `torch.func.functional_call` would restore the
     copy's own after each step, which takes longer than the step of a small network.
@@ -312,6 +329,7 @@ class _StackedActor:
 
     def __init__(self, actor: Actor) -> None:
         self._actor = copy.deepcopy(actor)
+        self.is_batched = batch_affine_maps(self._actor)
         self._tables: dict[str, tuple[dict[str, Any], str]] = {}
         for path, module in self._actor.named_modules():
             for table in (module._parameters, module._buffers):
@@ -327,10 +345,8 @@ class _StackedActor:
             observation: `[slot, row, agent, *shape]`.
             state: `[slot, row, agent, layer, unit]`; None for feed-forward actors.
         """
-        if len(observation) == 1:
-            only = {name: tensor[0] for name, tensor in weights.items()}
-            output, after = self._step(only, observation[0], None if state is None else state[0])
-            return output[None], None if after is None else after[None]
+        if self.is_batched:
+            return self._step(weights, observation, state)
         if state is None:
             return torch.vmap(lambda w, x: self._step(w, x, None)[0])(weights, observation), None
         return torch.vmap(self._step)(weights, observation, state)  # type: ignore[no-any-return]
@@ -342,6 +358,33 @@ class _StackedActor:
             table, name = self._tables[path]
             table[name] = tensor
         return self._actor.step(observation, state)
+
+
+class _BatchedLinear(nn.Module):
+    """The affine maps of several players, each shared by its agents: `[slot, row, agent, in]` -> `[..., out]`."""
+
+    def __init__(self, linear: AgentLinear) -> None:
+        super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias  # replaced by `[slot, out, in]` and `[slot, out]`
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(len(self.weight), -1, x.shape[-1])
+        return torch.baddbmm(self.bias[:, None], rows, self.weight.mT).reshape(*x.shape[:-1], -1)
+
+
+def batch_affine_maps(actor: nn.Module) -> bool:
+    """Replaces all affine maps that agents share, if an actor has no other weights; returns whether it did."""
+    maps = {
+        (module, name): child
+        for module in actor.modules()
+        for name, child in module.named_children()
+        if isinstance(child, AgentLinear) and child.shared
+    }
+    if len(actor.state_dict()) != 2 * len(maps):
+        return False
+    for (module, name), child in maps.items():
+        setattr(module, name, _BatchedLinear(child))
+    return True
 
 
 def _stack_of(policy: Policy) -> _Stack:

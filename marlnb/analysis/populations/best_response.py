@@ -1,0 +1,129 @@
+"""best_response: how much a player can lose, found by an opponent that learns against it alone for a stated time."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from marlnb.analysis.populations.best_response_result import BestResponse
+from marlnb.analysis.populations.match import match
+from marlnb.analysis.stats.paired_test import paired_test
+from marlnb.config import AlgorithmConfig
+from marlnb.envs.games.tree import TreeConfig
+from marlnb.errors import AnalysisError, unknown
+from marlnb.experiment import Experiment
+from marlnb.populations.builders.best_response import RESPONSE, BestResponseConfig
+from marlnb.populations.exact_evaluation import exploitability
+from marlnb.populations.league.roster import is_symmetric
+from marlnb.populations.matches.seating import label_of, league_rules, match_sides, player_side
+from marlnb.populations.run_league import LeaguePlayer
+from marlnb.training.policies.policy_source import as_policy_source
+from marlnb.training.runs.run import Run
+from marlnb.training.train import train
+
+FOLDER = "best_responses"
+EPISODES = 400
+
+
+def best_response(
+    player: Run | LeaguePlayer | str | os.PathLike[str],
+    *,
+    env_steps: int,
+    side: str | None = None,
+    algorithm: AlgorithmConfig | None = None,
+    episodes: int = EPISODES,
+    seed: int = 0,
+    run: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    trust: bool = False,
+) -> BestResponse:
+    """Trains a new opponent against a fixed player alone, and measures what it wins in new games.
+
+    The opponent starts from fresh weights, and has the player's networks and algorithm. What it wins is a lower bound
+    of what the player can lose: longer training, or another algorithm, may find more. So compare players by responses
+    of equal `env_steps`, seeds and algorithms only.
+
+    Args:
+        player: a run or its folder, or a player or snapshot of a league.
+        env_steps: environment steps that the opponent learns from; rounded up to whole iterations.
+        side: the player's, where sides have players of their own and a run acts for all of them.
+        algorithm: the opponent's; None: the player's.
+        episodes: of the games in which it is measured.
+        seed: of the opponent's weights and games.
+        run: folder of the opponent's training; None: in `best_responses/` in the player's folder. A complete training
+            is not repeated, and an interrupted one is continued.
+        progress: show the progress of training and games.
+        trust: allow the code that the player's folder names.
+    Raises:
+        AnalysisError: the player has no experiment, or no side is given where one is needed.
+        ConfigError: the environment has no sides that compete.
+    """
+    fixed = as_policy_source(player, trust=trust)
+    if not isinstance(fixed, (Run, LeaguePlayer)):
+        raise AnalysisError(f"a best response needs a run, or a player of a league; got {type(fixed).__name__}")
+    experiment = replace(_experiment(fixed, algorithm, _side(fixed, side)), frames=env_steps, seed=seed)
+    learned_by = (algorithm or experiment.algorithm).name
+    folder = fixed.path / FOLDER / f"{env_steps}-{learned_by}-{seed}" if run is None else run
+    trained = train(experiment, folder, resume=True, progress=progress)
+    response = next(each for each in trained.league.players.values() if each.player.role == RESPONSE)
+    games = match(response, fixed, episodes=episodes, sites=(), name="measured", progress=progress)
+    returns = paired_test(games.episodes["return_a"].to_numpy())
+    return BestResponse(
+        player=label_of(fixed),
+        env_steps=int(trained.status()["frames"]),
+        algorithm=learned_by,
+        seed=seed,
+        win_rate=games.win_rate,
+        mean_return=returns.mean,
+        low=returns.low,
+        high=returns.high,
+        exact=exploitability(fixed) if isinstance(experiment.env, TreeConfig) else None,
+        both_sides=len(games.seatings) > 1,
+        games=games,
+        run=trained,
+        warnings=games.warnings,
+    )
+
+
+def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, side: str) -> Experiment:
+    """The training of the opponent: the player's own, without its limits, in a league with the fixed player."""
+    base, rules = fixed.experiment, league_rules(fixed)
+    of_league = isinstance(fixed, LeaguePlayer)
+    league = BestResponseConfig(
+        run=str((fixed.league.run if of_league else fixed).path.absolute()),  # type: ignore[union-attr]
+        player=fixed.id if of_league else "",  # type: ignore[union-attr]
+        side=side,
+        sides=rules.sides,
+        win_threshold=rules.win_threshold,
+        win_margin=rules.win_margin,
+    )
+    return replace(
+        base,
+        league=league,
+        evolution=None,
+        algorithms={**base.algorithms, **({} if algorithm is None else {RESPONSE: algorithm})},
+        max_iterations=None,
+        max_minutes=None,
+        max_agent_steps=None,
+        target_return=None,
+        target_group=None,
+        evaluate_every=0,
+        tuned=None,
+    )
+
+
+def _side(fixed: Run | LeaguePlayer, side: str | None) -> str:
+    """The fixed player's side; empty where any player takes any seat."""
+    sides = match_sides(fixed, fixed)
+    if is_symmetric(sides, fixed.spec):
+        return ""
+    names = [each.name for each in sides]
+    chosen = player_side(fixed) or side
+    if chosen not in names:
+        if side is None:
+            raise AnalysisError(
+                f"{label_of(fixed)} acts for all sides of {fixed.spec.name}; say which one is fixed, as "
+                f"side={names[-1]!r}; valid: {', '.join(names)}"
+            )
+        raise AnalysisError(unknown(f"side of {fixed.spec.name}", side, names))
+    return str(chosen)

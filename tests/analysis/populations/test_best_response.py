@@ -1,0 +1,61 @@
+"""Best responses: a game with a known answer, both kinds of games, continued trainings, and errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import marlnb as mnb
+from marlnb.errors import AnalysisError, RunError
+
+RPS = (
+    *("env=tree/biased_rps", "algorithm=ippo", "algorithm.lr=1e-2", "algorithm.epochs=4", "model.hidden=[16]"),
+    *("n_envs=32", "rollout_steps=16", "algorithm.entropy_coef=0", "algorithm.gamma=1"),
+)
+TAG = ("env=mpe/simple_tag", "algorithm=ippo", "model.hidden=[8]", "n_envs=4", "rollout_steps=32", "algorithm.epochs=1")
+
+
+def trained(path: Path, *words: str) -> mnb.Run:
+    return mnb.train(mnb.Experiment.compose(*words), path, progress=False)
+
+
+def test_a_response_finds_most_of_what_a_perfect_one_wins_and_not_more(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", *RPS, "frames=512")
+    exact = mnb.exploitability(run)  # of a nearly uniform policy: 8.3
+    result = mnb.best_response(run, env_steps=8_000, episodes=400, progress=False)
+    assert result.exact == pytest.approx(exact) and result.env_steps == 8192
+    assert 0.7 * exact < result.mean_return and result.low <= exact
+    assert result.low < result.mean_return < result.high and "a perfect response has" in result.verdict
+    again = mnb.best_response(run, env_steps=8_000, episodes=400, progress=False)  # neither trains nor plays again
+    assert again.mean_return == result.mean_return and again.run.path == result.run.path
+    assert result.to_json()["player"] == "run"
+
+
+def test_a_response_to_a_snapshot_of_another_league(tmp_path: Path) -> None:
+    league = trained(tmp_path / "run", *RPS, "league=self_play", "league.win_margin=100", "frames=1024").league
+    result = mnb.best_response(league["main_0@0"], env_steps=1024, episodes=20, progress=False)
+    ours = result.run.league
+    assert ours.counts() == {"response_0": {"response": len(ours.matches())}}
+    assert set(ours["fixed"].policies()) == {"player"} and not ours["fixed"].player.learning
+    for name, value in league["main_0@0"].policies()["player"].state_dict().items():
+        assert (ours["fixed"].policies()["player"].state_dict()[name] == value).all()
+
+
+def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", *TAG, "frames=128")
+    with pytest.raises(AnalysisError, match=r"run acts for all sides of mpe/simple_tag.*side='agent'"):
+        mnb.best_response(run, env_steps=128)
+    result = mnb.best_response(run, env_steps=256, side="agent", episodes=20, progress=False)
+    assert result.games.a == "adversary_response_0" and list(result.games.seatings) == ["adversary"]
+    assert not result.both_sides and "an opponent has a win rate" in result.verdict
+    resumed = mnb.resume(result.run, frames=512, progress=False)  # the checkpoint has both sides
+    assert set(resumed.policies()) == {"adversary", "agent"}
+
+
+def test_a_player_of_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="nowhere"):
+        mnb.best_response(tmp_path / "nowhere", env_steps=128)
+    words = (*RPS, "league=best_response", f"league.run={tmp_path / 'gone'}", "frames=512")
+    with pytest.raises(RunError, match="gone"):
+        trained(tmp_path / "run", *words)

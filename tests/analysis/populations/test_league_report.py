@@ -1,0 +1,95 @@
+"""A league's report: measures by hand, and a league with its control."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import marlnb as mnb
+from marlnb import plots
+from marlnb.analysis.populations.league_report import _measure, population_shares, relative_performance
+from marlnb.analysis.populations.league_report_result import LeagueReport
+from marlnb.analysis.populations.round_robin import Results
+from marlnb.cli import main
+from marlnb.errors import AnalysisError
+from marlnb.populations.ratings.alpha_rank import alpha_rank, alpha_rank_of_two
+
+ROCK_PAPER_SCISSORS = np.array([[0.5, 0, 1], [1, 0.5, 0], [0, 1, 0.5]])
+WORDS = (
+    *("env=tree/biased_rps", "algorithm=ippo", "model.hidden=[8]", "n_envs=8", "rollout_steps=16"),
+    *("algorithm.epochs=1", "frames=2048", "league.win_margin=100"),
+)
+
+
+def _results(win_rates: np.ndarray, episodes: int = 100) -> Results:
+    games = episodes * (1 - np.eye(len(win_rates)))
+    return Results(win_rates * games, games)
+
+
+def test_relative_performance_by_hand() -> None:
+    """Rock and paper against scissors alone; rock wins. The same with sides of their own."""
+    assert relative_performance(_results(ROCK_PAPER_SCISSORS), ["", "", ""], 2) == pytest.approx(1.0)
+    assert relative_performance(_results(ROCK_PAPER_SCISSORS), ["", "", ""], 1) == pytest.approx(0.0)
+    rates = np.full((4, 4), 0.5)  # a, b of ours on sides x, y; c, d of theirs: a beats d always, b beats c in 0.6
+    rates[0, 3], rates[3, 0], rates[1, 2], rates[2, 1] = 1.0, 0.0, 0.6, 0.4
+    assert relative_performance(_results(rates), ["x", "y", "x", "y"], 2) == pytest.approx(0.8)
+
+
+def test_shares_of_one_population_and_of_two() -> None:
+    one = population_shares(_results(ROCK_PAPER_SCISSORS), ["", "", ""], alpha_rank, alpha_rank_of_two)
+    assert one == pytest.approx([1 / 3] * 3)
+    rates = np.full((3, 3), 0.5)
+    rates[0, 2], rates[2, 0], rates[1, 2], rates[2, 1] = 0.9, 0.1, 0.2, 0.8
+    two = population_shares(_results(rates), ["x", "x", "y"], alpha_rank, alpha_rank_of_two)
+    assert two[0] > 0.9 and two[0] + two[1] == pytest.approx(1) and two[2] == pytest.approx(1)
+    assert np.isnan(population_shares(_results(rates), ["x", "y", "z"], alpha_rank, alpha_rank_of_two)).all()
+
+
+def test_null_results_are_named() -> None:
+    higher = _measure("win rate", 0.5, "higher", [0.6, 0.62, 0.61, 0.6, 0.63])
+    assert higher.verdict == "better" and higher.low is not None and 0.59 < higher.low < 0.61
+    assert _measure("exploitability", 0.0, "lower", [0.6, 0.62, 0.61, 0.6, 0.63]).verdict == "worse"
+    assert _measure("win rate", 0.5, "higher", [0.4, 0.6, 0.5, 0.45, 0.56]).verdict == "no difference shown"
+    assert _measure("win rate", 0.5, "higher", [0.9]).verdict == "one seed: nothing is shown"
+
+
+def test_a_report_without_a_control_says_so() -> None:
+    players = pd.DataFrame({"seed": [0], "player": ["a"], "side": ["any"], "elo": [0.0], "alpha_rank": [1.0]})
+    players = players.assign(nash=1.0, cyclic_share=0.25, cyclic_p=0.5)
+    report = LeagueReport("toy", "pfsp", "", 100, None, (), players, 1)
+    assert "next to no control: nothing was compared. Cycles, which Elo cannot show, make up 25%" in report.verdict
+    assert [text[:19] for text in report.warnings] == ["there is no control", "1 seed: a conclusio"]
+
+
+def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, controls = [], []
+    for seed in range(2):
+        words = ("league=fictitious", "league.snapshot_frames=512", f"seed={seed}")
+        experiment = mnb.Experiment.compose(*WORDS, *words)
+        runs.append(mnb.train(experiment, tmp_path / f"league_{seed}", progress=False))
+        control = mnb.league_control(experiment)
+        assert (control.league.name, control.algorithm.entropy_coef) == ("self_play", 0.05)  # type: ignore[attr-defined, union-attr]
+        controls.append(mnb.train(control, tmp_path / f"control_{seed}", progress=False))
+    report = mnb.league_report(runs, controls, players=2, episodes=4, progress=False)
+    names = [measure.name for measure in report.measures]
+    assert names[:2] == ["relative population performance", "win rate of the main against the control's"]
+    assert names[2:] == [
+        "exploitability of the main minus the control's",
+        "exploitability of the league's Nash mixture minus the control's",
+    ]
+    exact = mnb.exploitability(runs[1].league["main_0"]) - mnb.exploitability(controls[1].league["main_0"])
+    assert report.measures[2].values[1] == pytest.approx(exact)
+    assert len(report.players) == 2 * 4 and report.ratings()["nash"].sum() == pytest.approx(1)
+    assert len(plots.league_report_figure(report)) == 3 and "control/main_0" in report._repr_html_()
+    assert json.loads(json.dumps(report.to_json()))["control"] == "self_play by ippo, entropy bonus 0.05"
+    assert main(["info", str(runs[0].path)]) == 0
+    assert report.verdict in capsys.readouterr().out
+    longer = mnb.resume(controls[0], frames=4096, progress=False)
+    with pytest.raises(
+        AnalysisError, match=r"equally many.*league_0: 2,048, .*control_0: 4,096"
+    ):
+        mnb.league_report(runs[0], longer)
