@@ -12,11 +12,9 @@ import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from marlnb.algorithms.learner import Learner
@@ -25,16 +23,11 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.populations.counter_draws import generator
-from marlnb.populations.evolution.architecture import NetworkTarget
-from marlnb.populations.evolution.hyperparameters import draw, mutables, options_of, with_options
-from marlnb.populations.evolution.lineage import COPIED, FOUNDER, KEPT, REFUSED, Lineage, LineageFile
-from marlnb.populations.evolution.members import Successor
-from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMETERS, PRESERVING, draw_kind, mutated
+from marlnb.populations.evolution.hyperparameters import mutables, with_options
+from marlnb.populations.evolution.lineage import Lineage, LineageFile
 from marlnb.populations.training.evolving_member import Member, member_experiment
-from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
 from marlnb.populations.training.judges import Judgement, build_judge
-from marlnb.populations.training.perturbation import perturb
+from marlnb.populations.training.offspring import Offspring, heir
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
 from marlnb.training.loop import Advance, DivergedError
@@ -64,6 +57,7 @@ class EvolutionLoop:
         self._snapshots = SnapshotStore(self._files.folder, env.spec)
         self._judge = build_judge(experiment, env.spec, folder / EVALUATION)
         self._envs = [env]
+        self._offspring = Offspring(experiment, self._targets, self._envs, device)
         self.generation = self._turn = 0
         self._best = 0  # the fittest member of the last generation that was evaluated
         self.members: list[Member] = []
@@ -71,11 +65,10 @@ class EvolutionLoop:
             for place in range(self.config.population):
                 if place:
                     self._envs.append(build_env(experiment, experiment.n_envs, device=experiment.device))
-                self.members.append(self._founder(place))
+                self.members.append(self._offspring.founder(place))
         except BaseException:
             self.close()
             raise
-        self._networks = _networks(self.members[0].loop.learners)
 
     @property
     def env(self) -> VectorEnv:
@@ -184,16 +177,6 @@ class EvolutionLoop:
             for env in self._envs[1:]:
                 env.close()
 
-    def _founder(self, place: int) -> Member:
-        experiment = member_experiment(self.experiment, place, 0)
-        options = options_of(experiment, self._targets)
-        if self.config.founders == "drawn" and place:
-            rng = generator(self.experiment.seed, "founder", str(place), 0)
-            options = {target.path: draw(rng, target, experiment) for target in self._targets}
-            experiment = with_options(experiment, self._targets, options)
-        row = Lineage(0, place, None, FOUNDER, seed=experiment.seed, options=options)
-        return Member(experiment, self._envs[place], self._device, born=0, row=row)
-
     def _evaluate(self, advance: Advance) -> Advance:
         """Ends a generation: its evaluations count as frames, and its rows are written."""
         alive = self._alive()
@@ -229,80 +212,10 @@ class EvolutionLoop:
         )
 
     def _next_generation(self) -> None:
-        """Selects and mutates. Children begin new episodes; who stays as it is continues where it was."""
-        scored = [member.scored(self.config.window) for member in self.members]
-        rng = generator(self.experiment.seed, "select", "", self.generation)
-        successors = _check_successors(self.config.select(rng, scored), len(self.members), self.config.name)
-        parents = list(self.members)
-        states = {place: parents[place].loop.state_dict()["learners"] for place in {s.parent for s in successors}}
+        self.members, successors = self._offspring.next_generation(self.members, self.generation + 1)
+        self._best = heir(successors, self._best)
         self.generation += 1
         self._turn = 0
-        for place, successor in enumerate(successors):
-            options = parents[successor.parent if successor.options_of is None else successor.options_of].row.options
-            self.members[place] = self._successor(place, parents[successor.parent], successor, options, states)
-        self._best = _heir(successors, self._best)
-
-    def _successor(
-        self,
-        place: int,
-        parent: Member,
-        successor: Successor,
-        options: Mapping[str, Any],
-        states: Mapping[int, Mapping[str, Any]],
-    ) -> Member:
-        rng = generator(self.experiment.seed, "mutate", str(place), self.generation)
-        kind = draw_kind(rng, self.config.probability) if successor.mutate else NONE
-        row = Lineage(self.generation, place, successor.parent, KEPT, seed=parent.row.seed, options=options)
-        if kind == NONE and successor.parent == place and options == parent.row.options:
-            parent.row = row
-            return parent
-        base = member_experiment(self.experiment, place, self.generation)
-        inherited = with_options(base, self._targets, row.options)
-        changes = {path: [old, options[path]] for path, old in parent.row.options.items() if options[path] != old}
-        row = replace(row, operator=COPIED, seed=base.seed, changes=changes)
-        child = partial(self._child, parent=parent, learners=states[successor.parent])
-        if kind == NONE:
-            return child(inherited, row)
-        try:
-            experiment, mutations = mutated(kind, rng, self.config, inherited, self._targets, self._networks)
-            values = {**options, **{path: new for path, (_, new) in mutations.items()}}
-            row_of_child = replace(row, operator=kind, changes={**changes, **mutations}, options=values)
-            return self._changed(child(experiment, row_of_child), parent, kind, rng)
-        except ConfigError as error:  # it is not possible here
-            return child(inherited, replace(row, operator=REFUSED, note=str(error)))
-
-    def _changed(self, child: Member, parent: Member, kind: str, rng: np.random.Generator) -> Member:
-        """The child, with what a mutation of networks or weights did. Raises ConfigError: it changed outputs."""
-        if kind == HYPERPARAMETERS:
-            return child
-        notes = []
-        if kind == PARAMETERS:
-            config = self.config
-            for learner in child.loop.learners.values():
-                notes.append(perturb(learner, rng, sigma=config.sigma, dormant_threshold=config.dormant_threshold))
-        change = child.output_change(parent)
-        if kind in PRESERVING and change > MAX_RELATIVE_CHANGE:
-            raise ConfigError(f"the mutation of the {kind} would change the networks' outputs by {change:.2g}")
-        child.row = replace(child.row, output_change=change, note="; ".join(notes))
-        return child
-
-    def _child(
-        self, experiment: Experiment, row: Lineage, *, parent: Member, learners: Mapping[str, Mapping[str, Any]]
-    ) -> Member:
-        """A member that continues with its parent's learners, in new episodes."""
-        child = Member(
-            experiment,
-            self._envs[row.member],
-            self._device,
-            born=self.generation,
-            row=row,
-            scores=parent.scores,
-            frames=parent.frames,
-            diverged=parent.diverged,
-        )
-        child.inherit(parent, learners)
-        child.loop.begin(0)
-        return child
 
 
 def generation_iterations(experiment: Experiment) -> int:
@@ -323,32 +236,3 @@ def generation_iterations(experiment: Experiment) -> int:
             at="frames",
         )
     return iterations
-
-
-def _networks(learners: Mapping[str, Learner]) -> tuple[NetworkTarget, ...]:
-    """The actors, and the critics of algorithms that have any, of the groups that learn."""
-    targets = []
-    for name, learner in learners.items():
-        parts = {parameter.partition(".")[0] for parameter, _ in learner.policy.named_parameters()}
-        if learner.optimizers:
-            targets.append(NetworkTarget("models", name))
-        if learner.optimizers and any(part.startswith("critic") for part in parts):
-            targets.append(NetworkTarget("critics", name))
-    return tuple(targets)
-
-
-def _check_successors(successors: tuple[Successor, ...], n_members: int, name: str) -> tuple[Successor, ...]:
-    """Raises ConfigError unless every place has a parent in the population."""
-    places = [place for each in successors for place in (each.parent, each.options_of) if place is not None]
-    if len(successors) != n_members or not all(0 <= place < n_members for place in places):
-        raise ConfigError(
-            f"evolution {name!r} must select {n_members} successors, whose parents are 0 to {n_members - 1}; "
-            f"got {successors}"
-        )
-    return successors
-
-
-def _heir(successors: tuple[Successor, ...], best: int) -> int:
-    """The place that continues the fittest member, unchanged if there is one."""
-    heirs = [place for place, each in enumerate(successors) if each.parent == best]
-    return min(heirs, key=lambda place: (successors[place].mutate, place != best), default=best)
