@@ -89,7 +89,5 @@ def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["info", str(runs[0].path)]) == 0
     assert report.verdict in capsys.readouterr().out
     longer = mnb.resume(controls[0], frames=4096, progress=False)
-    with pytest.raises(
-        AnalysisError, match=r"equally many.*league_0: 2,048, .*control_0: 4,096"
-    ):
+    with pytest.raises(AnalysisError, match=r"equally many.*league_0: 2,048, .*control_0: 4,096"):
         mnb.league_report(runs[0], longer)
