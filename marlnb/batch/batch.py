@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ from marlnb.batch.offline import job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.disk import append_line, problem_of, writing
+from marlnb.display.formatting import count
+from marlnb.display.notebook_html import frame_html, title_html
 from marlnb.errors import BatchError, unknown
 from marlnb.training.runs.files import final_name, read_json, remove_temporaries, write_atomically
 
@@ -35,9 +38,10 @@ SUBMISSIONS = "submissions"
 EVENTS = "events.log"
 SUBMIT_LOCK = "submit.lock"
 WRITTEN = (SOURCE, THEN, BATCH)
+MAX_ROWS = 20  # of the table that a notebook shows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Batch:
     """The folder of a batch.
 
@@ -208,6 +212,14 @@ class Batch:
             columns = {key: getattr(status, key) for key in ("state", "progress", "seconds", "attempt", "reason")}
             rows.append({"job": name, **swept, **columns})
         return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        states = Counter(status.state for status in self.statuses().values())
+        shown = ", ".join(f"{n:,} {state}" for state, n in states.items())
+        return f"<Batch {self.path}: {self.notebook}, {count(sum(states.values()), 'job')}: {shown}>"
+
+    def _repr_html_(self) -> str:
+        return title_html(repr(self).strip("<>")) + frame_html(self.table(), index=False, max_rows=MAX_ROWS)
 
     def create_submission(self, jobs: Sequence[Job], *, then: bool, reason: str = "") -> Path:
         """Creates the folder `submissions/<n>` with `jobs.json`, the names of the jobs in order of their index."""

@@ -28,7 +28,7 @@ def experiment_text(experiment: Composed) -> str:
             lines[-1] += f" and {len(words)} more"
             break
     if len(lines) == 1:
-        return "\n".join([*lines, f"  {_size(experiment)}", f"  {tuned_text(experiment)}"])
+        return "\n".join([*lines, f"  {_size(experiment)}", f"  {_shortened(tuned_text(experiment))}"])
     return "\n".join([*lines, f"  {_size(experiment)}; {_tuned_for(experiment)}"])
 
 
@@ -65,6 +65,11 @@ def _tuned_for(experiment: Composed) -> str:
         return f"untuned: no tuned settings for {untuned} on {experiment.env.name}"
     names = f" with {' and '.join(tuned)}" if len(algorithms) > 1 else ""
     return f"tuned for {experiment.env.name}{names}{f', {untuned} untuned' if untuned else ''}"
+
+
+def _shortened(text: str) -> str:
+    """Without the details in brackets if the line would be too long."""
+    return text if len(text) <= MAX_LINE_LENGTH else f"{text.partition(' (')[0]} (details: experiment.tuned)"
 
 
 def _size(experiment: Composed) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from marlnb.display.array_summary import fields_summary
+
 NetworkName = Literal["mlp", "gru"]
 MIN_EFFECT_SHARE = 0.03
 """Share of the largest effect below which a unit need not be named."""
@@ -19,7 +21,7 @@ class Node:
 
     Attributes:
         agent: agent name.
-        site: site name, as `agent/actor/hidden_1`.
+        site: site name, such as `agent/actor/hidden_1`.
         units: the units that represent it; no other unit does.
         basis: `[dimension][unit of the site]`, orthonormal, if it is a subspace that no single unit represents; else
             empty, and each unit is a direction.
@@ -38,6 +40,9 @@ class Node:
     exact: bool = True
     readout: tuple[tuple[int, tuple[float, ...]], ...] = ()
     written: tuple[tuple[float, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
 
 @dataclass(frozen=True)

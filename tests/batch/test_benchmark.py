@@ -60,6 +60,8 @@ def test_every_run_is_there_and_says_what_it_measured(done: Benchmark) -> None:
     assert not done.failed and not done.stopped
     table = done.table()
     assert len(table) == 8 and set(table["state"]) == {"complete"} and set(table["frames"]) == {320}
+    what = f"Benchmark {done.path}: ippo, mappo on toy/count, toy/mortal, 2 seeds; runs: 8 complete"
+    assert repr(done) == f"<{what}>" and done._repr_html_().startswith(f"<p><b>{what}</b></p><table")
     run = Run.open(done.path / "runs" / "toy" / "mortal" / "mappo" / "seed_1")
     assert run.experiment.env.mortal and run.experiment.seed == 1  # type: ignore[attr-defined]
     assert run.experiment.algorithm.name == "mappo"

@@ -30,6 +30,7 @@ def test_an_experiment_prints_what_was_set_in_at_most_three_lines() -> None:
     lines = repr(Experiment.compose(*words)).splitlines()
     assert lines[0] == "Experiment: env=mpe/simple_spread algorithm.lr=0.001 frames=6400" and len(lines) == 3
     assert lines[2].startswith("  tuned for mpe/simple_spread, found by ")
+    assert max(map(len, lines)) < 140
     lines = repr(Experiment.compose("env=pettingzoo/multiwalker", "algorithm=iql")).splitlines()
     assert lines[2] == "  untuned: no tuned settings for iql on pettingzoo/multiwalker"
     lines = repr(Experiment.compose(*MANY, "tuned=false")).splitlines()

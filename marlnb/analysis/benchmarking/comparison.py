@@ -68,7 +68,10 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         rows = [(name, *(f"{mean:.3g}" for mean in scores.mean(axis=0))) for name, scores in self.scores.items()]
-        note = note_html("Mean normalised score over seeds; mnb.statistics has intervals. " + self.describe_scale())
+        note = note_html(
+            "Mean normalised score over seeds; marlnb.analysis.benchmarking.statistics has intervals. "
+            + self.describe_scale()
+        )
         return table_html(("algorithm", *self.tasks), rows) + note
 
     def describe_scale(self) -> str:

@@ -35,7 +35,12 @@ class Combination:
 
     @property
     def synergy(self) -> float:
-        """Bits that the message shows about the pair and about neither alone, as an XOR does; at least 0."""
+        """Bits that the message shows about the pair and about neither alone, as an XOR does; at least 0.
+
+            I(message; (goal, other)) - I(message; goal) - I(message; other)
+
+        Source: McGill 1954, Multivariate Information Transmission ("interaction information").
+        """
         return max(self.bits - self.alone, 0.0)
 
 
@@ -139,7 +144,8 @@ class Communication(Result):
         if self.speaks:
             return text
         if self.combinations:
-            return f"{text}, nor together with any of {len(self.combinations)} other quantities that it observes"
+            others = f"any of {len(self.combinations)} other quantities that it observes"
+            return f"{text}, nor together with {others} (codes of three or more quantities were not tested)"
         return f"{text}; combinations with other quantities were not tested"
 
     def _listening(self) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from marlnb.analysis.stats.linear_models import Kind, fit_logistic
 from marlnb.analysis.stats.ridge import fit_ridge
+from marlnb.display.array_summary import fields_summary
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.directions import Direction
 
@@ -57,6 +58,9 @@ class LinearDecoder:
     mean: np.ndarray
     weight_covariance: np.ndarray
     pattern_covariance: np.ndarray
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
     def direction(
         self, value: str | int | tuple[str | int, str | int] | None = None, kind: DirectionKind = "pattern"

@@ -7,6 +7,7 @@ from typing import Literal
 
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_INTERVALS
 from marlnb.analysis.stats.linear_models import FoldScores
+from marlnb.display.array_summary import fields_summary
 from marlnb.errors import AnalysisError, unknown
 
 Correction = Literal["holm", "fdr", "max"]
@@ -40,6 +41,9 @@ class Gain:
     high: float
     p_value: float
     p_holm: float = 1.0
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
     @staticmethod
     def over(control: Control, of_control: FoldScores, of_site: FoldScores) -> Gain:
@@ -104,6 +108,9 @@ class DecodingScore:
     p_max: float = 1.0
     gains: tuple[Gain, ...] = ()
     is_feed_forward: bool = False
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
     @property
     def observation(self) -> float:

@@ -92,7 +92,10 @@ class FeatureLabels(Result):
                 f"{n_alone} of {total} (most feature {alone}, {self.share_alone[alone]:.0%} of its variance), beyond "
                 f"{self.given} with none ({n}; most {strongest})."
             )
-        return f"No feature of {where} goes with {self.label}{beyond} beyond chance ({n}; most {strongest})."
+        return (
+            f"No feature of {where} goes with {self.label}{beyond} beyond chance, each by itself ({n}; most {strongest}); "
+            "several features together were not tested."
+        )
 
     def table(self) -> pd.DataFrame:
         """One row for each feature, the one that the label explains most first."""

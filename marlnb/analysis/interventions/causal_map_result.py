@@ -11,6 +11,7 @@ import pandas as pd
 
 from marlnb.analysis.interventions.result import Effect, direct_outcome
 from marlnb.analysis.results import ALPHA, Result
+from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError, unknown
 
 
@@ -27,6 +28,9 @@ class UnitEffects:
     site: str
     unit: int
     effects: tuple[Effect, ...]
+
+    def __repr__(self) -> str:
+        return f"<unit {self.unit} of {self.site}: {count(len(self.effects), 'effect')}>"
 
     def of(self, outcome: str, who: str = "") -> Effect:
         """One effect.
@@ -102,38 +106,47 @@ class CausalMap(Result):
 
     @property
     def verdict(self) -> str:
-        clauses = [self._clause(group) for group in self.groups]
+        clauses = [self._clause(names, groups[0]) for names, groups in self._alike.items()]
         what = f"{len(self.units)} units of {', '.join(self.sites)}"
         episodes = self.settings.get("episodes", "?")
         return (
-            f"{self.edit['edit']} of each of {what}, one at a time: {'; '.join(clauses)}. {episodes} episodes a unit, "
+            f"{self.edit['edit']} of each of {what}, one at a time: {'; '.join(clauses)}; {episodes} episodes a unit, "
             "each compared with itself without the edit, Holm over all units and outcomes; what units do together was "
             "not tested."
         )
 
-    def _clause(self, group: str) -> str:
-        """How many units change a group's return, and the largest change."""
+    @property
+    def _alike(self) -> dict[str, list[str]]:
+        """By names, as "speaker and listener", the groups whose returns change alike, as where they share a reward."""
+        alike: dict[tuple[object, ...], list[str]] = {}
+        for group in self.groups:
+            effects = (each.of("return", group) for each in self.units)
+            alike.setdefault(tuple((e.difference, e.low, e.high, e.p_holm) for e in effects), []).append(group)
+        return {" and ".join(groups): groups for groups in alike.values()}
+
+    def _clause(self, names: str, group: str) -> str:
+        """How many units change a group's return, and the largest change; names: of all groups with the same return."""
         effects = [each.of("return", group) for each in self.units]
         shown = [k for k, effect in enumerate(effects) if effect.p_holm is not None and effect.p_holm <= ALPHA]
         if not shown:
             widest = max((max(abs(e.low), abs(e.high)) for e in effects), default=np.nan)
-            return f"none is shown to change the return of {group} (no interval goes beyond {widest:.3g})"
+            return f"none is shown to change the return of {names} (no interval goes beyond {widest:.3g})"
         largest = max(shown, key=lambda k: abs(effects[k].difference))
         unit, effect = self.units[largest], effects[largest]
         number = f"unit {unit.unit}" + (f" of {unit.site}" if len(self.sites) > 1 else "")
         interval = f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}] (p = {effect.p_holm:.2g})"
-        return f"{len(shown)} change the return of {group}, {number} by {interval}, the most"
+        return f"{len(shown)} change the return of {names}, {number} by {interval}, the most"
 
     def _repr_table(self) -> pd.DataFrame:
         """One row a unit, the largest effects on returns first."""
-        choices = direct_outcome(self.units[0].effects)
+        choices, alike = direct_outcome(self.units[0].effects), self._alike
         rows = []
         for each in sorted(self.units, key=self._largest_change, reverse=True):
             row: dict[str, Any] = {"site": each.site, "unit": each.unit}
-            for group in self.groups:
-                effect = each.of("return", group)
-                row[f"return of {group}"] = f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}]"
-                row[f"p (Holm), {group}"] = effect.p_holm
+            for names, groups in alike.items():
+                effect = each.of("return", groups[0])
+                row[f"return of {names}"] = f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+                row[f"p (Holm), {names}"] = effect.p_holm
             moved = [e.difference for e in each.effects if e.outcome == choices and e.edited and e.who in self.agents]
             row[f"{choices} (edited agents)"] = float(np.mean(moved)) if moved else np.nan
             rows.append(row)

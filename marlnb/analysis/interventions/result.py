@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result
+from marlnb.display.array_summary import fields_summary
+from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError, unknown
 
 ActionShares = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
@@ -53,6 +55,9 @@ class Effect:
     p_holm: float | None
     detectable: float | None
 
+    def __repr__(self) -> str:
+        return fields_summary(self)
+
     @property
     def excludes_zero(self) -> bool:
         """Whether zero is outside the interval."""
@@ -75,6 +80,10 @@ class Arm:
     effects: tuple[Effect, ...]
     actions: ActionShares = field(default_factory=dict, repr=False)
     by_class: Mapping[str, tuple[Effect, ...]] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        strength = "" if self.strength is None else f" of strength {self.strength:g}"
+        return f"<Arm{strength}: {count(len(self.effects), 'effect')}>"
 
 
 def direct_outcome(effects: Sequence[Effect]) -> str:
@@ -123,7 +132,7 @@ class Intervention(Result):
         """One effect.
 
         Args:
-            given: a class, as "goal = red": the effect in its episodes; None: in all episodes.
+            given: a class, such as "goal = red": the effect in its episodes; None: in all episodes.
         Raises:
             AnalysisError: there is none or more than one; the message lists those available.
         """

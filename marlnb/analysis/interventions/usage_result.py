@@ -12,6 +12,7 @@ import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result
 from marlnb.analysis.stats.corrections import holm
+from marlnb.display.array_summary import fields_summary
 from marlnb.errors import AnalysisError, unknown
 
 Conclusion = Literal["used", "decodable but not used", "not shown to be used", "not separable"]
@@ -61,6 +62,9 @@ class UsageTest:
     random: tuple[float, ...] = ()
     given: str = ""
     share_left: float = 1.0
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,8 @@ class Usage(Result):
         if self.conclusion == "used" and self.confounds:
             names = ", ".join(name for confound in self.confounds for name in confound.names)
             yield f"{names} does not explain it"
+        if self.conclusion in ("decodable but not used", "not shown to be used"):
+            yield "whether other directions or sites carry the same in its place was not tested"
 
     def table(self) -> pd.DataFrame:
         """One row for each edit, with the confounds that were tested below."""

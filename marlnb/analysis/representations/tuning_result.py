@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result
+from marlnb.display.array_summary import fields_summary
 from marlnb.models.hooks.directions import Direction
 
 
@@ -29,6 +30,9 @@ class UntrainedTuning:
     gain: float
     low: float
     high: float
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,7 +138,10 @@ class Tuning(Result):
         where, n = f"{self.agent} at {self.site}", f"n = {self.n_episodes} episodes"
         where += f", given {self.given}," * bool(self.given)
         if not n_tuned:
-            return f"No unit of {where} is tuned to {self.label} beyond chance ({n}; the strongest is {strongest})."
+            return (
+                f"No unit of {where} is tuned to {self.label} beyond chance, each by itself ({n}; the strongest is "
+                f"{strongest}); units together are decode's question."
+            )
         units = f"{n_tuned} of {self.n_units} units of {where} are tuned to {self.label} beyond chance"
         return f"{units} ({n}; the strongest is {strongest}); {self._against_untrained()}."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from marlnb.batch.benchmark.references import find_references, levels_of
 from marlnb.batch.benchmark.results import is_complete, measured
 from marlnb.batch.benchmark.spec import BenchmarkRun, BenchmarkSpec, PlannedRun
 from marlnb.batch.trainings.progress_display import frames_done, planned_frames
+from marlnb.display.formatting import count
+from marlnb.display.notebook_html import frame_html, title_html
 from marlnb.errors import AnalysisError, ConfigError, RunError, TrustError
 from marlnb.training.runs.files import is_run, read_json, write_atomically
 from marlnb.training.runs.run import Run
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
 SPEC = "benchmark.json"
 MARL_EVAL = "marl_eval.json"
 REPORT = "report"
+MAX_ROWS = 20  # of the table that a notebook shows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Benchmark:
     """A benchmark's folder: `benchmark.json` (the spec), `runs/<env>/<algorithm>/seed_<k>`, `marl_eval.json`,
     `references.json` and `report/notebook.ipynb`.
@@ -112,6 +116,15 @@ class Benchmark:
         import pandas as pd
 
         return pd.DataFrame(describe_runs(self.path, self.spec))
+
+    def __repr__(self) -> str:
+        states = Counter(state_of(self.path / run.folder) for run in self.spec.labels())
+        shown = ", ".join(f"{n:,} {state}" for state, n in states.items())
+        what = f"{', '.join(self.spec.algorithms)} on {', '.join(self.spec.environments)}"
+        return f"<Benchmark {self.path}: {what}, {count(len(self.spec.seeds), 'seed')}; runs: {shown}>"
+
+    def _repr_html_(self) -> str:
+        return title_html(repr(self).strip("<>")) + frame_html(self.table(), index=False, max_rows=MAX_ROWS)
 
     def runs(self) -> list[EvaluatedRun]:
         """The evaluations of all complete runs, and of the external runs of `compare`.

@@ -15,6 +15,7 @@ import numpy as np
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
+from marlnb.display.formatting import count
 from marlnb.errors import BatchError, unknown
 from marlnb.training.runs.files import EXPERIMENT, METRICS
 from marlnb.training.runs.rows import read_rows
@@ -31,7 +32,7 @@ Measure = Literal["evaluation", "training"]
 MEASURES = ("evaluation", "training")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult:
     """One training of a job.
 
@@ -61,12 +62,16 @@ class TrainingResult:
     total_frames: int
     seconds: float
 
+    def __repr__(self) -> str:
+        score = "no score yet" if np.isnan(self.score) else f"score {self.score:.4g}"
+        return f"<TrainingResult {self.job}: {self.task}, {self.state}, {self.total_frames:,} frames, {score}>"
+
     @property
     def can_be_compared(self) -> bool:
         return self.state == "complete" and len(self.frames) > 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BatchComparison:
     """The complete trainings of a batch, and why others are excluded.
 
@@ -91,13 +96,20 @@ class BatchComparison:
     others: tuple[TrainingResult, ...]
     excluded: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        over = f" over {self.repeats}" if self.repeats else ""
+        tasks = f" on {', '.join(self.tasks)}" if self.compared else ""
+        n_others = f"; {len(self.excluded):,} not, or not wholly" if self.excluded else ""
+        what = f"{', '.join(self.axes) or ALL}{over}{tasks}, by {self.measure} returns"
+        return f"<BatchComparison of {what}: {count(len(self.compared), 'result')} compared{n_others}>"
+
     @property
     def tasks(self) -> list[str]:
         """The tasks; returns of different tasks are on different scales."""
         return list(dict.fromkeys(result.task for result in self.compared))
 
     def settings(self, task: str) -> dict[str, list[TrainingResult]]:
-        """Compared results of a task by the values of all axes, as `algorithm=mappo, lr=0.001`."""
+        """Compared results of a task by the values of all axes, such as `algorithm=mappo, lr=0.001`."""
         return self._grouped(task, self.axes)
 
     def by(self, axis: str, task: str) -> dict[str, list[TrainingResult]]:

@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
+from marlnb.display.array_summary import fields_summary
 from marlnb.populations.league.matches import Match
 
 UNKNOWN = 0.5  # the win rate of players that have not met
@@ -37,6 +38,9 @@ class PayoffTable:
     wins: np.ndarray
     matches: np.ndarray
     decay: float = 0.99
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
     @staticmethod
     def empty(players: Sequence[str] = (), decay: float = 0.99) -> PayoffTable:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.display.array_summary import fields_summary
 from marlnb.display.notebook_html import frame_html
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError, EnvError
@@ -70,6 +71,9 @@ class TimeStep:
     returns: Mapping[str, Tensor]
     env: VectorEnv
     _labels: dict[str, Tensor] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
 
     @property
     def labels(self) -> Mapping[str, Tensor]:

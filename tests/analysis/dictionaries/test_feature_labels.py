@@ -92,3 +92,4 @@ def test_noise_goes_with_no_feature(planted: Recording, dictionary: Dictionary) 
     noise = np.random.default_rng(0).integers(0, 2, episode.max() + 1)[episode]
     result = label_features(dictionary, planted, noise)
     assert isinstance(result, FeatureLabels) and result.verdict.startswith("No feature of listener/actor/hidden_1")
+    assert "several features together were not tested" in result.verdict

@@ -103,6 +103,8 @@ def test_p_values_are_corrected_for_all_units_and_outcomes(mapped: CausalMap) ->
 def test_the_result_opens_with_its_verdict(mapped: CausalMap) -> None:
     assert repr(mapped).startswith(f"ablate of each of 64 units of {LISTENER}, one at a time: ")
     assert "Holm over all units and outcomes" in mapped.verdict and "12 episodes a unit" in mapped.verdict
+    assert mapped.verdict.count("return of") == 1 and "the return of speaker and listener" in mapped.verdict
+    assert len(repr(mapped.units)) < 64 * 60  # not each of its effects
     assert "the first 12 of 64 rows" in mapped._repr_html_()
     changes = [abs(mapped.of(int(unit), "return", "listener").difference) for unit in mapped._repr_table().unit]
     assert changes == sorted(changes, reverse=True)

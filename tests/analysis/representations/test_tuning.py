@@ -137,6 +137,7 @@ def test_rows_are_chosen_and_what_is_given_no_longer_counts(planted: Recording) 
     assert others.count.sum() == (goal != 2).sum()
     given = tuning(planted, given="goal", **options)  # type: ignore[arg-type]
     assert given.strength.max() < 1e-9 and given.given == "goal" and "given goal" in given.verdict
+    assert "beyond chance, each by itself" in given.verdict
     np.testing.assert_allclose(given.curve[:, 3], planted[SITE].to_numpy()[:, 0, 3].mean(), atol=1e-5)
     unrelated = tuning(planted, given="goal_dx", **options)  # type: ignore[arg-type]
     assert unrelated.tuned.tolist() == [3] and unrelated.strength[7] < 0.05

@@ -75,6 +75,15 @@ def test_settings_are_compared_over_what_repeats(batch: Batch) -> None:
     }  # fmt: skip
     assert groups == comparison.settings("mpe/simple_spread")
     assert comparison.excluded == {"algorithm=ippo,seed=2": "failed, and it has no training: cell 1: ValueError: no"}
+    assert repr(comparison) == (
+        "<BatchComparison of algorithm over seed on mpe/simple_spread, by training returns: 5 results compared; 1 not, "
+        "or not wholly>"
+    )
+    job = "algorithm=mappo,seed=0"
+    assert repr(groups["mappo"][0]) == (f"<TrainingResult {job}: mpe/simple_spread, complete, 1,000 frames, score 1>")
+    assert repr(batch) == f"<Batch {batch.path}: any.ipynb, 6 jobs: 5 complete, 1 failed>"
+    html = batch._repr_html_()
+    assert f"<td>{job}</td>" in html and "&lt;Batch" not in html and "6 jobs: 5 complete, 1 failed</b>" in html
     with pytest.raises(BatchError, match=r"no compared axis of the batch 'seed'. Valid: algorithm"):
         comparison.by("seed", "mpe/simple_spread")
 
