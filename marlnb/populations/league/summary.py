@@ -30,7 +30,7 @@ class LeagueSummary:
     Attributes:
         title: kind of league, its run, and how far it is.
         players: a line for each learning, frozen or retired player, numbered from 1: player, role, side, state,
-            frames that it has learnt from, snapshots, elo and games.
+            frames that it has learned from, snapshots, elo and games.
         matches: number of matches of each kind, a line for each player among whose episodes they were.
         win_rates: of each learning player (line) against each other player, and against the snapshots of each; NaN:
             they have not met.
@@ -72,11 +72,11 @@ class LeagueSummary:
 
     def __repr__(self) -> str:
         texts = [f"{title}\n{_text(table)}" for title, table in self.tables.items()]
-        return "\n\n".join([self.title, *texts, self.ratings.verdict])
+        return "\n\n".join([f"{self.title}\n{self.ratings.verdict}", *texts])
 
     def _repr_html_(self) -> str:
         tables = joined(note_html(title) + frame_html(table, digits=2) for title, table in self.tables.items())
-        return title_html(self.title) + tables + note_html(self.ratings.verdict)
+        return title_html(self.title) + title_html(self.ratings.verdict) + tables
 
 
 def rate_players(payoff: PayoffTable) -> PlayerRatings:
@@ -98,7 +98,7 @@ def summarise(
         events: lines of `players.jsonl`.
         matches: lines of `matches.jsonl`.
         payoff: the table of these matches.
-        frames: that each player has learnt from.
+        frames: that each player has learned from.
     """
     known = players_after(event for event in events if event.event != "retired")
     playing, ratings = players_after(events), rate_players(payoff)

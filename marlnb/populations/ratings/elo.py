@@ -50,6 +50,8 @@ class Cycles(NamedTuple):
 def elo(wins: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> np.ndarray:
     """The ratings `[player]` under which the results are most likely, with a mean of 0.
 
+        r = argmax sum over pairs of wins_ij log P[i beats j],    P[i beats j] = 1 / (1 + exp(-(r_i - r_j) / SCALE))
+
     Each player also has `prior_draws` draws against a rating of 0: a player that has won all of its games has a finite
     rating, and one without games has 0.
 
@@ -57,6 +59,7 @@ def elo(wins: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> np.
         wins: wins and half of the draws `[player, opponent]`.
         games: their number `[player, opponent]`, symmetric; fractions are allowed.
         prior_draws: more pull the ratings to 0.
+    Source: Bradley and Terry 1952, Rank Analysis of Incomplete Block Designs.
     """
     games = np.asarray(games, float) * (1 - np.eye(len(games)))
     won = (np.asarray(wins, float) * (1 - np.eye(len(games)))).sum(1) + 0.5 * prior_draws
@@ -65,13 +68,33 @@ def elo(wins: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> np.
         expected = _sigmoid(rating[:, None] - rating[None])
         own = _sigmoid(rating)
         gradient = won - (games * expected).sum(1) - prior_draws * own
-        weight = games * expected * (1 - expected)
-        hessian = np.diag(weight.sum(1) + prior_draws * own * (1 - own)) - weight
-        step = np.linalg.solve(hessian, gradient)
+        step = np.linalg.solve(_information(rating, games, prior_draws), gradient)
         rating += step / max(1.0, float(np.abs(step).max()))  # short enough for Newton's method from 0
         if np.abs(step).max() < 1e-12:
             break
     return np.asarray(SCALE * (rating - rating.mean()))
+
+
+def elo_covariance(ratings: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> np.ndarray:
+    """The covariance `[player, player]` of ratings that `elo` returned: the inverse of the Fisher information.
+
+    It takes games as independent; draws make the variances larger than they are, never smaller.
+
+    Args:
+        ratings: `[player]`.
+        games: their number `[player, opponent]`, symmetric; fractions are allowed.
+        prior_draws: as given to `elo`.
+    """
+    games = np.asarray(games, float) * (1 - np.eye(len(games)))
+    return np.asarray(SCALE**2 * np.linalg.inv(_information(np.asarray(ratings) / SCALE, games, prior_draws)))
+
+
+def _information(rating: np.ndarray, games: np.ndarray, prior_draws: float) -> np.ndarray:
+    """The Fisher information of ratings `[player]`, in units of SCALE."""
+    expected = _sigmoid(rating[:, None] - rating[None])
+    own = _sigmoid(rating)
+    weight = games * expected * (1 - expected)
+    return np.asarray(np.diag(weight.sum(1) + prior_draws * own * (1 - own)) - weight)
 
 
 def log_odds(wins: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> np.ndarray:

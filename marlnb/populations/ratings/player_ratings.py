@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import frame_html, title_html
-from marlnb.populations.ratings.elo import Cycles, cycles, elo
+from marlnb.errors import ConfigError, unknown
+from marlnb.populations.ratings.elo import Cycles, cycles, elo, elo_covariance
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAX_P = 0.05
+NORMAL_QUANTILE = 1.96  # of a 95% interval
 MAX_ROWS = 20
 
 
@@ -27,28 +29,50 @@ class PlayerRatings:
         elo: their ratings `[player]`, with a mean of 0; 400 more are odds of e to 1.
         games: of each player against others, without decay `[player]`. A rating of few games is close to 0.
         cycles: the part of the results that ratings cannot show, as in rock-paper-scissors.
+        covariance: of the ratings `[player, player]`.
     """
 
     players: tuple[str, ...]
     elo: np.ndarray
     games: np.ndarray
     cycles: Cycles
+    covariance: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def lead(self, first: str, second: str) -> tuple[float, float, float]:
+        """How far a player's rating is above another's, with the ends of its 95% interval (normal approximation).
+
+        Raises:
+            ConfigError: there is no such player.
+        """
+        a, b = (self._index(name) for name in (first, second))
+        difference = float(self.elo[a] - self.elo[b])
+        error = np.sqrt(max(0.0, self.covariance[a, a] + self.covariance[b, b] - 2 * self.covariance[a, b]))
+        margin = NORMAL_QUANTILE * float(error)
+        return difference, difference - margin, difference + margin
 
     @property
     def verdict(self) -> str:
-        """One sentence: who leads, and how far Elo can be trusted."""
+        """One sentence: who leads, whether that is clear, and how far Elo can be trusted."""
         if not self.games.any():
             return "No ratings yet: no two players have met."
-        best = int(np.argmax(np.where(self.games > 0, self.elo, -np.inf)))
+        best, second = np.argsort(-np.where(self.games > 0, self.elo, -np.inf), kind="stable")[:2]
         share = f"{self.cycles.share:.0%} of the log-odds between players"
         if self.cycles.p_value >= MAX_P:
             cyclic = f"no sign of cycles ({share}, p = {self.cycles.p_value:.2g})"
         else:
             cyclic = f"but cycles make up {share} (p = {self.cycles.p_value:.2g}), which Elo cannot show"
+        difference, low, high = self.lead(self.players[best], self.players[second])
+        clear = "above" if low > 0 else "not separable from"
         return (
             f"Elo from {count(int(self.games.sum()) // 2, 'game')}: {self.players[best]} is highest with "
-            f"{self.elo[best]:+.0f} ({count(int(self.games[best]), 'game')}); {cyclic}."
+            f"{self.elo[best]:+.0f} ({count(int(self.games[best]), 'game')}), {clear} the next, {self.players[second]} "
+            f"(difference {difference:+.0f} [{low:+.0f}, {high:+.0f}]); {cyclic}."
         )
+
+    def _index(self, player: str) -> int:
+        if player not in self.players:
+            raise ConfigError(unknown("player in these ratings", player, self.players))
+        return self.players.index(player)
 
     def table(self) -> pd.DataFrame:
         """player, elo and games, the strongest first."""
@@ -79,4 +103,5 @@ def rate(players: tuple[str, ...], wins: np.ndarray, games: np.ndarray, matches:
     n_games = (matches * (1 - np.eye(len(players), dtype=np.int64))).sum(1)
     if not n_games.any():
         return PlayerRatings(players, np.zeros(len(players)), n_games, Cycles(0.0, 1.0))
-    return PlayerRatings(players, elo(wins, games), n_games, cycles(wins, games))
+    ratings = elo(wins, games)
+    return PlayerRatings(players, ratings, n_games, cycles(wins, games), elo_covariance(ratings, games))

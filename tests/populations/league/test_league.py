@@ -141,6 +141,7 @@ def test_a_summary_by_hand() -> None:
     assert shown["matches"] == {"m": {"pfsp": 4}}
     assert shown["win_rates"]["m"] == {"m": None, "<b>": 0.5, "m@*": pytest.approx(2 / 3)}
     assert shown["win_rates"]["<b>"] == {"m": 0.5, "<b>": None, "m@*": None}
+    assert repr(summary).splitlines()[:2] == [summary.title, summary.ratings.verdict]
     assert "#1@*" in repr(summary) and "<b>" in repr(summary) and "<td><b>" not in summary._repr_html_()
     empty = summarise("League toy", [], [], PayoffTable.empty(), {})
     assert "no two players have met" in repr(empty) and empty.to_json()["win_rates"] == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from marlnb.errors import ConfigError
 from marlnb.populations.ratings.alpha_rank import alpha_rank, alpha_rank_of_two
 from marlnb.populations.ratings.elo import SCALE, cycles, cyclic_part, disc_component, elo, transitive_part
 from marlnb.populations.ratings.nash_averaging import (
@@ -12,6 +13,7 @@ from marlnb.populations.ratings.nash_averaging import (
     nash_averaging,
     relative_population_performance,
 )
+from marlnb.populations.ratings.player_ratings import rate
 
 RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 R, T, P, S, DELTA, EPS = 1.0, 2.0, 0.0, -1.0, 4.0, 0.25
@@ -44,6 +46,19 @@ def test_elo_recovers_planted_strengths() -> None:
     rate = 1 / (1 + np.exp(-(strength[:, None] - strength[None]) / SCALE))
     ratings = elo(rate * 1e6, np.full((5, 5), 1e6))
     assert ratings == pytest.approx(strength - strength.mean(), abs=0.1)
+
+
+def test_the_highest_rating_is_clear_or_not_separable_from_the_next() -> None:
+    """Of two players the information is n p (1 - p) + 1/4 on the diagonal and -n p (1 - p) beside it."""
+    wins, games = np.array([[0.0, 6.0], [4.0, 0.0]]), np.array([[0, 10], [10, 0]])
+    few, many = (rate(("a", "b"), n * wins, n * games, n * games) for n in (1, 100))
+    difference, low, high = few.lead("a", "b")
+    p = 1 / (1 + np.exp(-difference / SCALE))
+    assert high - low == pytest.approx(2 * 1.96 * SCALE / np.sqrt(10 * p * (1 - p) + 0.125), rel=0.01)
+    assert low < 0 and "not separable from the next, b" in few.verdict
+    assert many.lead("a", "b")[1] > 0 and "above the next, b (difference +16" in many.verdict
+    with pytest.raises(ConfigError, match="Valid: a, b"):
+        many.lead("a", "c")
 
 
 def test_elo_is_finite_without_games_and_without_losses() -> None:
