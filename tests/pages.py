@@ -3,7 +3,8 @@
 Python blocks are executed as a notebook's cells would be (`await` is allowed). Every command of a shell block runs, and
 of a console block those after a prompt: `marlnb` in this process, others in bash. YAML and JSON blocks are parsed. A
 block whose first line is a comment with a file's name, `# corridor.py`, is written to that file, for the blocks after
-it. Blocks without a language, such as trees of folders, are text. Every page starts in an empty folder that holds
+it. Cells of a hosted notebook, with `!commands`, are `ipython` blocks, which are checked and not run. Blocks without a
+language, such as trees of folders, are text. Every page starts in an empty folder that holds
 `runs/talk`, a copy of data/speaker_listener with a short recording, copies of `data` and `notebooks`, and links to the
 other folders of a checkout; `$HOME` is in that folder too.
 
@@ -45,6 +46,7 @@ from typing import Any
 
 import pytest
 import yaml
+from IPython.core.inputtransformer2 import TransformerManager
 from sybil import Document, Example, Region, Sybil
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,6 +58,7 @@ BLOCK = re.compile(
 )
 FILE = re.compile(r"# ([\w./~-]+\.(?:py|yaml|sh|toml))\n")
 SHELLS = ("sh", "bash", "console")
+PROMPTS = {"console": "$ ", "ipython": "!"}
 TEXT_ONLY = ("text", "ini", "toml", "dockerfile", "make", "html")  # shown, not run
 TIMEOUT_S = 300  # of one command
 
@@ -92,6 +95,8 @@ def parse_blocks(document: Document) -> Iterator[Region]:
 def evaluate(example: Example) -> None:
     block: Block = example.parsed
     kind, _, detail = block.directive.partition(" ")
+    if block.language == "ipython":
+        assert kind.rstrip(",") == "skip", "cells with commands are not run: <!-- test: skip, REASON -->"
     if kind.rstrip(",") == "skip":
         assert detail, "a skipped block states its reason: <!-- test: skip, REASON -->"
         check(block)
@@ -125,7 +130,9 @@ def check(block: Block) -> None:
     """What can be checked of a block that is not run: that it is Python, and that commands exist with their options."""
     if block.language == "python":
         compile(block.code, "block", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    if block.language in SHELLS:
+    if block.language == "ipython":
+        compile(TransformerManager().transform_cell(block.code), "cell", "exec", dont_inherit=True)
+    if block.language in (*SHELLS, "ipython"):
         for command in commands_of(block.language, block.code):
             check_command(command)
 
@@ -169,10 +176,16 @@ async def _finished(result: Any) -> None:
 
 
 def commands_of(language: str, code: str) -> list[str]:
-    """The commands of a shell block, or of the lines with a prompt of a console block; continued lines are joined."""
+    """The commands of a shell block, of a console block's lines with a prompt, or of cells; continued lines are joined.
+
+    A program of a folder, as a cell's `!env/bin/marlnb`, is named as the program.
+    """
     lines = code.replace("\\\n", " ").splitlines()
-    if language == "console":
-        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    if language in PROMPTS:
+        prompt = PROMPTS[language]
+        lines = [line.removeprefix(prompt) for line in lines if line.startswith(prompt)]
+    if language == "ipython":
+        lines = [re.sub(r"^\S+/bin/(?=\w)", "", line) for line in lines]
     return [line for line in lines if shlex.split(line, comments=True)]
 
 
