@@ -75,6 +75,11 @@ class Experiment:
         "first update on, after a minute of compiling; background: from the 100th on, compiling meanwhile. Cached",
         choices=("never", "first", "background"),
     )
+    cuda_graphs: bool = option(
+        False,
+        help="on a GPU, collect and learn by CUDA graphs: IPPO, MAPPO, A2C and MAA2C on batched environments, MPE, "
+        "matrix games and probes; what cannot be captured is executed as without, after a message",
+    )
     target_return: float | None = option(
         None, help="stop once the mean return of one agent reaches this", unit="reward"
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from marlnb.algorithms.captured import NewGraph
 from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.rollout import Rollout
 from marlnb.errors import CheckpointError
@@ -44,6 +45,19 @@ class Learner(ABC):
 
         Called once, before the first update and before a state is loaded. The other learners ignore it.
         """
+
+    def capture_updates(self, new_graph: NewGraph) -> str:
+        """Learns by a graph from the fourth update on, if the algorithm can; the rollouts must then be one object.
+
+        Called once, as `compile_updates`.
+
+        Returns:
+            why it cannot; empty if it can.
+        """
+        return f"the updates of {type(self).__name__} are not made of tensors alone"
+
+    def forget_captured(self) -> None:
+        """Captures the updates again: a state was loaded."""
 
     @abstractmethod
     def update(self, rollout: Rollout) -> dict[str, float]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from marlnb.algorithms.captured import Captured, NewGraph
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.gradients.adam import PartAdam
@@ -62,6 +63,9 @@ class OnPolicyLearner(Learner):
         self._critic_state: Tensor | None = None
         self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
         self.optimizers = {"optimizer": self._optimizer}
+        self._captured: Captured[tuple[tuple[str, ...], Tensor, int]] | None = None
+        self._new_graph: NewGraph | None = None
+        self._rates: dict[str, Tensor] = {}  # on the device, where updates are captured
         self._compiler: GradientCompiler | None = None
         self._compile_after = 0
         self._compiled: bool | None = None  # whether gradients are those of the compiler; None: not decided yet
@@ -86,14 +90,38 @@ class OnPolicyLearner(Learner):
     def learn(self, rollout: Rollout) -> tuple[tuple[str, ...], Tensor, int]:
         """As `update`, with the metrics still on the device: their names, `[metric]`, and the epochs that were made."""
         with fast_training(self.policy):
-            return self._learn(rollout)
+            return self._learn(rollout) if self._new_graph is None else self._learn_captured(rollout, self._new_graph)
+
+    def capture_updates(self, new_graph: NewGraph) -> str:
+        if not self.by_mask:
+            return f"the update of {self.group.name!r} reads flags in Python: it is on a CPU, or the game is turn-based"
+        self._new_graph = new_graph
+        self._optimizer.make_capturable()
+        self._rates = {part: torch.zeros((), device=self._device) for part in self.learning_rates()}
+        return ""
+
+    def forget_captured(self) -> None:
+        if self._captured is not None:
+            self._captured.forget()
+
+    def _learn_captured(self, rollout: Rollout, new_graph: NewGraph) -> tuple[tuple[str, ...], Tensor, int]:
+        """As `_learn`. What a graph cannot do is done here: it counts no frames, and learning rates are numbers."""
+        if self._captured is None:
+            name = f"the update of {self.group.name!r}"
+            self._captured = Captured(name, lambda: self._learn(rollout), lambda: new_graph([self._shuffler]))
+        frames = self.frames + rollout.batch_size.numel()
+        for part, rate in self.learning_rates(frames).items():
+            self._rates[part].fill_(rate)
+        result = self._captured()
+        self.frames = frames
+        return result
 
     def _learn(self, rollout: Rollout) -> tuple[tuple[str, ...], Tensor, int]:
         prepared = self.prepare(rollout)
         if prepared is None:
             return (), torch.zeros(0), 0
         samples, report = prepared
-        learning_rates = self.learning_rates()
+        learning_rates = self._rates or self.learning_rates()
         epochs: list[dict[str, Tensor]] = []
         compiled = self._compiled_gradient(samples, update=self.frames // rollout.batch_size.numel() - 1)
         with self._sharded_loss(samples, compiled) as sharded:
@@ -115,7 +143,10 @@ class OnPolicyLearner(Learner):
         values = rollout_values(
             self.policy, rollout, self._critic_state, self._critic_acted(acted), by_mask=self.by_mask
         )
-        self._critic_state = values.state_out  # the next rollout continues this one
+        if self._rates and self._critic_state is not None and values.state_out is not None:
+            self._critic_state.copy_(values.state_out)  # a graph reads it where it is
+        else:
+            self._critic_state = values.state_out  # the next rollout continues this one
         self.frames += rollout.batch_size.numel()
         if self.turn_based:
             # From here on, "acting" marks the turns whose results are known. The critic has seen every step before.
@@ -230,14 +261,15 @@ class OnPolicyLearner(Learner):
             sequences["critic_state"] = critic_state_in[:, ::length].flatten(0, 1)
         return sequences
 
-    def learning_rates(self) -> dict[str, float]:
-        """Of the actor and of the critic, now."""
+    def learning_rates(self, frames: int | None = None) -> dict[str, float]:
+        """Of the actor and of the critic after so many frames; None: now."""
         config = self.config
         rates = {"actor": config.lr, "critic": config.lr_critic or config.lr}
         final, n_frames = config.lr_final, config.anneal_frames
         if final is None or not n_frames:
             return rates
-        return {part: linear_schedule(lr, final, self.frames, n_frames) for part, lr in rates.items()}
+        frames = self.frames if frames is None else frames
+        return {part: linear_schedule(lr, final, frames, n_frames) for part, lr in rates.items()}
 
     def _compiled_gradient(self, samples: dict[str, Tensor], update: int) -> CompiledGradient | None:
         """The compiled gradient, from the update on that was set beforehand: it does not depend on the time."""
@@ -267,7 +299,7 @@ class OnPolicyLearner(Learner):
         )
 
     def _epoch(
-        self, sharded: ShardedLoss, samples: dict[str, Tensor], learning_rates: Mapping[str, float]
+        self, sharded: ShardedLoss, samples: dict[str, Tensor], learning_rates: Mapping[str, float | Tensor]
     ) -> dict[str, Tensor]:
         """One pass over the samples in a new order; returns the mean of each metric."""
         n_samples = samples["log_prob"].shape[0]
@@ -316,7 +348,7 @@ class OnPolicyLearner(Learner):
             "policy": weights_of(self.policy),
             "optimizer": self._optimizer.state_dict(),
             "shuffler": self._shuffler.get_state(),
-            "critic_recurrent": self._critic_state,
+            "critic_recurrent": None if self._critic_state is None else self._critic_state.clone(),
             "frames": self.frames,
             "compiled": self._compiled,
         }

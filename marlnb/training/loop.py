@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
+from marlnb.algorithms.captured import Captured, CUDAGraph, NewGraph, say
 from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.on_policy import OnPolicyLearner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
@@ -49,6 +52,7 @@ class Advance:
         acting_s: seconds of choosing actions and storing them.
         learning_s: seconds of learning.
         seconds: of the whole iteration.
+        joined_s: seconds of all trainings that advanced together; 0: it advanced by itself.
         turn: in a league or population, whose turn it was, and how a league's matches ended; else empty.
         extra_frames: beyond those of one rollout: of a population's evaluations.
         evaluation: by group, the mean return of a population's fittest member, at the end of a generation; else empty.
@@ -61,6 +65,7 @@ class Advance:
     acting_s: float
     learning_s: float
     seconds: float
+    joined_s: float = 0.0
     turn: dict[str, Any] = field(default_factory=dict)
     extra_frames: int = 0
     evaluation: dict[str, float] = field(default_factory=dict)
@@ -127,9 +132,12 @@ class Loop:
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
         self._networks = nn.ModuleList(self.policies.values())
+        self._captured: Captured[Rollout] | None = None
         self._collector = Collector(
             env, self.policies, experiment.rollout_steps, generator=self._generator, device=device
         )
+        if experiment.cuda_graphs:
+            self.capture(partial(CUDAGraph, device) if device.type == "cuda" else None)
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -139,8 +147,25 @@ class Loop:
     def may_end(self) -> bool:
         return True
 
+    def capture(self, new_graph: NewGraph | None) -> None:
+        """Collects and learns by graphs from the fourth iteration on; says what cannot, and why.
+
+        Args:
+            new_graph: makes a graph; None: this device has none.
+        """
+        problems = {"collecting": self._why_not_captured() if new_graph else f"{self.device} has no CUDA graphs"}
+        if new_graph is not None:
+            if not problems["collecting"]:
+                self._captured = Captured("collecting", self._collector.collect, lambda: new_graph([self._generator]))
+            for name, learner in self.learners.items():
+                problems[f"the update of {name!r}"] = learner.capture_updates(new_graph)
+        for what, problem in problems.items():
+            if problem:
+                say(f"{what} is not captured as a CUDA graph; the training continues without: {problem}")
+
     def begin(self, iteration: int) -> None:
         """Resets every environment, with a seed that depends on the experiment and the iteration only."""
+        self._forget_captured()
         self.episodes.reset()
         self._collector.reset(derive_seed(self.experiment.seed, "env", iteration))
 
@@ -193,6 +218,7 @@ class Loop:
         Raises:
             CheckpointError: the state belongs to another experiment.
         """
+        self._forget_captured()
         load_learners(self.learners, state.get("learners", {}))
         try:
             self._streams.load_state_dict(state["random"])
@@ -208,12 +234,30 @@ class Loop:
     def _collect(self) -> Rollout:
         """A rollout whose numbers are finite."""
         try:
-            rollout = self._collector.collect()
+            start = time.perf_counter()
+            rollout = (self._captured or self._collector.collect)()
+            if self._captured is not None and self._captured.is_captured:  # in which Python measures nothing
+                self._collector.timing.acting_s += time.perf_counter() - start
         except EnvError:  # an action is NaN where an observation was
             self._check_rollout(self._collector.rollout)
             raise
         self._check_rollout(rollout)
         return rollout
+
+    def _why_not_captured(self) -> str:
+        if not self.env.restarts_by_mask:
+            return f"{self.env.spec.name} does not restart its episodes by masks"
+        if not self._collector.by_mask:
+            return "ends of episodes are read in Python, as always on a CPU"
+        others = [name for name, learner in self.learners.items() if not isinstance(learner, OnPolicyLearner)]
+        return f"exploration of {', '.join(others)} has a state in Python" if others else ""
+
+    def _forget_captured(self) -> None:
+        """A graph holds seeds and addresses of the time when it was captured."""
+        if self._captured is not None:
+            self._captured.forget()
+        for learner in self.learners.values():
+            learner.forget_captured()
 
     def _check_rollout(self, rollout: Rollout) -> None:
         with_network = [name for name, policy in self.policies.items() if next(policy.parameters(), None) is not None]

@@ -27,6 +27,7 @@ class PartAdam:
 
     Attributes:
         all_parameters: of all parts, in their order.
+        steps: made so far: a number, or `[]` on the device after `make_capturable`.
         moments: by part, m and v, each one vector of all the part's parameters in their order.
     Source: Kingma and Ba 2015, algorithm 1 (arXiv:1412.6980).
     """
@@ -34,12 +35,16 @@ class PartAdam:
     def __init__(self, parts: Mapping[str, nn.Module], eps: float) -> None:
         self.parameters: dict[str, list[Tensor]] = {part: list(module.parameters()) for part, module in parts.items()}
         self.eps = eps
-        self.steps = 0
+        self.steps: int | Tensor = 0
         self.all_parameters = [weight for weights in self.parameters.values() for weight in weights]
         self.moments = {
             part: tuple(torch.zeros_like(nn.utils.parameters_to_vector(weights).detach()) for _ in BETAS)
             for part, weights in self.parameters.items()
         }
+
+    def make_capturable(self) -> None:
+        """Counts steps in a tensor, which a CUDA graph can do; up to rounding the steps are the same."""
+        self.steps = torch.tensor(float(self.steps), dtype=torch.float64, device=self.all_parameters[0].device)
 
     def step(self, loss: Tensor, lr: Mapping[str, float], max_norm: float) -> Tensor:
         """One gradient step.
@@ -54,8 +59,8 @@ class PartAdam:
         # autograd.grad, not backward(): nothing accumulates in .grad, so there is nothing to zero
         return self.apply(torch.autograd.grad(loss, self.all_parameters), lr, max_norm)
 
-    def apply(self, gradients: Sequence[Tensor], lr: Mapping[str, float], max_norm: float) -> Tensor:
-        """As `step`, with the gradients of `all_parameters`."""
+    def apply(self, gradients: Sequence[Tensor], lr: Mapping[str, float | Tensor], max_norm: float) -> Tensor:
+        """As `step`, with the gradients of `all_parameters`; a learning rate may be a tensor `[]` on the device."""
         remaining = iter(gradients)
         self.steps += 1
         norms = []
@@ -70,7 +75,7 @@ class PartAdam:
                 norms.append(norm)
         return torch.stack(norms)
 
-    def _change(self, part: str, gradient: Tensor, lr: float) -> Tensor:
+    def _change(self, part: str, gradient: Tensor, lr: float | Tensor) -> Tensor:
         """What the step adds to the weights of a part; overwrites `gradient`."""
         mean, square = self.moments[part]
         mean.lerp_(gradient, 1 - BETAS[0])
@@ -80,7 +85,7 @@ class PartAdam:
 
     def state_dict(self) -> dict[str, Any]:
         moments = {part: {"mean": m.clone(), "square": v.clone()} for part, (m, v) in self.moments.items()}
-        return {"steps": self.steps, **moments}
+        return {"steps": int(self.steps), **moments}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises CheckpointError if the state belongs to other parameters."""
@@ -91,4 +96,7 @@ class PartAdam:
                     size = "nothing" if saved is None else f"{saved.numel()} values"
                     raise CheckpointError(f"optimizer state of {part!r}: found {size}, expected {moment.numel()}")
                 moment.copy_(saved)
-        self.steps = int(state["steps"])
+        if isinstance(self.steps, Tensor):
+            self.steps.fill_(int(state["steps"]))
+        else:
+            self.steps = int(state["steps"])

@@ -164,12 +164,12 @@ class Dying(ProbeRules):
 class Echo(ProbeRules):
     """Turns in which each player repeats the other's symbol.
 
-    State: `said` `[env]`: the symbol to repeat, 0 or 1; `owed` `[env]`: the reward of the last turn, not paid yet.
+    State: `symbol` `[env]`: the symbol to repeat, 0 or 1; `unpaid` `[env]`: the reward of the last turn, not paid yet.
     """
 
     def start(self, draw: Draws) -> State:
-        said = (uniform(draw.seed, 1)[0] < 0.5).long()
-        return {"said": said, "owed": torch.zeros_like(said, dtype=torch.float32)}
+        symbol = (uniform(draw.seed, 1)[0] < 0.5).long()
+        return {"symbol": symbol, "unpaid": torch.zeros_like(symbol, dtype=torch.float32)}
 
     def acting(self, state: State) -> ByGroup:
         return {self.group.name: self._speaks(state)}
@@ -177,12 +177,12 @@ class Echo(ProbeRules):
     def play(self, state: State, action: Tensor) -> tuple[State, Tensor]:
         speaks, last = self._speaks(state), self.is_last_step(state)
         spoken = torch.where(speaks[:, 0], action[:, 0], action[:, 1])
-        earned = (spoken == state["said"]).float()
-        reward = state["owed"][:, None] * ~speaks + earned[:, None] * (speaks & last)
-        return {"said": spoken, "owed": earned}, reward
+        earned = (spoken == state["symbol"]).float()
+        reward = state["unpaid"][:, None] * ~speaks + earned[:, None] * (speaks & last)
+        return {"symbol": spoken, "unpaid": earned}, reward
 
     def features(self, state: State) -> Tensor:
-        symbol = (2.0 * state["said"] - 1)[:, None]
+        symbol = (2.0 * state["symbol"] - 1)[:, None]
         rounds = torch.arange(self.steps // 2, device=symbol.device)
         row = torch.cat((symbol, (state[TIME][:, None] // 2 == rounds).float()), 1)
         return row[:, None].expand(-1, 2, -1)

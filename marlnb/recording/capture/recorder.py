@@ -18,6 +18,7 @@ from marlnb.recording.capture.plan import RecordingPlan, make_plan, recording_pa
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.capture.progress import EpisodeProgress, RecordingProgress, ReportingCallback
 from marlnb.recording.capture.provenance import agent_columns, root_attributes
+from marlnb.recording.capture.sources import computed_dtype
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
@@ -203,5 +204,6 @@ def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
             attributes[f"labels/{label.name}"] = {"classes": list(label.classes)}
     for site in prepared.sites:
         filled = "recomputed" if site.name in schema.recomputed else "captured"
-        attributes[f"activations/{site.name}"] = {"filled": filled}
+        computed = computed_dtype(prepared.policies[site.name.split("/")[0]], site)
+        attributes[f"activations/{site.name}"] = {"filled": filled, "computed": computed}
     return attributes

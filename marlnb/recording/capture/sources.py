@@ -17,6 +17,7 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError, SiteError
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.sites import Site
+from marlnb.models.networks.low_precision import LowPrecision
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.layout import Field
 from marlnb.specs import EnvSpec, GroupSpec
@@ -99,6 +100,13 @@ def capture_if_any(
 ) -> AbstractContextManager[dict[str, Tensor]]:
     """`capture`, or an empty dict where there is nothing to capture."""
     return capture(policies, names) if names else nullcontext({})
+
+
+def computed_dtype(policy: Policy, site: Site) -> str:
+    """The dtype in which a site is computed; it may be less precise than the one in which it is stored."""
+    low = [module for module in policy.modules() if isinstance(module, LowPrecision)]
+    is_low = any(site.module is module for network in low for module in network.modules())
+    return str(LowPrecision.dtype if is_low else torch.float32).removeprefix("torch.")
 
 
 T = Source(Field("steps/t", (), (), "int64"), lambda time_step: time_step.t)

@@ -1,4 +1,4 @@
-"""RowBuffers: a ring of buffers through which rows leave the training's device while the training goes on."""
+"""RowBuffers: a ring of buffers through which rows leave the training's device while the training continues."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """FlightRecorder: records a few of the envs that a training learns in, while it learns.
 
 After each rollout it copies the rows of one in `every_envs` envs on the device, computes the chosen sites of these rows
-in one pass, and goes on. A thread writes them to an ordinary recording. Of the other envs it keeps a hash of what each
+in one pass, and returns. A thread writes them to an ordinary recording. Of the other envs it keeps a hash of what each
 did in each iteration: `replay_training` plays any of them again and compares.
 """
 
@@ -23,7 +23,7 @@ from marlnb.errors import RecordingError
 from marlnb.recording.capture.config import ActivationOptions
 from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.provenance import agent_columns, code_commit, code_sha256, source_attributes
-from marlnb.recording.capture.sources import Selection
+from marlnb.recording.capture.sources import Selection, computed_dtype
 from marlnb.recording.capture.while_training import CurrentPolicies
 from marlnb.recording.file.layout import check_float16
 from marlnb.recording.file.opening import open_recording_file
@@ -204,6 +204,7 @@ class Flight:
 
     def _open(self, rows: Mapping[str, Tensor], origin: Origin) -> RolloutWriter:
         spec, options, fields = self._loop.env.spec, self._options, self._rows.fields(rows)
+        policies = self._loop.policies
         experiment = self._loop.experiment
         settings = {
             "env": spec.name,
@@ -229,6 +230,12 @@ class Flight:
         names = {g.name: (("observation", g.observation.names), ("action", g.action.names)) for g in spec.groups}
         writer.describe(
             {f"steps/{g}/{item}": {"names": list(n)} for g, items in names.items() for item, n in items if n}
+        )
+        writer.describe(
+            {
+                f"activations/{site.name}": {"computed": computed_dtype(policies[site.name.split("/")[0]], site)}
+                for site in self._rows.sites
+            }
         )
         return RolloutWriter(writer, fields, self._envs, experiment.n_envs, self._steps)
 

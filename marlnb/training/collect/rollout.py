@@ -100,8 +100,8 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """What the next rollout takes over from this one, apart from the environment's own state."""
-        recurrent = {group.name: group.recurrent for group in self._groups if group.recurrent is not None}
-        return {"begins": self._is_first, "recurrent": recurrent}
+        recurrent = {group.name: group.recurrent.clone() for group in self._groups if group.recurrent is not None}
+        return {"begins": self._is_first.clone(), "recurrent": recurrent}
 
     def load_state_dict(self, state: Mapping[str, Any], step: Step) -> None:
         """Restores `state`, at the observations of `step`."""
@@ -109,7 +109,7 @@ class Collector:
         self._is_first.copy_(state["begins"])
         for group in self._groups:
             if group.recurrent is not None:
-                group.recurrent = state["recurrent"][group.name].to(self._device)
+                group.start_from(state["recurrent"][group.name])
 
     @torch.no_grad()
     def collect(self) -> Rollout:
@@ -163,7 +163,7 @@ class Collector:
     def _finish(self, step: Step) -> None:
         """Fills the fields that follow from the stored steps, for all steps at once."""
         self._is_init[:, 1:] = self._done[:, :-1]
-        self._is_first = self._done[:, -1].clone()
+        self._is_first.copy_(self._done[:, -1])
         done = self._done
         for group in self._groups:
             group.finish(step.groups[group.name], done, self.by_mask)
@@ -235,7 +235,7 @@ class _GroupBuffers:
         self._acting_at = self._add("acting", dtype=torch.bool)
         if self._has_mask:
             self._mask_at = self._add("action_mask", spec.action.n_logits, dtype=torch.bool)
-        self.recurrent = policy.initial_recurrent(env.n_envs, device)
+        self._start = self.recurrent = policy.initial_recurrent(env.n_envs, device)
         if policy.recurrent_shape is not None:
             self._recurrent_at = self._add("recurrent", *policy.recurrent_shape)
         self._extras_at: dict[str, Sequence[Tensor]] | None = None  # of the policy's extras, known after its first step
@@ -302,8 +302,13 @@ class _GroupBuffers:
 
     def reset_all(self) -> None:
         self.policy.begin_episodes(torch.ones(self._shape[0], dtype=torch.bool))
-        if self.recurrent is not None:
-            self.recurrent = torch.zeros_like(self.recurrent)
+        if self._start is not None:
+            self.start_from(torch.zeros_like(self._start))
+
+    def start_from(self, recurrent: Tensor) -> None:
+        """The next rollout starts with these states. They are always in one place, where a captured rollout reads."""
+        assert self._start is not None
+        self.recurrent = self._start.copy_(recurrent)
 
     def finish(self, step: GroupStep, done: Tensor, by_mask: bool) -> None:
         terminated, alive = self.next["terminated"], self.now["alive"]
@@ -320,6 +325,8 @@ class _GroupBuffers:
         if self._has_mask:
             assert step.action_mask is not None
             _shift(self.now["action_mask"], self.next["action_mask"], step.action_mask, [])
+        if self.recurrent is not None:
+            self.start_from(self.recurrent)
 
     def _add(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Sequence[Tensor]:
         self.now[name] = torch.zeros(*self._shape, *shape, dtype=dtype, device=self._device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def flight(run: Run) -> Recording:
+def flight(run: Run) -> Iterator[Recording]:
     with Recording.open(run.recordings["flight"]) as recording:
         yield recording
 

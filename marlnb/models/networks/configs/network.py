@@ -21,6 +21,11 @@ Pooling = Literal["mean", "sum", "max"]
 class NetworkConfig(ModelConfig):
     """The options of every kind of network; `NETWORKS` has the network of each."""
 
+    precision: Literal["float32", "bfloat16"] = option(
+        "float32",
+        help="of the network's products and hidden units; its weights, inputs and outputs are always float32",
+        choices=("float32", "bfloat16"),
+    )
     agent_id: bool = option(False, help="append the agent's index, one-hot, to its input; for shared weights")
 
     def __post_init__(self) -> None:
@@ -32,6 +37,13 @@ class NetworkConfig(ModelConfig):
             )
 
     def build(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
+        if self.precision == "float32":
+            return self._with_agent_id(n_agents, inputs, out_features)
+        from marlnb.models.networks.low_precision import LowPrecision
+
+        return LowPrecision(self._with_agent_id(n_agents, inputs, out_features))
+
+    def _with_agent_id(self, n_agents: int, inputs: InputSpec, out_features: int) -> Network:
         if not self.agent_id or n_agents == 1:
             return self.network(n_agents, inputs, out_features)
         from marlnb.models.networks.agent_id import AgentId

@@ -1,0 +1,55 @@
+"""Networks in bfloat16: what is computed in which dtype, that they learn, and what recordings say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.experiment import Experiment
+from marlnb.models.hooks.capture import capture
+from marlnb.training.learners import build_learners
+
+
+def experiment(*overrides: str) -> Experiment:
+    return Experiment.compose(
+        *("env=probe/match", "algorithm=ippo", "model.hidden=[16]", "model.precision=bfloat16", "n_envs=32"),
+        *("rollout_steps=8", "tuned=false", "algorithm.lr=0.01", "algorithm.minibatch_frames=64", "frames=10_240"),
+        "algorithm.sequence_length=4",
+        *overrides,
+    )
+
+
+@pytest.mark.parametrize("model", ["mlp", "gru"])
+def test_units_are_bfloat16_and_everything_around_is_float32(model: str) -> None:
+    planned = experiment(f"model={model}")
+    env = planned.env.build(4)
+    policy = build_learners(planned, env.spec)["agent"].policy
+    assert all(weight.dtype == torch.float32 for weight in policy.parameters())
+    observation = env.reset(0).groups["agent"].observation
+    with capture(policy, "agent/actor/hidden_1") as activations:
+        output = policy.act(observation, recurrent=policy.initial_recurrent(4, "cpu"))
+    assert activations["agent/actor/hidden_1"].dtype == torch.bfloat16
+    assert output.logits.dtype == output.log_prob.dtype == torch.float32
+    assert output.recurrent is None or output.recurrent.dtype == torch.float32
+    plain = build_learners(experiment(f"model={model}", "model.precision=float32"), env.spec)["agent"].policy
+    plain.load_state_dict({name.replace("inner.", ""): value for name, value in policy.state_dict().items()})
+    expected = plain.act(observation, recurrent=plain.initial_recurrent(4, "cpu")).logits
+    error = (output.logits - expected).abs().max()
+    assert 0 < error < 0.01
+
+
+def test_it_learns_and_recordings_say_its_dtype(tmp_path: Path) -> None:
+    run = mnb.train(experiment(), tmp_path / "run", progress=False)
+    assert run.metrics()["recent_return"].iloc[-1] > 0.8  # 1 is the best, 0 is chance
+    with mnb.record(run, episodes=4, sites="*", progress=False) as recording:
+        activations = recording.file["activations/agent/actor/hidden_1"]
+        assert activations.attrs["computed"] == "bfloat16" and activations.dtype == np.float32
+        values = torch.from_numpy(activations[:])
+        assert torch.equal(values, values.bfloat16().float())
+    usual = mnb.train(experiment("model.precision=float32", "frames=256"), tmp_path / "usual", progress=False)
+    with mnb.record(usual, episodes=4, progress=False) as recording:
+        assert recording.file["activations/agent/actor/hidden_1"].attrs["computed"] == "float32"
