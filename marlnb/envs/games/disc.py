@@ -35,4 +35,5 @@ class DiscConfig(EnvConfig):
             ActionSpec("discrete", (self.directions,)),
         )
         labels = (LabelSpec("hidden_cos"), LabelSpec("hidden_sin"))
-        return Disc(self, EnvSpec(self.name, (group,), max_steps=1, labels=labels), n_envs, device)
+        spec = EnvSpec(self.name, (group,), max_steps=1, labels=labels)
+        return Disc(self, spec, n_envs, device, directions=self.directions, strength=self.strength)

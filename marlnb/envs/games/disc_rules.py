@@ -19,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from marlnb.envs.games.disc import DiscConfig
+from marlnb.config import EnvConfig
 from marlnb.envs.games.game import Game, Outcome
 from marlnb.specs import EnvSpec
 
@@ -31,8 +31,10 @@ class Disc(Game):
 
     n_draws = 2
 
-    def __init__(self, config: DiscConfig, spec: EnvSpec, n_envs: int, device: str = "cpu") -> None:
-        self._step_angle, self._strength = TURN / config.directions, config.strength
+    def __init__(
+        self, config: EnvConfig, spec: EnvSpec, n_envs: int, device: str = "cpu", *, directions: int, strength: float
+    ) -> None:
+        self._step_angle, self._strength = TURN / directions, strength
         super().__init__(config, spec, n_envs, device)
 
     @property
