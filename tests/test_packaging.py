@@ -116,7 +116,10 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     files = {path.relative_to(ROOT) for path in PACKAGE.rglob("*") if path.is_file()}
     package = {path.as_posix() for path in files if not set(hidden) & set(path.parts)}
     entries = {name for name in inside if name.startswith(ENTRIES)}
-    assert inside == package | entries
+    patterns = ("README.md", "*.ipynb", "teaching/*.ipynb")
+    pages = [path.relative_to(ROOT) for pattern in patterns for path in (ROOT / "notebooks").glob(pattern)]
+    notebooks = {f"marlnb/lab/{path.as_posix()}" for path in pages}
+    assert inside == package | entries | notebooks and "marlnb/lab/notebooks/quickstart.ipynb" in inside
     shipped = {name.removeprefix(ENTRIES).split("/")[0] for name in entries}
     folders = [ROOT / "data" / name for name in shipped]
     data = {path.relative_to(ROOT / "data").as_posix() for folder in folders for path in folder.rglob("*.*")}

@@ -8,6 +8,7 @@ from typing import Any
 
 from marlnb.lab.batches import batch_form, run_batch
 from marlnb.lab.compare import SEED, compare
+from marlnb.lab.first_hour import first_hour
 from marlnb.lab.queue import Queue
 from marlnb.lab.run_page import Action, act, run_code, run_page
 from marlnb.training.runs.listing import RunListing
@@ -73,6 +74,10 @@ class Session:
 
         variants = Variants.find(None)
         return {part: sorted({*registry.names(), *variants.names(part)}) for part, registry in REGISTRIES.items()}
+
+    def first_hour(self, folder: str) -> str:
+        """The path of the first hour's start page below a folder; from a wheel its notebooks are copied there."""
+        return str(first_hour(Path(folder)))
 
     def batch_form(self, notebook: str) -> dict[str, Any]:
         """The parameters of a notebook, and the profiles."""

@@ -15,10 +15,21 @@ from tests.lab.run_folders import write_run
 def test_the_launcher_opens_a_training_cell(lab: Lab, page: Page) -> None:
     open_lab(lab, page)
     section = page.locator(".jp-Launcher-section", has_text="marlnb")
-    for name in ("Train agents", "Gallery", "Runs", "Submit a batch"):
+    for name in ("Train agents", "Gallery", "First hour", "Runs", "Submit a batch"):
         expect(section.locator(".jp-LauncherCard", has_text=name)).to_be_visible(timeout=SLOW_MS)
     section.locator(".jp-LauncherCard", has_text="Train agents").click()
     expect(page.locator(".jp-Notebook .jp-CodeCell").first).to_contain_text("TrainingPanel()", timeout=SLOW_MS)
+
+
+def test_the_first_hour_needs_no_clone(lab: Lab, page: Page) -> None:
+    open_lab(lab, page)
+    page.locator(".jp-LauncherCard", has_text="First hour").click(timeout=SLOW_MS)
+    shown = page.locator(".jp-MarkdownViewer:visible")
+    expect(shown).to_contain_text("Two agents learn to communicate", timeout=SLOW_MS)
+    shown.get_by_role("link", name="Two agents learn to communicate").click()
+    expect(page.locator(".jp-NotebookPanel:visible")).to_contain_text("import marlnb as mnb", timeout=SLOW_MS)
+    assert (lab.folder / "first-hour" / "does_the_listener_listen.ipynb").is_file()
+    shutil.rmtree(lab.folder / "first-hour")
 
 
 def test_names_are_completed_inside_an_experiment(lab: Lab, page: Page) -> None:

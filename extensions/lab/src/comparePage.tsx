@@ -1,8 +1,8 @@
-import { Curves, type Curve, formatNumber } from '@marlnb/views';
+import { Curves, type Curve, formatNumber, SmoothingSlider } from '@marlnb/views';
 import type { ComponentChild, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
-import { comparisonCells } from './comparisonNotebook';
+import { attachCell, comparisonCells } from './comparisonNotebook';
 import { valueText } from './configuration';
 import type { Context } from './context';
 import { Live } from './live';
@@ -83,6 +83,12 @@ function Comparing(props: {
           <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: comparisonCells(paths) })}>
             {trans.__('Open as a notebook')}
           </button>
+          <button
+            title={trans.__('Inserts a cell that shows these runs live in one chart')}
+            onClick={() => void commands.execute(CommandIDs.insertCell, { source: attachCell(paths) })}
+          >
+            {trans.__('Attach in notebook')}
+          </button>
         </div>
         {live.error && (
           <p class="marlnb-error" role="alert">
@@ -104,17 +110,7 @@ function Comparing(props: {
         />
       )}
       <div class="marlnb-controls">
-        <label>
-          {trans.__('Smoothing')}{' '}
-          <input
-            type="range"
-            min={0}
-            max={0.98}
-            step={0.02}
-            value={smoothing}
-            onInput={event => setSmoothing(Number(event.currentTarget.value))}
-          />
-        </label>
+        <SmoothingSlider value={smoothing} onChange={setSmoothing} label={trans.__('Smoothing')} />
       </div>
       <Scores context={context} answer={answer} />
       {answer.tests.length > 0 && <Tests context={context} tests={answer.tests} />}

@@ -1,8 +1,16 @@
+/** A cell that shows runs live in one chart. */
+export function attachCell(paths: readonly string[]): string {
+  return `import marlnb as mnb\n\nmnb.attach([\n${pathLines(paths)}])`;
+}
+
+function pathLines(paths: readonly string[]): string {
+  return paths.map(path => `    ${JSON.stringify(path)},\n`).join('');
+}
+
 /** The cells of a notebook that makes a comparison again from the run folders. */
 export function comparisonCells(paths: readonly string[]): string[] {
-  const list = paths.map(path => `    ${JSON.stringify(path)},\n`).join('');
   return [
-    `# runs to compare; seeds of the same setting are averaged\npaths = [\n${list}]\naverage_over = ["seed"]`,
+    `# runs to compare; seeds of the same setting are averaged\npaths = [\n${pathLines(paths)}]\naverage_over = ["seed"]`,
     'from marlnb.lab.compare import compare\n\n' +
       'comparison = compare(paths, average_over=average_over)\n' +
       'print("\\n".join(comparison["refusals"]))',

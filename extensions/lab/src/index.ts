@@ -8,6 +8,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { setTexts } from '@marlnb/views';
 import { Backend } from './backend';
 import { CommandIDs } from './commandIds';
 import { OverrideCompletions } from './completion';
@@ -53,6 +54,16 @@ const runs: JupyterFrontEndPlugin<void> = {
     completions: ICompletionProviderManager | null
   ) => {
     const trans = (translator ?? nullTranslator).load('marlnb');
+    setTexts({
+      noPoints: trans.__('no points yet'),
+      curves: trans.__('curves'),
+      hide: trans.__('hide'),
+      show: trans.__('show'),
+      at: trans.__('at'),
+      to: trans.__('to'),
+      marked: trans.__('marked'),
+      keys: trans.__('Arrow keys read values.')
+    });
     let chosenKernel = '';
     const backend = new Backend(
       app.serviceManager,

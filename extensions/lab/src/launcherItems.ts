@@ -1,10 +1,11 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { InputDialog } from '@jupyterlab/apputils';
+import { InputDialog, showErrorMessage } from '@jupyterlab/apputils';
 import type { ILauncher } from '@jupyterlab/launcher';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { runsIcon } from './icons';
+import { messageOf } from './live';
 
 const TRAIN = ['from marlnb.widgets import TrainingPanel\n\npanel = TrainingPanel()\npanel'];
 const GALLERY = ['import marlnb as mnb\n\nmnb.gallery()'];
@@ -31,6 +32,12 @@ export function addLauncherItems(
       trans.__('Trained agents and recordings that open at once'),
       () => app.commands.execute(CommandIDs.newNotebook, { cells: GALLERY })
     ],
+    [
+      'marlnb:first-hour',
+      trans.__('First hour'),
+      trans.__('Five notebooks of some minutes each'),
+      () => openFirstHour(app, context)
+    ],
     ['marlnb:all-runs', trans.__('Runs'), trans.__('A table of all runs'), () => app.commands.execute(CommandIDs.openTable)],
     [
       CommandIDs.submitBatch,
@@ -48,7 +55,6 @@ export function addLauncherItems(
     app.commands.addCommand(command, { label, caption, icon: runsIcon, execute });
     launcher.add({ command, category: 'marlnb', rank });
   });
-  void addFirstHour(app, launcher, context);
 }
 
 /** Asks which notebook is meant: one that is open, one of the first folder, or any other by its path. */
@@ -75,17 +81,19 @@ async function chooseNotebook(
   return value?.trim() ?? '';
 }
 
-/** The first hour is in a clone's folder of notebooks, not in the wheel: it is offered where it is. */
-async function addFirstHour(app: JupyterFrontEnd, launcher: ILauncher, { trans }: Context): Promise<void> {
-  const file = await app.serviceManager.contents.get(FIRST_HOUR, { content: false }).catch(() => null);
-  if (!file) {
-    return;
+/** Opens the first hour's start page: a clone has it, and from a wheel the kernel copies it next to the user's files. */
+async function openFirstHour(app: JupyterFrontEnd, { backend, trans }: Context): Promise<void> {
+  let path = FIRST_HOUR;
+  const present = await app.serviceManager.contents.get(FIRST_HOUR, { content: false }).catch(() => null);
+  if (!present) {
+    try {
+      await backend.start();
+      const folder = backend.folder;
+      path = (await backend.request<string>('first_hour', { folder })).slice(folder.length + 1);
+    } catch (error) {
+      await showErrorMessage(trans.__('The first hour cannot be opened'), messageOf(error));
+      return;
+    }
   }
-  app.commands.addCommand('marlnb:first-hour', {
-    label: trans.__('First hour'),
-    caption: trans.__('Five notebooks of some minutes each'),
-    icon: runsIcon,
-    execute: () => app.commands.execute('docmanager:open', { path: FIRST_HOUR, factory: 'Markdown Preview' })
-  });
-  launcher.add({ command: 'marlnb:first-hour', category: 'marlnb', rank: 9 });
+  await app.commands.execute('docmanager:open', { path, factory: 'Markdown Preview' });
 }

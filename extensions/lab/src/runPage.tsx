@@ -1,4 +1,4 @@
-import { Curves, type Curve, formatBytes, formatCount, formatNumber } from '@marlnb/views';
+import { Curves, type Curve, formatBytes, formatCount, formatNumber, SmoothingSlider } from '@marlnb/views';
 import type { ComponentChild, ComponentChildren, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
@@ -66,10 +66,10 @@ function Page({ context, path, live }: PageProps): JSX.Element {
       <header class="marlnb-page-header" data-state={run.state}>
         <h1>{run.name}</h1>
         <p>
-          <span class="marlnb-dot" aria-hidden="true" /> {stateLine(run)} · {subject(run)}
+          <span class="marlnb-dot" aria-hidden="true" /> {stateLine(run, trans)} · {subject(run, trans)}
           {run.host ? ` · ${run.host}` : ''}
         </p>
-        {isAlive(run) && <Progress run={run} />}
+        {isAlive(run) && <Progress run={run} trans={trans} />}
         <Actions context={context} path={path} page={page} onDone={() => live.refresh()} />
         {[live.error, run.problem, ...page.problems].filter(Boolean).map(problem => (
           <p key={problem} class="marlnb-error" role="alert">
@@ -140,17 +140,7 @@ function RunCurves(props: { context: Context; curves: NonNullable<RunPageAnswer[
         <p class="marlnb-notice">{trans.__('No episode has ended yet.')}</p>
       )}
       <div class="marlnb-controls">
-        <label>
-          {trans.__('Smoothing')}{' '}
-          <input
-            type="range"
-            min={0}
-            max={0.98}
-            step={0.02}
-            value={smoothing}
-            onInput={event => setSmoothing(Number(event.currentTarget.value))}
-          />
-        </label>
+        <SmoothingSlider value={smoothing} onChange={setSmoothing} label={trans.__('Smoothing')} />
         <label>
           {trans.__('Also draw')}{' '}
           <select value={metric} onChange={event => setMetric(event.currentTarget.value)}>

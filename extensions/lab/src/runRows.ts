@@ -1,19 +1,19 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatClock, formatCount, formatNumber } from '@marlnb/views';
 import type { RunState, RunSummary } from './messages';
 
-const STATE_WORDS: Record<RunState, string> = {
-  created: 'not started',
-  running: 'training',
-  paused: 'paused',
-  interrupted: 'interrupted',
-  stopped: 'stopped',
-  complete: 'complete',
-  failed: 'failed',
-  unreadable: 'unreadable'
-};
-
-export function stateWord(state: RunState): string {
-  return STATE_WORDS[state];
+export function stateWord(state: RunState, trans: TranslationBundle): string {
+  const words: Record<RunState, string> = {
+    created: trans.__('not started'),
+    running: trans.__('training'),
+    paused: trans.__('paused'),
+    interrupted: trans.__('interrupted'),
+    stopped: trans.__('stopped'),
+    complete: trans.__('complete'),
+    failed: trans.__('failed'),
+    unreadable: trans.__('unreadable')
+  };
+  return words[state];
 }
 
 export function isAlive(run: RunSummary): boolean {
@@ -26,24 +26,24 @@ export function progress(run: RunSummary): number | null {
 }
 
 /** State, progress and time left in words. */
-export function stateLine(run: RunSummary): string {
+export function stateLine(run: RunSummary, trans: TranslationBundle): string {
   const share = progress(run);
-  const parts = [stateWord(run.state)];
+  const parts = [stateWord(run.state, trans)];
   if (run.state !== 'complete' && run.state !== 'created' && share !== null) {
     parts.push(`${Math.floor(100 * share)}%`);
   } else if (run.state === 'complete') {
-    parts.push(`${formatCount(run.frames)} frames`);
+    parts.push(trans.__('%1 frames', formatCount(run.frames)));
   }
   if (isAlive(run) && run.eta_s !== null) {
-    parts.push(`${formatClock(run.eta_s)} left`);
+    parts.push(trans.__('%1 left', formatClock(run.eta_s)));
   }
   return parts.join(' · ');
 }
 
 /** What is trained: environment, algorithm, league or evolution, seed. */
-export function subject(run: RunSummary): string {
-  const parts = [run.env, run.algorithm, run.league && `league ${run.league}`, run.evolution && `evolution ${run.evolution}`];
-  return [...parts, run.seed === null ? '' : `seed ${run.seed}`].filter(Boolean).join(' · ');
+export function subject(run: RunSummary, trans: TranslationBundle): string {
+  const parts = [run.env, run.algorithm, run.league && trans.__('league %1', run.league), run.evolution && trans.__('evolution %1', run.evolution)];
+  return [...parts, run.seed === null ? '' : trans.__('seed %1', run.seed)].filter(Boolean).join(' · ');
 }
 
 /** The mean return; with the name of its group where groups are rewarded differently, so that no two are compared. */
@@ -52,8 +52,11 @@ export function scoreText(run: RunSummary): string {
 }
 
 /** Whether every word of a search is in a run's texts. */
-export function matches(run: RunSummary, search: string): boolean {
-  const text = [run.name, run.state, stateWord(run.state), run.env, run.algorithm, run.league, run.evolution, run.host, run.note]
+export function matches(run: RunSummary, search: string, trans: TranslationBundle): boolean {
+  if (search.trim() === '') {
+    return true;
+  }
+  const text = [run.name, run.state, stateWord(run.state, trans), run.env, run.algorithm, run.league, run.evolution, run.host, run.note]
     .concat(run.tags, run.seed === null ? [] : [`seed=${run.seed}`])
     .join(' ')
     .toLowerCase();

@@ -3,6 +3,10 @@ import { Signal } from '@lumino/signaling';
 import type { Backend } from './backend';
 import type { RunSummary, RunsAnswer } from './messages';
 
+/** A reading that takes long, as of very many runs, is repeated after this many times as long, but after 5 s at last. */
+const PAUSE_FACTOR = 10;
+const MAX_PAUSE_MS = 5000;
+
 /** The runs under the chosen folders, read again while a view of them is visible. */
 export class RunsModel {
   constructor(private readonly backend: Backend) {
@@ -11,7 +15,7 @@ export class RunsModel {
       name: 'marlnb:runs',
       auto: false,
       factory: () => this.read(),
-      frequency: { interval: 2000, backoff: true, max: 60_000 },
+      frequency: { interval: this.intervalMs, backoff: true, max: 60_000 },
       standby: () => (document.hidden || this.viewers.size === 0 ? true : false)
     });
   }
@@ -31,6 +35,7 @@ export class RunsModel {
   }
 
   configure(folders: readonly string[], intervalMs: number): void {
+    this.intervalMs = intervalMs;
     this.poll.frequency = { ...this.poll.frequency, interval: intervalMs };
     if (folders.join('\n') !== this._folders.join('\n')) {
       this._folders = folders;
@@ -67,6 +72,7 @@ export class RunsModel {
   }
 
   private async read(): Promise<void> {
+    const start = performance.now();
     try {
       let isComplete = false;
       while (!isComplete) {
@@ -77,6 +83,8 @@ export class RunsModel {
         this.merge(answer, fresh);
       }
       this.error = '';
+      const pause = Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * (performance.now() - start));
+      this.poll.frequency = { ...this.poll.frequency, interval: Math.max(this.intervalMs, pause) };
     } catch (error) {
       this.isFresh = true;
       this.error = error instanceof Error ? error.message : String(error);
@@ -108,6 +116,7 @@ export class RunsModel {
     this.changed.emit();
   }
 
+  private intervalMs = 1000;
   private readonly poll: Poll;
   private readonly byPath = new Map<string, RunSummary>();
   private readonly viewers = new Set<object>();

@@ -61,7 +61,7 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
   const [group, setGroup] = useState<GroupBy>('folder');
   const [active, setActive] = useState(-1);
   useEffect(() => void saved.then(view => view && setGroup(view.group)), [saved]);
-  const rows = useMemo(() => panelRows(model.runs, search, group, closed), [model.runs, search, group, closed]);
+  const rows = useMemo(() => panelRows(model.runs, search, group, closed, trans), [model.runs, search, group, closed, trans]);
   const toggle = (title: string): void => {
     const next = new Set(closed);
     if (!next.delete(title)) {
@@ -147,8 +147,8 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
   );
 }
 
-function panelRows(runs: readonly RunSummary[], search: string, by: GroupBy, closed: ReadonlySet<string>): Row[] {
-  const shown = runs.filter(run => matches(run, search)).sort(byActivity);
+function panelRows(runs: readonly RunSummary[], search: string, by: GroupBy, closed: ReadonlySet<string>, trans: TranslationBundle): Row[] {
+  const shown = runs.filter(run => matches(run, search, trans)).sort(byActivity);
   const rows: Row[] = [];
   for (const { group, runs: members } of grouped(shown, by)) {
     const isOpen = !closed.has(group);
@@ -193,11 +193,11 @@ function PanelRow(props: {
       <span class="marlnb-dot" aria-hidden="true" />
       <span class="marlnb-name">{shortName(run, group)}</span>
       <span class="marlnb-score">{scoreText(run)}</span>
-      <Sparkline values={run.curve} label={`return, now ${scoreText(run) || 'unknown'}`} />
+      <Sparkline values={run.curve} label={trans.__('return, now %1', scoreText(run) || trans.__('unknown'))} />
       <span class="marlnb-facts">
-        {stateLine(run)} <span class="marlnb-subject">{run.problem || subject(run)}</span>
+        {stateLine(run, trans)} <span class="marlnb-subject">{run.problem || subject(run, trans)}</span>
       </span>
-      {isAlive(run) && <Progress run={run} />}
+      {isAlive(run) && <Progress run={run} trans={trans} />}
     </div>
   );
 }

@@ -1,3 +1,4 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { VirtualList } from '@marlnb/views';
 import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
@@ -47,7 +48,7 @@ function Table({ context, saved, save }: TableProps): JSX.Element {
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [active, setActive] = useState(-1);
   const shownColumns = useMemo(() => columns(trans, view.group), [trans, view.group]);
-  const rows = useMemo(() => tableRows(model.runs, view, shownColumns), [model.runs, view, shownColumns]);
+  const rows = useMemo(() => tableRows(model.runs, view, shownColumns, trans), [model.runs, view, shownColumns, trans]);
   const change = (changes: Partial<TableView>): void => {
     const next = { ...view, ...changes };
     setView(next);
@@ -92,7 +93,7 @@ function Table({ context, saved, save }: TableProps): JSX.Element {
           rows={rows}
           height={height}
           {...(active >= 0 ? { reveal: active } : {})}
-          header={<Header columns={shownColumns} view={view} change={change} />}
+          header={<Header columns={shownColumns} view={view} change={change} trans={trans} />}
           render={(row, index) => (
             <Row
               key={row.kind === 'run' ? row.run.path : `group:${row.title}`}
@@ -155,11 +156,12 @@ function Header(props: {
   columns: Column[];
   view: TableView;
   change: (changes: Partial<TableView>) => void;
+  trans: TranslationBundle;
 }): JSX.Element {
   const { view, change } = props;
   return (
     <div class="marlnb-grid-row marlnb-grid-header" role="row">
-      <span role="columnheader" aria-label="selected" />
+      <span role="columnheader" aria-label={props.trans.__('selected')} />
       {props.columns.map(({ key, title, compare }) => {
         const isSorted = view.sort === key;
         const order = !isSorted ? 'none' : view.descending ? 'descending' : 'ascending';

@@ -43,7 +43,7 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
       ),
       compare: byText(run => run.name)
     },
-    text('state', trans.__('State'), '90px', run => stateWord(run.state)),
+    text('state', trans.__('State'), '90px', run => stateWord(run.state, trans)),
     {
       key: 'progress',
       title: trans.__('Frames'),
@@ -61,7 +61,7 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
       cell: run => (isAlive(run) && run.eta_s !== null ? formatClock(run.eta_s) : ''),
       compare: byNumber(run => run.eta_s)
     },
-    { key: 'curve', title: trans.__('Curve'), width: '76px', cell: run => <Sparkline values={run.curve} label="return" /> },
+    { key: 'curve', title: trans.__('Curve'), width: '76px', cell: run => <Sparkline values={run.curve} label={trans.__('return')} /> },
     {
       key: 'score',
       title: trans.__('Return'),

@@ -1,3 +1,4 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import type { RunSummary } from './messages';
 import { type GroupBy, grouped, matches } from './runRows';
 import type { Column } from './tableColumns';
@@ -15,9 +16,9 @@ export const DEFAULT_VIEW: TableView = { search: '', sort: 'updated', descending
 export type TableRow = { kind: 'group'; title: string; runs: RunSummary[] } | { kind: 'run'; run: RunSummary };
 
 /** The rows of the table in order: of each group its title and its runs. */
-export function tableRows(runs: readonly RunSummary[], view: TableView, columns: readonly Column[]): TableRow[] {
+export function tableRows(runs: readonly RunSummary[], view: TableView, columns: readonly Column[], trans: TranslationBundle): TableRow[] {
   const compare = columns.find(column => column.key === view.sort)?.compare;
-  const shown = runs.filter(run => matches(run, view.search));
+  const shown = runs.filter(run => matches(run, view.search, trans));
   if (compare) {
     shown.sort((a, b) => (view.descending ? compare(b, a) : compare(a, b)));
   }

@@ -1,6 +1,9 @@
+import { nullTranslator } from '@jupyterlab/translation';
 import { describe, expect, it } from 'vitest';
 import type { QueuedBatch, QueuedJob } from '../src/messages';
 import { canCancel, canRunAgain, jobLine, queueRows, rowKey } from '../src/queue/rows';
+
+const TRANS = nullTranslator.load('marlnb');
 
 const JOB: QueuedJob = {
   name: 'seed=0',
@@ -30,10 +33,10 @@ const names = (rows: ReturnType<typeof queueRows>): string[] =>
 
 describe('a job', () => {
   it('says where it runs and how long it may, why it waits, or why it ended', () => {
-    expect(jobLine(JOB)).toBe('running · n1 · 3:20 until its limit · cell 4 of 20');
-    expect(jobLine(QUEUED)).toBe('queued · Priority');
-    expect(jobLine(FAILED)).toBe('failed · n2 · cell 2: ValueError: no');
-    expect(jobLine(DONE)).toBe('complete · n2 · 1:05');
+    expect(jobLine(JOB, TRANS)).toBe('running · n1 · 3:20 until its limit · cell 4 of 20');
+    expect(jobLine(QUEUED, TRANS)).toBe('queued · Priority');
+    expect(jobLine(FAILED, TRANS)).toBe('failed · n2 · cell 2: ValueError: no');
+    expect(jobLine(DONE, TRANS)).toBe('complete · n2 · 1:05');
   });
   it('is cancelled before its end and run again after it', () => {
     expect([JOB, QUEUED, FAILED, DONE].map(job => canCancel([job]))).toEqual([true, true, false, false]);

@@ -1,13 +1,16 @@
+import { nullTranslator } from '@jupyterlab/translation';
 import { describe, expect, it } from 'vitest';
 import { byActivity, grouped, groupOf, matches, progress, scoreText, shortName, stateLine, subject } from '../src/runRows';
 import { RUN } from './run';
 
+const TRANS = nullTranslator.load('marlnb');
+
 describe('a run', () => {
   it('is described by its state, progress and time left', () => {
-    expect(stateLine(RUN)).toBe('training · 45% · 3:20 left');
-    expect(stateLine({ ...RUN, state: 'complete', frames: 1_000_000 })).toBe('complete · 1.00M frames');
-    expect(stateLine({ ...RUN, state: 'unreadable', frames: 0, frames_total: null })).toBe('unreadable');
-    expect(subject(RUN)).toBe('mpe/simple_spread · mappo · seed 3');
+    expect(stateLine(RUN, TRANS)).toBe('training · 45% · 3:20 left');
+    expect(stateLine({ ...RUN, state: 'complete', frames: 1_000_000 }, TRANS)).toBe('complete · 1.00M frames');
+    expect(stateLine({ ...RUN, state: 'unreadable', frames: 0, frames_total: null }, TRANS)).toBe('unreadable');
+    expect(subject(RUN, TRANS)).toBe('mpe/simple_spread · mappo · seed 3');
     expect(progress({ ...RUN, frames: 2_000_000 })).toBe(1);
   });
   it('has a return, of the group that it means where groups are rewarded differently', () => {
@@ -21,9 +24,9 @@ describe('a run', () => {
     expect(groupOf(RUN, 'folder')).toBe('both');
   });
   it('matches a search if every word is in its texts', () => {
-    expect(matches(RUN, 'MAPPO training')).toBe(true);
-    expect(matches(RUN, 'baseline node7 seed=3')).toBe(true);
-    expect(matches(RUN, 'mappo failed')).toBe(false);
+    expect(matches(RUN, 'MAPPO training', TRANS)).toBe(true);
+    expect(matches(RUN, 'baseline node7 seed=3', TRANS)).toBe(true);
+    expect(matches(RUN, 'mappo failed', TRANS)).toBe(false);
   });
 });
 

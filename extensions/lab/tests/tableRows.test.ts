@@ -6,7 +6,8 @@ import { columns } from '../src/tableColumns';
 import { DEFAULT_VIEW, tableRows, type TableView } from '../src/tableRows';
 import { RUN } from './run';
 
-const COLUMNS = columns(nullTranslator.load('marlnb'), 'folder');
+const TRANS = nullTranslator.load('marlnb');
+const COLUMNS = columns(TRANS, 'folder');
 const RUNS = [
   { ...RUN, path: '/1', name: 'a/10', group: 'a', score: 5 },
   { ...RUN, path: '/2', name: 'b/9', group: 'b', score: null },
@@ -14,7 +15,7 @@ const RUNS = [
 ];
 
 function shown(view: Partial<TableView>): string[] {
-  return tableRows(RUNS, { ...DEFAULT_VIEW, ...view }, COLUMNS).map(row =>
+  return tableRows(RUNS, { ...DEFAULT_VIEW, ...view }, COLUMNS, TRANS).map(row =>
     row.kind === 'group' ? `${row.title}:${row.runs.length}` : row.run.path
   );
 }

@@ -4,6 +4,7 @@ import uPlot from 'uplot';
 import { align, type Columns, type Curve, valueAt } from './curveData';
 import { formatCount, formatNumber } from './format';
 import { type Marker, plotOptions } from './plot';
+import { texts } from './texts';
 import { colour, useThemeName } from './theme';
 
 const NO_REFERENCES: Readonly<Record<string, number>> = {};
@@ -106,20 +107,20 @@ export function Curves(props: CurvesProps): JSX.Element {
         ref={box}
         tabIndex={0}
         role="img"
-        aria-label={`${title}: ${reading || 'no points yet'}${markerText(markers)}. Arrow keys read values.`}
+        aria-label={`${title}: ${reading || texts.noPoints}${markerText(markers)}. ${texts.keys}`}
         data-lm-suppress-shortcuts="true"
         onKeyDown={event => onKey(event, plot.current, index, isZoomed)}
       >
-        {data[0].length === 0 && <span class="marlnb-empty">no points yet</span>}
+        {data[0].length === 0 && <span class="marlnb-empty">{texts.noPoints}</span>}
       </div>
-      <div class="marlnb-legend" role="group" aria-label="curves">
+      <div class="marlnb-legend" role="group" aria-label={texts.curves}>
         {curves.map((curve, k) => {
           const isOn = !hidden.includes(curve.name);
           return (
             <button
               key={curve.name}
               type="button"
-              title={`${isOn ? 'hide' : 'show'} ${curve.name}`}
+              title={`${isOn ? texts.hide : texts.show} ${curve.name}`}
               aria-pressed={isOn}
               onClick={() => toggle(curve.name)}
             >
@@ -129,7 +130,7 @@ export function Curves(props: CurvesProps): JSX.Element {
           );
         })}
         <span class="marlnb-cursor" aria-hidden="true">
-          {position && `at ${position}`}
+          {position && `${texts.at} ${position}`}
         </span>
         <span class="marlnb-reading" role="status">
           {position && `${position}: ${reading}`}
@@ -147,12 +148,12 @@ function valueText(data: uPlot.AlignedData, columns: Columns | undefined, index:
   }
   const [low, high] = [columns?.low, columns?.high].map(column => (column ? valueAt(data[column], index) : null));
   const isKnown = typeof low === 'number' && typeof high === 'number';
-  return isKnown ? `${formatNumber(value)} (${formatNumber(low)} to ${formatNumber(high)})` : formatNumber(value);
+  return isKnown ? `${formatNumber(value)} (${formatNumber(low)} ${texts.to} ${formatNumber(high)})` : formatNumber(value);
 }
 
 function markerText(markers: readonly Marker[]): string {
-  const strong = markers.filter(({ isStrong }) => isStrong).map(({ x, label }) => `, ${label} at ${formatCount(x)}`);
-  return markers.length > 0 ? `; ${markers.length} marked${strong.join('')}` : '';
+  const strong = markers.filter(({ isStrong }) => isStrong).map(({ x, label }) => `, ${label} ${texts.at} ${formatCount(x)}`);
+  return markers.length > 0 ? `; ${markers.length} ${texts.marked}${strong.join('')}` : '';
 }
 
 function onKey(

@@ -5,5 +5,6 @@ export * from './format';
 export type { Marker } from './plot';
 export * from './smoothing';
 export * from './sparkline';
+export * from './texts';
 export * from './theme';
 export * from './virtualList';

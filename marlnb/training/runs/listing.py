@@ -30,6 +30,9 @@ N_SAMPLES = 24  # points of a run's small curve
 MAX_LINE_BYTES = 65_536
 NOT_SEARCHED = {"checkpoints", "recordings", "cache", "node_modules", "site-packages", "__pycache__"}
 RUNNING = ("running", "paused")
+ENDED = ("complete", "stopped", "failed")
+FILES = (EXPERIMENT, STATUS, METRICS, NOTES)  # what a row shows
+ENDED_FILES = (STATUS, NOTES)
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ class _Known:
     """What was read of a run last: its state, and the times and sizes of its files then."""
 
     folder: Path
-    signature: object = None
+    path: str
+    times: dict[str, object] = field(default_factory=dict)
     state: str = ""
 
 
@@ -103,6 +107,8 @@ class RunListing:
     def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None:
         self.folders = [Path(folder).expanduser().absolute() for folder in folders]
         self._runs: dict[Path, _Known] = {}
+        self._unchecked: list[Path] = []  # of this round, which several calls may share; the next one is last
+        self._is_complete = False  # the last round, so that the next call begins another
         self._search: Iterator[tuple[Path, Path] | None] | None = None
         self._search_started = self._search_s = 0.0
         self._next_search = -inf
@@ -117,19 +123,29 @@ class RunListing:
         """
         end = time.monotonic() + budget_s
         removed = self._find(end)
-        changed, is_complete = [], self._search is None
-        for run, known in self._runs.items():
-            signature = _signature(run)
-            died = known.state in RUNNING and not is_locked(run / LOCK)
-            if signature == known.signature and not died:
-                continue
-            row = summary(run, known.folder)
-            self._runs[run] = _Known(known.folder, signature, row.state)
-            changed.append(row)
+        if self._is_complete:
+            self._unchecked = list(self._runs)[::-1]
+        changed = []
+        while self._unchecked:
+            run = self._unchecked.pop()
+            if run in self._runs and (row := self._read_changed(run)) is not None:
+                changed.append(row)
             if time.monotonic() > end:
-                is_complete = False
                 break
-        return ListingChanges(changed, [str(run) for run in removed], is_complete, self._problems)
+        self._is_complete = self._search is None and not self._unchecked
+        return ListingChanges(changed, [str(run) for run in removed], self._is_complete, self._problems)
+
+    def _read_changed(self, run: Path) -> RunSummary | None:
+        """A run that is new or has changed; None: it has not."""
+        known = self._runs[run]
+        died = known.state in RUNNING and not is_locked(run / LOCK)
+        if not died and _times(known.path, known.state) == known.times:
+            return None
+        times = _times(known.path)  # before the files are read, so that a change while they are is noticed
+        row = summary(run, known.folder)
+        shown = _shown_files(row.state)
+        self._runs[run] = _Known(known.folder, known.path, {name: times[name] for name in shown}, row.state)
+        return row
 
     def _find(self, end: float) -> list[Path]:
         """Searches for runs until `end`, and returns those that are gone once the search is complete."""
@@ -139,7 +155,9 @@ class RunListing:
         for match in self._search or ():
             if match is not None:
                 self._matches.setdefault(*match)
-                self._runs.setdefault(match[0], _Known(match[1]))
+                if match[0] not in self._runs:
+                    self._runs[match[0]] = _Known(match[1], str(match[0]))
+                    self._unchecked.append(match[0])
             if time.monotonic() > end:
                 return []
         if self._search is None:
@@ -272,9 +290,14 @@ def _score_facts(path: Path) -> dict[str, Any]:
     return {"score": curve[-1] if curve else None, "score_of": group, "curve": curve}
 
 
-def _signature(run: Path) -> object:
-    """Changes when one of the files that a row shows does."""
-    return tuple(_stat(os.path.join(run, name)) for name in (EXPERIMENT, STATUS, METRICS, NOTES))
+def _times(run: str, state: str = "") -> dict[str, object]:
+    """By file that a row shows, its time and size."""
+    return {name: _stat(f"{run}{os.sep}{name}") for name in _shown_files(state)}
+
+
+def _shown_files(state: str) -> tuple[str, ...]:
+    """The files that say whether a row has changed: what changes a run that has ended also writes its status."""
+    return ENDED_FILES if state in ENDED else FILES
 
 
 def _stat(path: str) -> tuple[int, int, int] | None:

@@ -65,6 +65,28 @@ def test_new_and_deleted_runs_are_noticed(tmp_path: Path, monkeypatch: pytest.Mo
     assert changes.removed == [str(first)] and [run.name for run in changes.changed] == ["second"]
 
 
+def test_a_reading_in_parts_looks_at_each_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(20):
+        write_run(tmp_path / f"{seed}", seed=seed, rows=2)
+    calls, stat = [0], listing._stat
+    monkeypatch.setattr(listing, "_stat", lambda path: calls.__setitem__(0, calls[0] + 1) or stat(path))
+    runs, n_parts = RunListing([tmp_path]), 1
+    while not runs.read(0.0).is_complete:
+        n_parts += 1
+    assert n_parts >= 20 and calls[0] <= 2 * 4 * 20  # each file of each run before it is read, and for the first time
+    calls[0] = 0
+    while not runs.read(0.0).is_complete:
+        pass
+    assert calls[0] == 2 * 20  # of a run that has ended only what can change
+
+
+def test_a_resumed_run_is_read_again(tmp_path: Path) -> None:
+    run, runs = write_run(tmp_path / "run"), RunListing([tmp_path])
+    assert runs.read().changed[0].state == "complete"
+    (run / STATUS).write_text(json.dumps({"state": "stopped", "frames": 1_000}))
+    assert [each.state for each in runs.read().changed] == ["stopped"]
+
+
 def test_a_budget_of_time_ends_a_reading_and_the_next_one_continues(tmp_path: Path) -> None:
     for seed in range(5):
         write_run(tmp_path / f"{seed}", seed=seed)

@@ -56,7 +56,7 @@ function Page(props: { context: Context; batch: string; name: string; live: Live
       <header class="marlnb-page-header" data-state={answer.job.state}>
         <h1>{name}</h1>
         <p>
-          <span class="marlnb-dot" aria-hidden="true" /> {jobLine(answer.job)}
+          <span class="marlnb-dot" aria-hidden="true" /> {jobLine(answer.job, trans)}
           {answer.job.id ? ` · ${answer.job.id}` : ''}
           {answer.job.attempt > 1 ? ` · ${trans.__('attempt %1', answer.job.attempt)}` : ''}
         </p>

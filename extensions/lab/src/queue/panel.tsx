@@ -1,3 +1,4 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatAge, VirtualList } from '@marlnb/views';
 import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
@@ -127,6 +128,7 @@ function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () =
             <Row
               key={rowKey(row)}
               row={row}
+              trans={trans}
               index={index}
               isActive={index === active}
               onClick={() => {
@@ -209,8 +211,14 @@ function QueueNotice(props: {
   ) : null;
 }
 
-function Row(props: { row: QueueRow; index: number; isActive: boolean; onClick: () => void }): JSX.Element {
-  const { row, index, isActive, onClick } = props;
+function Row(props: {
+  row: QueueRow;
+  trans: TranslationBundle;
+  index: number;
+  isActive: boolean;
+  onClick: () => void;
+}): JSX.Element {
+  const { row, trans, index, isActive, onClick } = props;
   const common = {
     id: `marlnb-job-${index}`,
     role: 'option' as const,
@@ -230,11 +238,11 @@ function Row(props: { row: QueueRow; index: number; isActive: boolean; onClick: 
   }
   const { job } = row;
   return (
-    <div {...common} class="marlnb-run-row marlnb-job-row" data-state={job.state} title={`${job.name}\n${jobLine(job)}`}>
+    <div {...common} class="marlnb-run-row marlnb-job-row" data-state={job.state} title={`${job.name}\n${jobLine(job, trans)}`}>
       <span class="marlnb-dot" aria-hidden="true" />
       <span class="marlnb-name">{job.name}</span>
       <span class="marlnb-score">{job.id}</span>
-      <span class="marlnb-facts">{jobLine(job)}</span>
+      <span class="marlnb-facts">{jobLine(job, trans)}</span>
     </div>
   );
 }

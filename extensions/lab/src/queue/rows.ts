@@ -1,3 +1,4 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatClock } from '@marlnb/views';
 import type { JobState, QueuedBatch, QueuedJob } from '../messages';
 
@@ -31,12 +32,26 @@ export function canRunAgain(jobs: readonly QueuedJob[]): boolean {
   return jobs.some(job => MAY_RUN_AGAIN.includes(job.state));
 }
 
+function stateWord(state: JobState, trans: TranslationBundle): string {
+  const words: Record<JobState, string> = {
+    waiting: trans.__('waiting'),
+    queued: trans.__('queued'),
+    starting: trans.__('starting'),
+    running: trans.__('running'),
+    complete: trans.__('complete'),
+    failed: trans.__('failed'),
+    stopped: trans.__('stopped'),
+    interrupted: trans.__('interrupted')
+  };
+  return words[state];
+}
+
 /** State, place, what it does and the time that its limit leaves it; or why it waits or has ended. */
-export function jobLine(job: QueuedJob): string {
-  const left = job.time_left_s === null ? '' : `${formatClock(job.time_left_s)} until its limit`;
+export function jobLine(job: QueuedJob, trans: TranslationBundle): string {
+  const left = job.time_left_s === null ? '' : trans.__('%1 until its limit', formatClock(job.time_left_s));
   const spent = job.state === 'complete' && job.seconds > 0 ? formatClock(job.seconds) : '';
   const reason = job.state === 'complete' || job.state === 'running' ? '' : job.reason;
-  return [job.state, job.node, spent, left, job.progress, reason].filter(Boolean).join(' · ');
+  return [stateWord(job.state, trans), job.node, spent, left, job.progress, reason].filter(Boolean).join(' · ');
 }
 
 /** Batches with jobs that run or wait first; a batch is open if it has such jobs, or if a person opened it. */
