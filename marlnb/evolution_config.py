@@ -92,6 +92,11 @@ class EvolutionConfig(ABC):
         "the population",
         choices=("return", "win_rate", "nash"),
     )
+    together: bool = option(
+        False,
+        help="members whose networks have equal shapes advance in one batched product: ippo and mappo with networks of "
+        "kind mlp, on batched environments",
+    )
     references: tuple[str, ...] = option(
         (), help="opponents of win_rate: folders of runs, or random; they stay the same"
     )

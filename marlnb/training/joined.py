@@ -7,16 +7,18 @@ Joined are the environments (`marlnb.envs.joined`), the networks and the optimiz
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.rollout import Rollout
-from marlnb.algorithms.stacked.stacked_ppo import StackedPPO, check_together
+from marlnb.algorithms.stacked.stacked_ppo import StackedPPO, check_together, have_equal_shapes
 from marlnb.envs.joined import check_joinable, load_joined, split_state
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
@@ -27,9 +29,14 @@ from marlnb.models.policies.stacked_policy import StackedPolicy
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.learners import build_learners
-from marlnb.training.loop import Advance, Loop
+from marlnb.training.loop import Advance, DivergedError, Loop
 
 EQUAL_OPTIONS = ("env", "n_envs", "rollout_steps", "groups", "models", "critics", "device", "threads")
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+Result = Advance | MarlnbError
 
 
 class JoinedLoop(Loop):
@@ -56,13 +63,23 @@ class JoinedLoop(Loop):
         """As `Loop.advance`; the first training that asks advances all."""
         return self._joined.advance(self)
 
+    def advance_alone(self) -> Result:
+        """As `Loop.advance`, in its own environments; an error is returned."""
+        try:
+            return super().advance()
+        except MarlnbError as error:
+            return error
+
     def state_dict(self) -> dict[str, Any]:
+        """As of a Loop, with what it has done and not returned yet."""
         self._joined.write_back(self)
-        return super().state_dict()
+        pending = self._joined.pending(self)
+        return super().state_dict() | ({} if pending is None else {"pending": pending})
 
     def load_state_dict(self, state: Mapping[str, Any], iteration: int) -> None:
         self._joined.separate()
         super().load_state_dict(state, iteration)
+        self._joined.restore_pending(self, state.get("pending"))
 
     def close(self) -> None:
         self._joined.remove(self)
@@ -96,7 +113,7 @@ class JoinedLoop(Loop):
 
 
 class JoinedTrainings:
-    """The loops of trainings that advance together.
+    """The loops of trainings that advance together, those of equal shapes in one batch.
 
     A call of `JoinedLoop.advance` advances all, and the others receive their results when they call it. Call it for
     each loop before the first one again. A loop that is closed leaves, and the others continue without it.
@@ -104,11 +121,15 @@ class JoinedTrainings:
 
     def __init__(self) -> None:
         self._loops: list[JoinedLoop] = []
-        self._results: dict[JoinedLoop, Advance | MarlnbError] = {}
-        self._batch: _Batch | None = None
+        self._results: dict[JoinedLoop, Result] = {}
+        self._batches: list[_Batch] | None = None  # of at least two trainings; None: to be joined again
 
     def build_loop(self, experiment: Experiment, env: VectorEnv, device: torch.device, folder: Path) -> JoinedLoop:
-        """A `LoopBuilder`: adds a training. Raises EnvBuildError: its environments cannot be joined with others."""
+        """`add`, as a `LoopBuilder`."""
+        return self.add(experiment, env, device)
+
+    def add(self, experiment: Experiment, env: VectorEnv, device: torch.device) -> JoinedLoop:
+        """Adds a training. Raises EnvBuildError: its environments cannot be joined with others."""
         check_joinable(env)
         self._loops.append(JoinedLoop(experiment, env, device, self))
         return self._loops[-1]
@@ -118,53 +139,69 @@ class JoinedTrainings:
         if loop not in self._results:
             if self._results:
                 raise RuntimeError("a training is ahead of the others; advance each one once")
-            try:
-                self._batch = self._batch or _Batch(self._loops)
-                self._results = self._batch.advance()
-            except MarlnbError as error:  # of all: what they did since their last checkpoints is not whole
-                self._results = dict.fromkeys(self._loops, error)
+            if self._batches is None:
+                self._batches = [_Batch(group) for group in _of_equal_shapes(self._loops) if len(group) > 1]
+            for batch in self._batches:
+                self._results |= batch.advance()
+            alone = [each for each in self._loops if self._batch_of(each) is None]
+            self._results |= {each: each.advance_alone() for each in alone}
         result = self._results.pop(loop)
         if isinstance(result, MarlnbError):
             raise result
         return result
 
+    def pending(self, loop: JoinedLoop) -> dict[str, Any] | None:
+        """What a training has done and not received yet, for its state; None: nothing."""
+        return result_state(self._results[loop]) if loop in self._results else None
+
+    def restore_pending(self, loop: JoinedLoop, state: Mapping[str, Any] | None) -> None:
+        """Restores what `pending` returned."""
+        if state is not None:
+            self._results[loop] = result_of(state)
+
     def episode_seeds(self, loop: JoinedLoop) -> Tensor:
         """`[env]`, of the episodes of one training that are in progress."""
-        if self._batch is None:
-            return loop.own_episode_seeds
-        return self._batch.rows(loop, self._batch.collector.episode_seeds)
+        batch = self._batch_of(loop)
+        return loop.own_episode_seeds if batch is None else batch.rows(loop, batch.collector.episode_seeds)
 
     def write_back(self, loop: JoinedLoop) -> None:
-        """Sets a training's own environments to what they are in the batch."""
-        if self._batch is not None:
-            self._batch.write_back(loop)
+        """Sets a training's own environments to what they are in its batch."""
+        batch = self._batch_of(loop)
+        if batch is not None:
+            batch.write_back(loop)
 
     def separate(self) -> None:
-        """Ends the batch; the next call of `advance` joins those that are left."""
-        if self._batch is not None:
-            for loop in self._loops:
-                self._batch.write_back(loop)
-            self._batch.env.close()
-            self._batch = None
+        """Ends the batches; the next call of `advance` joins those that are left."""
+        for batch in self._batches or ():
+            batch.end()
+        self._batches = None
 
     def remove(self, loop: JoinedLoop) -> None:
-        if loop in self._loops:
-            self._loops.remove(loop)
-            self._results.pop(loop, None)
+        self.keep([other for other in self._loops if other is not loop])
+
+    def keep(self, loops: Sequence[Loop]) -> None:
+        """All others leave."""
+        if any(loop not in loops for loop in self._loops):
             self.separate()
+            self._loops = [loop for loop in self._loops if loop in loops]
+            self._results = {loop: result for loop, result in self._results.items() if loop in loops}
+
+    def _batch_of(self, loop: JoinedLoop) -> _Batch | None:
+        return next((batch for batch in self._batches or () if loop in batch.loops), None)
 
 
 class _Batch:
     """The environments and networks of some trainings as one.
 
     Attributes:
-        env: all environments, sorted by training.
-        collector: steps them.
+        loops: of the trainings.
+        collector: steps the environments of all, sorted by training.
     """
 
     def __init__(self, loops: Sequence[JoinedLoop]) -> None:
-        self._loops, experiment = list(loops), loops[0].experiment
-        self._n_envs, n_trainings = experiment.n_envs, len(loops)
+        self.loops, experiment = list(loops), loops[0].experiment
+        self._n_envs = experiment.n_envs
+        self._states: list[dict[str, Tensor]] | None = None  # of each training's environments, once they are needed
         self._learners = {group: StackedPPO([loop.learners[group] for loop in loops]) for group in loops[0].learners}
         spec, generators = loops[0].env.spec, [loop.generator for loop in loops]
         policies = {
@@ -172,58 +209,102 @@ class _Batch:
             for group, learner in self._learners.items()
         }
         self._networks = nn.ModuleList(policies.values())
-        self.env = build_env(experiment, n_trainings * self._n_envs, device=experiment.device)
-        self.collector = Collector(self.env, policies, experiment.rollout_steps, device=loops[0].device)
+        self._env = build_env(experiment, len(loops) * self._n_envs, device=experiment.device)
+        self.collector = Collector(self._env, policies, experiment.rollout_steps, device=loops[0].device)
         states = [state for loop in loops if (state := loop.env.state_dict()) is not None]
-        step = load_joined(self.env, states, self._n_envs)
+        step = load_joined(self._env, states, self._n_envs)
         begins = torch.cat([loop.first_steps for loop in loops])
         self.collector.load_state_dict({"begins": begins, "recurrent": {}}, step)
-        self._states: list[dict[str, Tensor]] | None = None  # of each training's environments, once they are needed
 
-    def advance(self) -> dict[JoinedLoop, Advance | MarlnbError]:
+    def advance(self) -> dict[JoinedLoop, Result]:
         """One rollout and update of all; errors are those of single trainings."""
-        self._states, start = None, time.perf_counter()
+        self._states = None
+        try:
+            return self._advance()
+        except MarlnbError as error:  # of all: what they did since their last checkpoints is not whole
+            return dict.fromkeys(self.loops, error)
+
+    def _advance(self) -> dict[JoinedLoop, Result]:
+        start = time.perf_counter()
         self.collector.timing = timing = Timing()
         with fast_training(self._networks):
             rollout = self.collector.collect()
-        parts = [self._part(rollout, place) for place in range(len(self._loops))]
-        results: dict[JoinedLoop, Any] = {}
-        for loop, part in zip(self._loops, parts):
-            try:
-                results[loop] = loop.look_at(part)
-            except MarlnbError as error:
-                results[loop] = error
+        parts = [rollout.envs(k * self._n_envs, (k + 1) * self._n_envs) for k in range(len(self.loops))]
+        episodes = [_or_error(loop.look_at, part) for loop, part in zip(self.loops, parts)]
         learning_start = time.perf_counter()
         by_group = {group: learner.update(parts) for group, learner in self._learners.items()}
-        learning_s = time.perf_counter() - learning_start
-        seconds = time.perf_counter() - start
-        for place, (loop, part) in enumerate(zip(self._loops, parts)):
-            if isinstance(results[loop], MarlnbError):
-                continue
-            learning = {group: metrics[place] for group, metrics in by_group.items()}
+        end = time.perf_counter()
+        times = timing.stepping_s, timing.acting_s, end - learning_start, end - start  # of all trainings
+        results: dict[JoinedLoop, Result] = {}
+        for k, (loop, part, of_part) in enumerate(zip(self.loops, parts, episodes)):
+            learning = {group: metrics[k] for group, metrics in by_group.items()}
             agent_steps = sum(int(part[group, "acting"].sum()) for group in by_group)
-            try:
-                loop.check_learning(learning)
-            except MarlnbError as error:
-                results[loop] = error
-                continue
-            times = timing.stepping_s, timing.acting_s, learning_s, seconds  # of all trainings
-            results[loop] = Advance(results[loop], learning, agent_steps, *times)
+            error = of_part if isinstance(of_part, MarlnbError) else _or_error(loop.check_learning, learning)
+            if isinstance(error, MarlnbError) or isinstance(of_part, MarlnbError):
+                results[loop] = error  # type: ignore[assignment]
+            else:
+                results[loop] = Advance(of_part, learning, agent_steps, *times, joined_s=end - start)
         return results
 
     def rows(self, loop: JoinedLoop, values: Tensor) -> Tensor:
         """One training's part of `[env, ...]`."""
-        start = self._loops.index(loop) * self._n_envs
+        start = self.loops.index(loop) * self._n_envs
         return values[start : start + self._n_envs]
 
     def write_back(self, loop: JoinedLoop) -> None:
         if self._states is None:
-            self._states = split_state(self.env, self._n_envs)
+            self._states = split_state(self._env, self._n_envs)
         begins: Tensor = self.collector.state_dict()["begins"]
-        loop.restore_env(self._states[self._loops.index(loop)], self.rows(loop, begins))
+        loop.restore_env(self._states[self.loops.index(loop)], self.rows(loop, begins))
 
-    def _part(self, rollout: Rollout, place: int) -> Rollout:
-        return rollout.envs(place * self._n_envs, (place + 1) * self._n_envs)
+    def end(self) -> None:
+        for loop in self.loops:
+            self.write_back(loop)
+        self._env.close()
+
+
+def _or_error(function: Callable[[T], R], value: T) -> R | MarlnbError:
+    try:
+        return function(value)
+    except MarlnbError as error:
+        return error
+
+
+def _of_equal_shapes(loops: Sequence[JoinedLoop]) -> list[list[JoinedLoop]]:
+    """The loops that can share a batch, in their order."""
+    groups: list[list[JoinedLoop]] = []
+    for loop in loops:
+        for group in groups:
+            first = group[0]
+            equal = [getattr(first.experiment, name) == getattr(loop.experiment, name) for name in EQUAL_OPTIONS]
+            learners = [(first.learners[name], learner) for name, learner in loop.learners.items()]
+            if all(equal) and all(have_equal_shapes(pair) for pair in learners):
+                group.append(loop)
+                break
+        else:
+            groups.append([loop])
+    return groups
+
+
+def result_state(result: Result) -> dict[str, Any]:
+    """Tensors, numbers and strings, from which `result_of` makes the result again."""
+    if isinstance(result, MarlnbError):
+        return {"error": str(result)}
+    state = {item.name: getattr(result, item.name) for item in fields(result) if item.name != "episodes"}
+    returns = {name: _tensor(values) for name, values in result.episodes.returns.items()}
+    return {**state, "returns": returns, "lengths": _tensor(result.episodes.lengths)}
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values).clone(memory_format=torch.contiguous_format)  # also without any episode
+
+
+def result_of(state: Mapping[str, Any]) -> Result:
+    if "error" in state:
+        return DivergedError(state["error"])
+    others = {name: value for name, value in state.items() if name not in ("returns", "lengths")}
+    returns = {name: values.numpy() for name, values in state["returns"].items()}
+    return Advance(EpisodeStatistics(returns, state["lengths"].numpy()), **others)
 
 
 def check_joined(experiments: Sequence[Experiment]) -> None:
@@ -232,13 +313,8 @@ def check_joined(experiments: Sequence[Experiment]) -> None:
     Raises:
         ConfigError: they cannot; the message says what can, and what to do instead.
     """
-    first = experiments[0]
     for experiment in experiments:
         _check_single(experiment)
-        for name in EQUAL_OPTIONS:
-            if getattr(experiment, name) != getattr(first, name):
-                values = f"{getattr(first, name)} and {getattr(experiment, name)}"
-                raise ConfigError(f"trainings together need the same {name}; got {values}")
 
 
 def check_parts(experiment: Experiment) -> None:
@@ -271,6 +347,7 @@ def _check_single(experiment: Experiment) -> None:
     for is_problem, what in problems:
         if is_problem:
             raise ConfigError(
-                f"trainings do not advance together with {what}; they do with ippo or mappo and networks of kind mlp, "
-                "on mpe/..., tag/..., games and your own TensorEnv. Train these in processes: seed=0..7 --jobs 2"
+                f"trainings in one batch do not support {what}; they support ippo and mappo, networks of kind "
+                "mlp, and mpe/..., tag/..., games and your own TensorEnv. Train these in processes (seed=0..7 "
+                "--jobs 2), and members of a population one after the other (evolution.together=false)"
             )

@@ -283,7 +283,7 @@ class Trainer:
         self._rate = self.experiment.iteration_frames / advance.seconds
         for phase in ("stepping", "acting", "learning"):
             self.phases.add(phase, getattr(advance, f"{phase}_s"))
-        self._iteration_s = max(time.perf_counter() - start, advance.seconds)  # longer in trainings together
+        self._iteration_s = max(time.perf_counter() - start, advance.joined_s)
         self.seconds += self._iteration_s
         evaluation_start = time.perf_counter()
         if evaluation := self._evaluate(advance):

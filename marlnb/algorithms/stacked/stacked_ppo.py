@@ -83,8 +83,8 @@ class StackedPPO:
             return [{"epochs": 0.0} for _ in self.learners]
         if len(acted) < len(prepared):
             raise ConfigError(
-                "in one training no agent of the group acted in a whole rollout, so these trainings cannot learn "
-                "together; train them one after the other"
+                "in one of the trainings no agent of the group acted during a whole rollout, so they cannot learn in "
+                "one process; train them one after the other"
             )
         samples = _stacked([of_one for of_one, _ in acted])
         with fast_training(self.actor), fast_training(self._critic):
@@ -175,27 +175,36 @@ def check_together(learners: Sequence[Learner]) -> list[PPOLearner]:
     ppo = [learner for learner in learners if type(learner) is PPOLearner]
     if len(ppo) < len(learners):
         kinds = sorted({type(learner).__name__ for learner in learners if type(learner) is not PPOLearner})
-        raise ConfigError(f"{where} learns by {', '.join(kinds)}; trainings together learn by ippo or mappo")
+        raise ConfigError(f"{where} learns by {', '.join(kinds)}; trainings in one batch need ippo or mappo")
     if ppo[0].turn_based:
-        raise ConfigError(f"agents of {where} wait for their turns; in trainings together all act at every step")
+        raise ConfigError(f"agents of {where} take turns; trainings in one batch need all to act at every step")
     first = ppo[0].config
     for learner in ppo:
         config = learner.config
         for name in EQUAL_OPTIONS:
             if getattr(config, name) != getattr(first, name):
                 values = f"{getattr(first, name)} and {getattr(config, name)}"
-                raise ConfigError(f"algorithm.{name} of trainings together must be equal; {where} has {values}")
+                raise ConfigError(f"trainings in one batch need equal algorithm.{name}; {where} has {values}")
         if (config.value_clip is None) != (first.value_clip is None) or config.centralised != first.centralised:
-            raise ConfigError(f"{where}: trainings together have equal critics, and all clip values or none does")
+            raise ConfigError(f"{where}: trainings in one batch need equal critics, and value_clip for all or none")
         if config.target_kl is not None:
             raise ConfigError(
-                f"algorithm.target_kl={config.target_kl} ends each update at another time, which trainings together "
-                "cannot; use fewer epochs"
+                f"algorithm.target_kl={config.target_kl} ends each update at another time, which several seeds in one "
+                "process cannot do; use fewer epochs"
             )
     for part in ("actor", "critic"):
         networks = [getattr(learner.policy, part).network for learner in ppo]
         check_stackable(networks, f"the {part} of {where}")
     return ppo
+
+
+def have_equal_shapes(learners: Sequence[Learner]) -> bool:
+    """Whether learners that can each be joined with their like, as `check_together` says, can be joined together."""
+    try:
+        check_together(learners)
+    except ConfigError:
+        return False
+    return True
 
 
 def _stacked(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -103,8 +103,8 @@ def check_stackable(networks: Sequence[Network], what: str) -> None:
         inner = network.inner if isinstance(network, AgentId) else network
         if type(network) not in STACKABLE or type(inner) not in STACKABLE:
             kind = getattr(getattr(inner, "config", None), "name", type(inner).__name__)
-            raise ConfigError(f"{what} is a network of kind {kind!r}; several seeds in one process need kind 'mlp'")
+            raise ConfigError(f"{what} is a network of kind {kind!r}; trainings in one batch need kind 'mlp'")
     shapes = [{name: tuple(value.shape) for name, value in network.state_dict().items()} for network in networks]
     activations = [[type(module) for module in network.modules()] for network in networks]
     if any(shape != shapes[0] for shape in shapes) or any(kinds != activations[0] for kinds in activations):
-        raise ConfigError(f"{what} has different layers in the trainings; several seeds in one process need equal ones")
+        raise ConfigError(f"{what} has different layers in the trainings; trainings in one batch need equal ones")

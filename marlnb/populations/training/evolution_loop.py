@@ -30,6 +30,7 @@ from marlnb.populations.training.judges import Judgement, build_judge
 from marlnb.populations.training.offspring import Offspring, heir
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
+from marlnb.training.joined import JoinedTrainings, check_joined, check_parts
 from marlnb.training.loop import Advance, DivergedError
 from marlnb.training.runs.files import EVALUATION
 
@@ -57,7 +58,12 @@ class EvolutionLoop:
         self._snapshots = SnapshotStore(self._files.folder, env.spec)
         self._judge = build_judge(experiment, env.spec, folder / EVALUATION)
         self._envs = [env]
-        self._offspring = Offspring(experiment, self._targets, self._envs, device)
+        self._joined: JoinedTrainings | None = None
+        if self.config.together:
+            self._joined = JoinedTrainings()
+            check_joined([member_experiment(experiment, 0, 0)])
+            check_parts(member_experiment(experiment, 0, 0))
+        self._offspring = Offspring(experiment, self._targets, self._envs, device, self._joined)
         self.generation = self._turn = 0
         self._best = 0  # the fittest member of the last generation that was evaluated
         self.members: list[Member] = []
@@ -125,6 +131,8 @@ class EvolutionLoop:
             for group, metrics in advance.learning.items()
         }
         advance = replace(advance, learning=learning, turn={name: {"generation": self.generation}})
+        if advance.joined_s:
+            advance = _share(advance, len(self._alive()))
         return self._evaluate(advance) if self.may_end else advance
 
     def state_dict(self) -> dict[str, Any]:
@@ -166,14 +174,19 @@ class EvolutionLoop:
                     scores=tuple(of_member["scores"]),
                     frames=of_member["frames"],
                     diverged=of_member["diverged"],
+                    joined=self._joined,
                 )
                 member.loop.load_state_dict(loop, iteration)
+            if self._joined is not None:
+                self._joined.keep([member.loop for member in self.members])
         except (RunError, KeyError, TypeError, ValueError, IndexError) as error:
             raise CheckpointError(f"the population cannot be resumed: {error}") from error
 
     def close(self) -> None:
         """Frees the environments of all members but the first, which belong to the caller."""
         with closing(self._judge):
+            for member in self.members:
+                member.loop.close()
             for env in self._envs[1:]:
                 env.close()
 
@@ -216,6 +229,12 @@ class EvolutionLoop:
         self._best = heir(successors, self._best)
         self.generation += 1
         self._turn = 0
+
+
+def _share(advance: Advance, n_members: int) -> Advance:
+    """One member's share of the seconds in which several advanced."""
+    names = ("stepping_s", "acting_s", "learning_s", "seconds")
+    return replace(advance, joined_s=0.0, **{name: getattr(advance, name) / n_members for name in names})
 
 
 def generation_iterations(experiment: Experiment) -> int:

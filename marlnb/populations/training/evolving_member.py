@@ -23,6 +23,7 @@ from marlnb.populations.training.snapshots import PolicyWeights
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
 from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import Advance, DivergedError, Loop
 
 SHUFFLER = "shuffler"  # in a learner's state: the generator of its shuffles, which a child does not inherit
@@ -40,6 +41,7 @@ class Member:
         scores: of its last evaluations and those of its ancestors, oldest first.
         frames: that its weights have learned from.
         diverged: why its training ended, as its weights are not finite any more; empty while it trains.
+        joined: the members that it advances with; None: it advances by itself.
 
     Attributes:
         loop: environments, learners and random numbers.
@@ -56,10 +58,14 @@ class Member:
         scores: tuple[float, ...] = (),
         frames: int = 0,
         diverged: str = "",
+        joined: JoinedTrainings | None = None,
     ) -> None:
         self.experiment, self.env, self.born, self.row = experiment, env, born, row
         self.scores, self.frames, self.diverged = scores, frames, diverged
-        self.loop = Loop(experiment, env, device)
+        if joined is None or diverged:
+            self.loop = Loop(experiment, env, device)
+        else:
+            self.loop = joined.add(experiment, env, device)
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -98,6 +104,7 @@ class Member:
             return self.loop.advance()
         except DivergedError as error:  # the population continues without it
             self.diverged = str(error)
+            self.loop.close()
             return _nothing(self.env.spec, 0)
 
     def scored(self, window: int) -> Scored:

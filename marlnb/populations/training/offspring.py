@@ -23,6 +23,7 @@ from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMET
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
 from marlnb.populations.training.perturbation import perturb
+from marlnb.training.joined import JoinedTrainings
 
 
 class Offspring:
@@ -35,14 +36,20 @@ class Offspring:
         targets: the options that mutate.
         envs: the environments of each place.
         device: of the networks.
+        joined: the members advance together; None: one after the other.
     """
 
     def __init__(
-        self, experiment: Experiment, targets: tuple[Mutable, ...], envs: Sequence[VectorEnv], device: torch.device
+        self,
+        experiment: Experiment,
+        targets: tuple[Mutable, ...],
+        envs: Sequence[VectorEnv],
+        device: torch.device,
+        joined: JoinedTrainings | None = None,
     ) -> None:
         assert experiment.evolution is not None
         self.experiment, self.config = experiment, experiment.evolution
-        self._targets, self._envs, self._device = targets, envs, device
+        self._targets, self._envs, self._device, self._joined = targets, envs, device, joined
 
     def founder(self, place: int) -> Member:
         """A member of the first generation."""
@@ -53,7 +60,7 @@ class Offspring:
             options = {target.path: draw(rng, target, experiment) for target in self._targets}
             experiment = with_options(experiment, self._targets, options)
         row = Lineage(0, place, None, FOUNDER, seed=experiment.seed, options=options)
-        return Member(experiment, self._envs[place], self._device, born=0, row=row)
+        return Member(experiment, self._envs[place], self._device, born=0, row=row, joined=self._joined)
 
     def next_generation(self, parents: Sequence[Member], generation: int) -> tuple[list[Member], tuple[Successor, ...]]:
         """Selects and mutates: the members of a generation, and whom each of them continues.
@@ -72,6 +79,8 @@ class Offspring:
             self._successor(place, generation, parents, successor, states[successor.parent], networks)
             for place, successor in enumerate(successors)
         ]
+        if self._joined is not None:
+            self._joined.keep([member.loop for member in members])
         return members, successors
 
     def _successor(
@@ -135,6 +144,7 @@ class Offspring:
             scores=parent.scores,
             frames=parent.frames,
             diverged=parent.diverged,
+            joined=self._joined,
         )
         child.inherit(parent, learners)
         child.loop.begin(0)

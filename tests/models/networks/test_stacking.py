@@ -40,8 +40,8 @@ def test_outputs_and_gradients_are_those_of_each_network(shared: bool, layer_nor
 
 def test_networks_of_other_kinds_or_shapes_are_errors() -> None:
     mlp = MLPConfig(hidden=(5,)).build(3, INPUTS, 2)
-    with pytest.raises(ConfigError, match=r"the actor is a network of kind 'gru'; .* of kind 'mlp'"):
+    with pytest.raises(ConfigError, match=r"the actor is a network of kind 'gru'; .* need kind 'mlp'"):
         check_stackable([GRUConfig().build(3, INPUTS, 2)], "the actor")
     for other in (MLPConfig(hidden=(6,)), MLPConfig(hidden=(5,), activation="relu")):
-        with pytest.raises(ConfigError, match="the actor does not have the same layers in all trainings"):
+        with pytest.raises(ConfigError, match="the actor has different layers in the trainings"):
             check_stackable([mlp, other.build(3, INPUTS, 2)], "the actor")

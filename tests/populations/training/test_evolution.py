@@ -45,9 +45,17 @@ def _assert_equal(first: Path, second: Path) -> None:
         assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, key
 
 
-@pytest.mark.parametrize("overrides", [(), ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=2")])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("evolution.together=true", "algorithm.minibatch_frames=8"),
+        ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=2"),
+    ],
+)
 def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
-    overrides = tuple(text for text in (*SMALL, *overrides) if not (overrides and "epochs" in text))
+    is_maddpg = "algorithm=maddpg" in overrides
+    overrides = tuple(text for text in (*SMALL, *overrides) if not (is_maddpg and "epochs" in text))
     experiment = Experiment.compose(*overrides, "frames=700", "checkpoint_every=4", "keep_checkpoints=0")
     mnb.train(experiment, tmp_path / "whole", progress=False)
     for kill_at in (6, 7):  # at the end of a generation, and after a selection
@@ -239,3 +247,45 @@ def test_a_member_that_diverges_is_replaced(tmp_path: Path) -> None:
     assert [row.fitness is None for row in rows[:4]] == [False, True, False, False]
     assert "not finite" in rows[1].note and rows[1].checkpoint is None
     assert rows[4].parent != 1 and rows[4].fitness is not None
+
+
+def test_members_of_equal_shapes_advance_together_as_they_would_one_after_the_other(tmp_path: Path) -> None:
+    probability = [f"evolution.probability.{kind}={share}" for kind, share in (("none", 0), ("width", 1))]
+    words = (*SMALL, *probability, "evolution.new_units=[2,4]", "algorithm.minibatch_frames=8", "frames=1000")
+    rows = []
+    for together in ("false", "true"):
+        experiment = Experiment.compose(*words, f"evolution.together={together}")
+        with Trainer(experiment, Run.create(tmp_path / together, experiment)) as trainer:
+            for _ in trainer:
+                pass
+        rows.append(trainer.run.population.lineage())
+        assert trainer.run.metrics()["frames"].tolist()[-1] == trainer.frames >= 1000
+        assert [row.frames for row in rows[-1]][:3] == [32, 32, 32]
+    for alone, joined in zip(*rows):
+        assert (joined.operator, joined.changes, joined.seed) == (alone.operator, alone.changes, alone.seed)
+        assert joined.score == pytest.approx(alone.score, abs=1e-2)
+
+
+def test_a_member_that_diverges_leaves_those_that_advance_together(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*SMALL, "evolution.together=true", "frames=700")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        with torch.no_grad():
+            next(trainer.loop.members[1].policies["agent"].critic.parameters()).fill_(torch.nan)
+        for _ in trainer:
+            pass
+    rows = trainer.run.population.lineage()
+    assert [row.fitness is None for row in rows[:4]] == [False, True, False, False]
+    assert "not finite" in rows[1].note and rows[4].parent != 1 and rows[4].fitness is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("algorithm=maddpg",), "do not support algorithm=maddpg, not ippo or mappo; they support ippo and mappo"),
+        (("algorithm=ippo", "model=gru", "rollout_steps=16"), "do not support a network of kind gru, not mlp"),
+    ],
+)
+def test_members_that_cannot_advance_together_say_so(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    others = ("env=mpe/simple_spread", "evolution=pbt", "evolution.together=true", "frames=200_000")
+    with pytest.raises(ConfigError, match=message):
+        mnb.train(Experiment.compose(*others, *words, "tuned=false"), tmp_path / "run")
