@@ -5,7 +5,9 @@ prey is. Erasing it then changes what follows from the prey's position, and this
 
 A quantity is a candidate if the projection onto the directions depends on it while the concept stays the same. An
 observed feature that the concept all but determines is none: it is the form in which the agent observes the concept.
-The agent's own action is none either, since a concept that is used has effects on it.
+The agent's own action is none either, since a concept that is used has effects on it; only where the concept is what
+another agent does at the same step, which no agent can have observed, the own action is always tested as if it were
+given.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import cast
 
 import numpy as np
 
-from marlnb.analysis.data.given import GivenColumns, given_columns
-from marlnb.analysis.data.labels import Label
+from marlnb.analysis.data.given import Given, GivenColumns, given_columns
+from marlnb.analysis.data.labels import FIELD_LABELS, Label
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.interventions.direction_tests import DirectionTests
 from marlnb.analysis.interventions.usage_result import Confound, beyond_random
@@ -28,6 +30,7 @@ STRONG = 0.5
 """A correlation from which on a quantity is tested as a confound (Cohen 1988, section 3.2: a large one)."""
 CARRIES = 0.8
 """Share of an observed quantity's variance from which on the concept all but determines it."""
+OWN_ACTION = "action"
 MAX_CANDIDATES = 5
 MAX_NAMED = 3
 
@@ -78,6 +81,19 @@ def concept_label(source: RowSource, rows: Rows, concept: str) -> GivenColumns |
         except AnalysisError:
             continue
     return None
+
+
+def with_own_action(given: Given | None, concept: str, agent: str, agents: Sequence[str]) -> Given | None:
+    """What is given, with the agent's own action where the concept is what another agent does at the same step.
+
+    What both agents observe is then a common cause of the concept and of the own action.
+    """
+    words = concept.split(" = ")[0].split(" ")
+    if len(words) != 2 or words[0] not in agents or words[0] == agent or words[1] not in FIELD_LABELS:
+        return given
+    others = given if isinstance(given, list) else [] if given is None else [given]
+    is_there = any(isinstance(label, str | tuple) and label in (OWN_ACTION, (agent, OWN_ACTION)) for label in others)
+    return others if is_there else [*others, OWN_ACTION]
 
 
 def correlates(

@@ -23,6 +23,7 @@ from marlnb.analysis.interventions.action_sensitivity import (
     baseline_warnings,
     play_episodes,
 )
+from marlnb.analysis.interventions.confounds import with_own_action
 from marlnb.analysis.interventions.direction_tests import DirectionTests
 from marlnb.analysis.interventions.intervene import MAX_ENVS
 from marlnb.analysis.interventions.usage_conclusion import conclude, usage_notes, usage_warnings
@@ -88,7 +89,8 @@ def usage(
             act at every step.
         given: what the effect must not be explained by: labels, observed features, or "action", the agent's own.
             An agent's action follows from what it uses, so given the action little is left of a direction near the
-            output.
+            output. Where the concept is what another agent does at the same step, the own action is always given: both
+            follow from what both agents observe.
         labels: functions of the time step, by name, as `record` takes them, for `rows`, `given` and the concept.
         episodes: how many to play.
         strength: of the steering, in standard deviations along the direction, forwards and backwards.
@@ -128,9 +130,9 @@ def usage(
         tests = DirectionTests(
             directions, sensitivity, sensitivity.activations(site), n_random_directions, strength, seed, play
         )
-        evidence = UsageEvidence(
-            tests, counted, counted.concept(directions[0].concept), counted.given(given), negligible
-        )
+        concept = directions[0].concept
+        all_given = with_own_action(given, concept, agent, source.recording.agents)
+        evidence = UsageEvidence(tests, counted, counted.concept(concept), counted.given(all_given), negligible)
         conclusion, others = conclude(evidence, decodable)
     return Usage(
         concept=name,

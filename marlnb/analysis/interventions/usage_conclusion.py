@@ -31,7 +31,8 @@ def conclude(evidence: UsageEvidence, decodable: bool | None) -> tuple[Conclusio
         small = all(test.high <= negligible for test in alone)
         return ("decodable but not used" if small and decodable else "not shown to be used"), ()
     others = [] if beyond_matched(alone, negligible) else [EQUAL_VARIANCE]
-    if given and not (without_given and beyond_matched(without_given, negligible)):
+    is_precise = evidence.agreement >= MIN_AGREEMENT
+    if given and not (without_given and is_precise and beyond_matched(without_given, negligible)):
         others += given
     others += [name for confound in evidence.confounds if confound.explains for name in confound.names]
     return ("not separable" if others else "used"), tuple(dict.fromkeys(others))

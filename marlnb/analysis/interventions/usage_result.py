@@ -100,12 +100,12 @@ class Usage(Result):
         negligible: an effect that does not count as use.
         decodable: whether the decoding that the direction came from read the label better than chance; None for a
             direction without a decoding.
-        conclusion: used: an edit moves the actions more than random directions and than directions that vary as much
-            do (Holm over the two edits), the lower end of its interval is above `negligible`, and the same holds
-            without what is `given`; no confound explains it. not separable: it moves them more than random directions,
-            but a control is missing or explains the effect (`not_separable_from`). decodable but not used: the label is
-            decodable, and the upper ends of both intervals are at most `negligible`. not shown to be used: otherwise;
-            this is no proof that the direction is not used.
+        conclusion: used: an edit moves the actions more than random directions and than directions that vary as much do
+            (Holm over the two edits), the lower end of its interval is above `negligible`, and the same holds without
+            what is `given`, where that can be estimated; no confound explains it. not separable: it moves them more
+            than random directions, but a control is missing or explains the effect (`not_separable_from`). decodable
+            but not used: the label is decodable, and the upper ends of both intervals are at most `negligible`. not
+            shown to be used: otherwise; this is no proof that the direction is not used.
         tests: one for each edit; with something given, two more for what is left of the directions without it.
         settings: the options, enough to repeat the test.
         not_separable_from: what explains the effect as well; empty unless the conclusion is "not separable".

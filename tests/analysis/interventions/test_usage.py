@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copytree
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from marlnb.analysis.decoding.decode import decode
+from marlnb.analysis.interventions.confounds import with_own_action
 from marlnb.analysis.interventions.usage import usage
+from marlnb.analysis.interventions.usage_conclusion import conclude
+from marlnb.analysis.interventions.usage_result import UsageTest
 from marlnb.analysis.stats.given_patterns import explained_share, patterns, without
 from marlnb.analysis.stats.random_directions import matched_directions, random_directions
 from marlnb.errors import AnalysisError
@@ -247,3 +251,24 @@ def test_what_one_hunter_knows_of_anothers_action_is_not_separable_from_its_own(
     assert result.of("erase", given=True).effect < 0.75 * result.of("erase").effect
     assert result.of("erase").p_value < 0.05
     assert result.verdict.startswith("Not separable from ") and "action: whether adversary_0 uses" in result.verdict
+    unasked = usage(run, decoding, agent="adversary_0", episodes=16, seed=5200, progress=False)
+    assert unasked.verdict == result.verdict and unasked.settings["given"] == ["action"]
+
+
+def test_the_own_action_is_given_where_the_concept_is_what_another_agent_does() -> None:
+    agents = ("a_0", "a_1")
+    assert with_own_action(None, "a_1 action = left", "a_0", agents) == ["action"]
+    assert with_own_action("goal", "a_1 reward", "a_0", agents) == ["goal", "action"]
+    assert with_own_action([("a_0", "action")], "a_1 action", "a_0", agents) == [("a_0", "action")]
+    for concept in ("a_0 action", "a_1 velocity_x", "goal = red", "action"):
+        assert with_own_action("goal", concept, "a_0", agents) == "goal"
+
+
+@pytest.mark.parametrize(("agreement", "expected"), [(0.95, ("used", ())), (0.77, ("not separable", ("action",)))])
+def test_what_is_left_without_the_given_counts_only_where_it_is_estimated_well(
+    agreement: float, expected: tuple[str, tuple[str, ...]]
+) -> None:
+    strong = UsageTest("erase", 0.4, 0.35, 0.45, 0.1, 0.2, 0.01, 0.2, 0.01, 0.0, 0.0, 0.0)
+    tests = tuple(replace(strong, edit=edit, given=given) for given in ("", "action") for edit in ("erase", "steer"))
+    evidence = SimpleNamespace(negligible=0.02, given_names=("action",), tests=tests, confounds=(), agreement=agreement)
+    assert conclude(evidence, True) == expected  # type: ignore[arg-type]
