@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 from hydra import compose as hydra_compose
 from hydra import initialize
-from hydra.core.config_store import ConfigStore
+from hydra.conf import HydraConf
+from hydra.core.config_store import ConfigNode, ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.version import VersionBase
 from omegaconf import OmegaConf
@@ -291,12 +294,23 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return {str(key): value for key, value in merged.items()}
 
 
+@cache
+def _hydra_options() -> ConfigNode:
+    return ConfigNode("config.yaml", OmegaConf.structured(HydraConf(defaults=[])), None, "hydra", None)
+
+
 @contextmanager
 def _private_hydra(nodes: Iterator[_Node]) -> Iterator[None]:
-    """Hydra with only these nodes; afterwards the state of the process's own Hydra application is restored."""
+    """Hydra with only these nodes; afterwards the state of the process's own Hydra application is restored.
+
+    Hydra's own options are composed without their parts (launcher, sweeper, logging, ...), which take most of the time
+    and are for applications.
+    """
+    Plugins.instance()  # those that store nodes when they are imported find the process's own store
     store, running, base = ConfigStore.instance(), GlobalHydra.instance().hydra, VersionBase.instance().getbase()
     repo = store.repo
-    store.repo = {key: value for key, value in repo.items() if key.startswith(("hydra", "_"))}
+    store.repo = {key: value for key, value in repo.items() if key.startswith("_")}
+    store.repo["hydra"] = {"config.yaml": _hydra_options()}
     try:
         for group, name, node, package in nodes:
             store.store(group=group, name=name, node=node, package=package)

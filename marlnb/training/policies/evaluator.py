@@ -14,6 +14,9 @@ from marlnb.training.collect.episodes import EpisodeTable
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import Evaluation, score_policies, summarise
 
+MIN_BATCHED_ENVS = 100
+"""Environments of one evaluation that step at once, although the training has fewer: there, more cost little more."""
+
 
 class Evaluator:
     """Plays an experiment's evaluation episodes. The environment is built at the first evaluation.
@@ -32,7 +35,8 @@ class Evaluator:
         experiment = self.experiment
         episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
         if self._env is None:
-            n_envs = min(experiment.n_envs, episodes)
+            n_envs = max(experiment.n_envs, MIN_BATCHED_ENVS) if experiment.env.facts.batched else experiment.n_envs
+            n_envs = min(n_envs, episodes)
             self._env = build_env(experiment, n_envs, device=experiment.device)
             publish(self._env, self.folder)
         table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
