@@ -1,4 +1,4 @@
-"""Tic-tac-toe learnt by self-play, against a perfect player and a random one."""
+"""Tic-tac-toe learned by self-play, against a perfect player and a random one."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ OPTIONS = (
     *("algorithm.gae_lambda=0.8", "algorithm.epochs=4", "algorithm.minibatch_frames=512"),
     *("n_envs=64", "rollout_steps=64", "seed=0"),
 )
-ITERATIONS = 20
+MAX_ITERATIONS = 20
 
 
 class Seated(Policy):
-    """A group of two of which one is played by another than the policy that learnt."""
+    """A group of two of which one is played by another than the policy that learned."""
 
-    def __init__(self, learnt: Policy, seat: int, other: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, learned: Policy, seat: int, other: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
-        self.group, self.learnt, self.seat, self.other = learnt.group, learnt, seat, other
+        self.group, self.learned, self.seat, self.other = learned.group, learned, seat, other
 
     def choose(self, observation: torch.Tensor, context: ActContext) -> ActorOutput:
-        output = self.learnt.act(observation, action_mask=context.action_mask, explore=False)
+        output = self.learned.act(observation, action_mask=context.action_mask, explore=False)
         assert context.action_mask is not None
         action, other = output.action.clone(), 1 - self.seat
         action[:, other] = self.other(observation[:, other], context.action_mask[:, other])
@@ -81,12 +81,17 @@ def test_perfect_play_against_itself_is_a_draw_on_pettingzoos_board() -> None:
 
 
 def trained(env: VectorEnv, experiment: Experiment) -> Policy:
+    """Until it loses no game to the perfect player as first player, two looks in a row."""
     learner = build_learners(experiment, env.spec)["player"]
     generator = torch.Generator().manual_seed(0)
     collector = Collector(env, {"player": learner.policy}, experiment.rollout_steps, generator=generator)
     collector.reset(0)
-    for _ in range(ITERATIONS):
+    lost = [1]
+    for _ in range(MAX_ITERATIONS):
         learner.update(collector.collect())
+        lost.append(losses_over_all_lines(learner.policy, 0, perfect=True)[0])
+        if lost[-2:] == [0, 0]:
+            break
     return learner.policy
 
 

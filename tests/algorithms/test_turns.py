@@ -153,7 +153,7 @@ def test_echoes_are_learned_and_valued_turn_by_turn(config: IPPOConfig, model: M
     policies = {name: learner.policy for name, learner in learners.items()}
     collector = Collector(env, policies, 16, generator=torch.Generator().manual_seed(0))
     collector.reset(0)
-    for _ in range(30):
+    for _ in range(16):
         rollout = collector.collect()
         for learner in learners.values():
             metrics = learner.update(rollout)

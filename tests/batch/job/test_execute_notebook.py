@@ -129,15 +129,19 @@ def test_a_kernel_that_is_killed_while_it_starts_is_restarted(tmp_path: Path) ->
 
 def test_nothing_that_a_cell_shows_is_lost_on_a_slow_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ZMQ silently drops messages after 1,000 unread ones, the end of the cell among them."""
-    read = KernelClient.process_message
+    read, sent = KernelClient.process_message, tmp_path / "sent"
 
     def slowly(self: KernelClient, message: dict[str, Any], *arguments: Any, **options: Any) -> Any:
-        if message["msg_type"] == "execute_input":
-            time.sleep(4)
+        if message["msg_type"] == "execute_input" and "sent" in message["content"]["code"]:
+            wait_for(sent.exists)  # the cell has shown everything before the first of it is read
+            time.sleep(0.5)
         return read(self, message, *arguments, **options)
 
     monkeypatch.setattr(KernelClient, "process_message", slowly)
-    shown = "from IPython.display import display\nfor k in range(3_000): display({'text/plain': f'{k}'}, raw=True)"
+    shown = (
+        "from IPython.display import display\nfor k in range(3_000): display({'text/plain': f'{k}'}, raw=True)\n"
+        f"open({str(sent)!r}, 'w').close()"
+    )
     job = make(tmp_path / "job", shown)
     assert execute_job(job, bar=False).state == "complete"
     *_, cell = nbformat.read(job.folder / "notebook.ipynb", as_version=4).cells
