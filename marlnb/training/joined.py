@@ -138,7 +138,7 @@ class JoinedTrainings:
         """Raises as `Loop.advance`."""
         if loop not in self._results:
             if self._results:
-                raise RuntimeError("a training is ahead of the others; advance each one once")
+                raise RuntimeError("a training is ahead of the others: advance each once, and close those that ended")
             if self._batches is None:
                 self._batches = [_Batch(group) for group in _of_equal_shapes(self._loops) if len(group) > 1]
             for batch in self._batches:

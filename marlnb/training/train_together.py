@@ -39,7 +39,7 @@ def train_together(
     with ExitStack() as stack:
         trainers = [stack.enter_context(_opened(run, joined)) for run in runs]
         stack.enter_context(stopping_on_signals(trainers))
-        while ready := [trainer for trainer in trainers if trainer.state == "running" and trainer.continues()]:
+        while ready := [trainer for trainer in trainers if trainer.state != "failed" and trainer.continues()]:
             for trainer, result in _iterate(ready):
                 if isinstance(result, MarlnbError):
                     failed[trainer.run] = result
