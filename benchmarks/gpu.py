@@ -1,8 +1,9 @@
-"""Batched environments: Tag alone, under policies, and trained end to end, on the GPU that there is or else on the CPU.
+"""Batched environments on the GPU that there is, or else on the CPU with smaller sizes, in some minutes.
 
-On a GPU also native MPE and the memory that envs take. All parts alternate in each repetition, every time is taken
-after synchronisation, and the median counts. The bound of a training adds the measured time of the environment and of
-the matrix products alone, at the measured rate of products of the same shapes:
+Tag and native MPE: the environment alone, a rollout, and training end to end; on a GPU each also by CUDA graphs, and in
+bfloat16; Tag with 1,000 agents; and the memory that envs take. All parts alternate in each repetition, every time is
+taken after synchronisation, and the median counts. The bound of a training adds the measured time of the environment
+and of the matrix products alone, at the measured rate of products of the same shapes:
 
     bound = 1 / (t_env + n_agents F / rate),  F = F_actor + F_critic + 3 epochs (F_actor + F_critic)
 
@@ -16,12 +17,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from benchmarks.table import Row, report
+from marlnb.algorithms.captured import WARM_UP_CALLS
 from marlnb.envs.steps import random_actions
+from marlnb.envs.tensor.memory import bytes_per_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.vector_env import vector_env
 from marlnb.experiment import Experiment
@@ -32,21 +35,55 @@ TAG_TARGET, BOUND_TARGET = 100.0, 0.6
 N_AGENTS, N_FEATURES, N_LOGITS = 105, 71, 42
 ROLLOUT_STEPS = 25
 ALGORITHMS = {"a2c": 1, "ippo": 4}  # epochs
-GPU_ENVS, CPU_ENVS = (60, 2000), (64,)
+PLAIN = ""
+VARIANTS = {  # of trainings on a GPU
+    PLAIN: [],
+    ", CUDA graphs": ["cuda_graphs=true"],
+    ", CUDA graphs, bfloat16": ["cuda_graphs=true", "model.precision=bfloat16"],
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured.
+
+    Attributes:
+        tag: numbers of envs of Tag.
+        crowd: envs of Tag with 1,000 agents.
+        mpe: envs of simple_spread.
+        memory: numbers of envs of Tag whose memory is stated.
+        repetitions: windows that each is measured on.
+        variants: of trainings.
+    """
+
+    tag: tuple[int, ...]
+    crowd: int
+    mpe: int
+    memory: tuple[int, ...]
+    repetitions: int
+    variants: tuple[str, ...]
+
+
+ON_GPU = Sizes((60, 2000), 2000, 8192, (100, 1000, 2000, 4000), 5, tuple(VARIANTS))
+ON_CPU = Sizes((64,), 2, 512, (100, 1000, 2000, 4000), 3, (PLAIN,))
 
 
 @dataclass
 class Training:
-    """Iterations of one experiment, and the seconds of each."""
+    """Iterations of one experiment, and how many frames it makes in a second."""
 
     loop: Loop
     frames: int
 
-    def frames_per_s(self, iterations: int) -> float:
+    def frames_per_s(self) -> float:
         start = now()
-        for _ in range(iterations):
-            self.loop.advance()
-        return iterations * self.frames / (now() - start)
+        self.loop.advance()
+        return self.frames / (now() - start)
+
+    def rollout_frames_per_s(self) -> float:
+        start = now()
+        self.loop._collect()
+        return self.frames / (now() - start)
 
 
 def main() -> None:
@@ -54,68 +91,80 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--envs", nargs="+", type=int, help="numbers of envs of Tag")
     parser.add_argument("--hidden", nargs="+", type=int, default=[64, 256], help="widths of the two hidden layers")
-    parser.add_argument("--repetitions", type=int, default=5, help="windows that each is measured on")
+    parser.add_argument("--repetitions", type=int, help="windows that each is measured on; default: 5, on a CPU 3")
     parser.add_argument("--steps", type=int, default=50, help="steps of a window of the environment alone")
     parser.add_argument("--threads", type=int, default=2, help="torch's threads on a CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    on_gpu = torch.device(arguments.device).type == "cuda"
+    device = arguments.device
+    on_gpu = torch.device(device).type == "cuda"
+    sizes = ON_GPU if on_gpu else ON_CPU
+    sizes = replace(
+        sizes, tag=tuple(arguments.envs or sizes.tag), repetitions=arguments.repetitions or sizes.repetitions
+    )
     if on_gpu:
-        print(torch.cuda.get_device_name(arguments.device), torch.cuda.get_device_properties(arguments.device))
-    for n_envs in arguments.envs or (GPU_ENVS if on_gpu else CPU_ENVS):
-        rows = tag_rows(n_envs, arguments)
-        report(f"gpu-tag-{n_envs}-{arguments.device}", f"Tag 100 + 5, {n_envs} envs, {arguments.device}", rows)
-    if on_gpu:
-        rows = [*mpe_rows(arguments.device, arguments.repetitions), *memory_rows(arguments.device)]
-        report("gpu-mpe-memory", "native MPE and memory", rows)
-    else:
+        print(torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device))
+    for n_envs in sizes.tag:
+        rows = tag_rows(n_envs, arguments, sizes)
+        report(f"gpu-tag-{n_envs}-{device}", f"Tag 100 + 5, {n_envs} envs, {device}", rows)
+    rows = [*mpe_rows(arguments, sizes), *crowd_rows(arguments, sizes), *memory_rows(device, sizes)]
+    report(f"gpu-mpe-memory-{device}", f"native MPE, 1,000 agents, and memory, {device}", rows)
+    if not on_gpu:
         print(ESTIMATES)
 
 
-def tag_rows(n_envs: int, arguments: argparse.Namespace) -> list[Row]:
-    """Environment alone, matrix products alone, and trainings with each algorithm and network."""
+def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
+    """Environment alone, matrix products alone, rollouts, and trainings with each algorithm, network and variant."""
     device, steps = arguments.device, arguments.steps
     env = vector_env("tag/continuous", n_envs, device=device)
-    trainings = {
-        (algorithm, width): training(algorithm, [width, width], n_envs, device, arguments.threads)
-        for algorithm in ALGORITHMS
-        for width in arguments.hidden
-    }
+    keys = [(a, width, variant) for a in ALGORITHMS for width in arguments.hidden for variant in sizes.variants]
     env_rate: list[float] = []
     flop_rates: dict[int, list[float]] = {width: [] for width in arguments.hidden}
-    frame_rates: dict[tuple[str, int], list[float]] = {key: [] for key in trainings}
+    rates: dict[tuple[str, int, str], list[float]] = {key: [] for key in keys}
+    rollout_rates: dict[tuple[int, str], list[float]] = {key[1:]: [] for key in keys}
     step_env(env, 2)
-    for _ in range(arguments.repetitions):
+    trainings = {key: training("tag/continuous", *key, n_envs, device, arguments.threads) for key in keys}
+    for _ in range(sizes.repetitions):
         env_rate.append(step_env(env, steps))
         for width in flop_rates:
             flop_rates[width].append(product_rate(width, n_envs * 100, device))
         for key, item in trainings.items():
-            frame_rates[key].append(item.frames_per_s(iterations=1))
+            rates[key].append(item.frames_per_s())
+            if key[0] == next(iter(ALGORITHMS)) and key[2] == PLAIN:
+                rollout_rates[key[1:]].append(item.rollout_frames_per_s())
     rows = [
         Row("WarpDrive's Python step (not run here)", (WARPDRIVE_PYTHON_STEP,), "env-steps/s"),
         Row("environment", tuple(env_rate), "env-steps/s", "WarpDrive's Python step (not run here)", TAG_TARGET),
     ]
-    for (algorithm, width), measured in frame_rates.items():
+    rows += [
+        Row(f"rollout, [{width}, {width}]", tuple(measured), "env-steps/s")
+        for (width, _), measured in rollout_rates.items()
+        if measured
+    ]
+    for (algorithm, width, variant), measured in rates.items():
         name = f"{algorithm}, [{width}, {width}]"
-        bounds = tuple(
-            1 / (1 / env + N_AGENTS * flops(width, ALGORITHMS[algorithm]) / rate)
-            for env, rate in zip(env_rate, flop_rates[width])
-        )
-        target = BOUND_TARGET if width == 64 else None
-        rows += [Row(f"bound of {name}", bounds, "env-steps/s")]
-        rows += [Row(f"{name}, end to end", tuple(measured), "env-steps/s", f"bound of {name}", target)]
+        if variant == PLAIN:
+            bounds = tuple(
+                1 / (1 / env_per_s + N_AGENTS * flops(width, ALGORITHMS[algorithm]) / rate)
+                for env_per_s, rate in zip(env_rate, flop_rates[width])
+            )
+            rows.append(Row(f"bound of {name}", bounds, "env-steps/s"))
+        target = BOUND_TARGET if width == 64 and variant == PLAIN else None
+        title = f"{name}{variant}, end to end"
+        rows.append(Row(title, tuple(measured), "env-steps/s", f"bound of {name}", target))
     return rows
 
 
-def training(algorithm: str, hidden: list[int], n_envs: int, device: str, threads: int) -> Training:
+def training(env: str, algorithm: str, width: int, variant: str, n_envs: int, device: str, threads: int) -> Training:
     experiment = Experiment.compose(
-        "env=tag/continuous", f"algorithm={algorithm}", f"model.hidden={hidden}", f"n_envs={n_envs}", "tuned=false",
+        f"env={env}", f"algorithm={algorithm}", f"model.hidden=[{width},{width}]", f"n_envs={n_envs}", "tuned=false",
         f"rollout_steps={ROLLOUT_STEPS}", f"device={device}", f"threads={threads}", "frames=1_000_000_000",
+        *VARIANTS[variant],
     )  # fmt: skip
-    env = experiment.env.build(n_envs, device)
-    loop = Loop(experiment, env, torch.device(device))
+    loop = Loop(experiment, experiment.env.build(n_envs, device), torch.device(device))
     loop.begin(0)
-    loop.advance()  # warm-up: buffers, compilation of kernels
+    for _ in range(WARM_UP_CALLS + 1 if experiment.cuda_graphs else 1):  # buffers, compilation of kernels, the capture
+        loop.advance()
     return Training(loop, experiment.iteration_frames)
 
 
@@ -149,22 +198,48 @@ def step_env(env: VectorEnv, steps: int) -> float:
     return steps * env.n_envs / (now() - start)
 
 
-def mpe_rows(device: str, repetitions: int, n_envs: int = 8192) -> list[Row]:
-    env = vector_env("mpe/simple_spread", n_envs, device=device)
+def mpe_rows(arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
+    """simple_spread: the environment alone, a rollout, and IPPO end to end."""
+    name, n_envs, device = "mpe/simple_spread", sizes.mpe, arguments.device
+    env = vector_env(name, n_envs, device=device)
+    trainings = {v: training(name, "ippo", 64, v, n_envs, device, arguments.threads) for v in sizes.variants}
     step_env(env, 10)
-    rates = tuple(step_env(env, 200) for _ in range(repetitions))
-    return [Row(f"mpe/simple_spread, {n_envs} envs", rates, "env-steps/s")]
+    env_rates, rollout_rates = [], []
+    rates: dict[str, list[float]] = {variant: [] for variant in trainings}
+    for _ in range(sizes.repetitions):
+        env_rates.append(step_env(env, arguments.steps))
+        rollout_rates.append(trainings[PLAIN].rollout_frames_per_s())
+        for variant, item in trainings.items():
+            rates[variant].append(item.frames_per_s())
+    title = f"{name}, {n_envs} envs"
+    return [
+        Row(title, tuple(env_rates), "env-steps/s"),
+        Row(f"{title}: rollout, [64, 64]", tuple(rollout_rates), "env-steps/s"),
+        *(Row(f"{title}: ippo, [64, 64]{v}, end to end", tuple(r), "env-steps/s") for v, r in rates.items()),
+    ]
 
 
-def memory_rows(device: str) -> list[Row]:
-    """GPU memory of Tag's envs, without networks and rollout."""
+def crowd_rows(arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
+    """Tag with 1,000 agents, WarpDrive's headline."""
+    env = vector_env("tag/continuous", sizes.crowd, device=arguments.device, num_runners=995)
+    step_env(env, 2)
+    rates = tuple(step_env(env, 5) for _ in range(sizes.repetitions))
+    return [Row(f"Tag 995 + 5, {sizes.crowd} envs", rates, "env-steps/s")]
+
+
+def memory_rows(device: str, sizes: Sizes) -> list[Row]:
+    """Memory of Tag's envs, without networks and rollout: on a GPU the measured peak, on a CPU the smallest need."""
     rows = []
-    for n_envs in (100, 1000, 2000, 4000):
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        step_env(vector_env("tag/continuous", n_envs, device=device), 2)
-        peak = torch.cuda.max_memory_allocated(device) - before
-        rows.append(Row(f"memory of {n_envs} envs", (peak / 2**20,), "MiB"))
+    for n_envs in sizes.memory:
+        if torch.device(device).type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            before = torch.cuda.memory_allocated(device)
+            step_env(vector_env("tag/continuous", n_envs, device=device), 2)
+            size = torch.cuda.max_memory_allocated(device) - before
+            rows.append(Row(f"memory of {n_envs} envs", (size / 2**20,), "MiB"))
+        else:
+            size = n_envs * bytes_per_env(vector_env("tag/continuous", 1).rules, torch.device(device))  # type: ignore[attr-defined]
+            rows.append(Row(f"least memory of {n_envs} envs, computed", (size / 2**20,), "MiB"))
     return rows
 
 

@@ -16,7 +16,13 @@ from tests.training.fake_graph import FakeGraph
 ENVS = {
     "spread": ["env=mpe/simple_spread", "env.max_cycles=5", "env.state=true", "env.terminate_on_success=true"],
     "adversary": ["env=mpe/simple_adversary", "env.continuous_actions=true", "env.max_cycles=4"],
-    "tag": ["env=tag/continuous", "env.num_runners=4", "env.num_taggers=2", "env.episode_length=5"],
+    "tag": [
+        "env=tag/continuous",
+        "env.num_runners=4",
+        "env.num_taggers=2",
+        "env.num_other_agents_observed=3",
+        "env.episode_length=5",
+    ],
     "dying": ["env=probe/dying"],
     "two_step": ["env=matrix/two_step"],
 }

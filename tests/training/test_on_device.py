@@ -24,6 +24,16 @@ ENVS = {
     "two groups": ["env=mpe/simple_tag", "env.max_cycles=5"],
     "continuous": ["env=mpe/simple_adversary", "env.continuous_actions=true", "env.max_cycles=4"],
     "dying": ["env=probe/dying"],
+    "finishing": ["env=mpe/simple_spread", "env.max_cycles=6", "env.N=1", "env.terminate_on_success=true"],
+    "tag": [
+        "env=tag/continuous",
+        "env.num_runners=4",
+        "env.num_taggers=2",
+        "env.num_other_agents_observed=3",
+        "env.episode_length=5",
+        "env.starts=env",
+    ],
+    "matrix": ["env=matrix/two_step"],
 }
 
 
@@ -76,6 +86,9 @@ def one_thread() -> object:
         ("ippo", "spread", "gru"),
         ("a2c", "continuous", "mlp"),
         ("mappo", "dying", "mlp"),
+        ("ippo", "finishing", "mlp"),
+        ("a2c", "tag", "mlp"),
+        *((algorithm, "matrix", "mlp") for algorithm in ON_POLICY),
     ],
 )
 def test_an_iteration_waits_for_nothing_and_equals_the_other_path(algorithm: str, env: str, model: str) -> None:

@@ -146,7 +146,7 @@ class Flight:
             RecordingError: rows of an earlier rollout could not be written.
         """
         self._check()
-        tensors: dict[Hashable, Tensor] = dict(self._rows.read(rollout))
+        tensors: dict[Hashable, Tensor] = {**self._rows.read(rollout)}
         envs = self._rows.envs
         tensors[STARTS] = rollout["is_init"][:, 0, 0].index_select(0, envs)
         tensors[ENDS] = rollout["next", "done"][..., 0].index_select(0, envs)
