@@ -14,6 +14,7 @@ from marlnb.envs.mpe.actions import action_spec, actor
 from marlnb.envs.mpe.draws import uniform
 from marlnb.envs.mpe.scenario import MPEOptions, Scenario
 from marlnb.envs.mpe.world import DTYPE, World
+from marlnb.envs.tensor.memory import buffer_bytes, check_memory
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
 from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec, GroupSpec, ObservationSpec
@@ -35,9 +36,10 @@ class MPE(VectorEnv):
         self.config, self.n_envs, self.device = config, n_envs, check_device(device)
         self.scenario: Scenario = config.scenario()
         layout = self.scenario.layout()
-        self.world = _world(self.scenario, n_envs, self.device)
         features = [self.scenario.features(layout, agent) for agent in range(len(self.scenario.agents))]
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in agent) for agent in features])
+        check_memory(config.name, layout.n_rows * DTYPE.itemsize + buffer_bytes(self.spec), n_envs, self.device)
+        self.world = _world(self.scenario, n_envs, self.device)
         self._step = allocate_step(self.spec, n_envs, self.device)
         self.restarts_by_mask = self.device.type != "cpu"
         self._prepare_groups([row for agent in features for _, row in agent])

@@ -24,10 +24,11 @@ class TagContinuousConfig(TagContinuousOptions):
     """
 
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
+        from marlnb.envs.device import check_device
         from marlnb.envs.tag.continuous import TagContinuous
         from marlnb.envs.tensor.env import TensorVectorEnv
 
-        return TensorVectorEnv(TagContinuous(self, device=device), n_envs, device)
+        return TensorVectorEnv(TagContinuous(self, device=check_device(device)), n_envs, device)
 
 
 @ENVIRONMENTS.register("tag/gridworld")
@@ -39,7 +40,8 @@ class TagGridWorldConfig(TagGridWorldOptions):
     """
 
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
+        from marlnb.envs.device import check_device
         from marlnb.envs.tag.gridworld import TagGridWorld
         from marlnb.envs.tensor.env import TensorVectorEnv
 
-        return TensorVectorEnv(TagGridWorld(self, device), n_envs, device)
+        return TensorVectorEnv(TagGridWorld(self, check_device(device)), n_envs, device)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.device import check_device
-from marlnb.envs.tensor.memory import check_memory
+from marlnb.envs.tensor.memory import bytes_per_env, check_memory
 from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
 from marlnb.envs.tensor.shapes import check_actions, check_rows, check_state
@@ -35,7 +35,7 @@ class TensorVectorEnv(VectorEnv):
         self.rules, self.spec, self.n_envs = rules, rules.spec, n_envs
         check_n_envs(self.spec.name, n_envs)
         self.device = check_device(device)
-        check_memory(rules, n_envs, self.device)
+        check_memory(self.spec.name, bytes_per_env(rules, self.device), n_envs, self.device)
         self.restarts_by_mask = self.device.type != "cpu"
         self.state: dict[str, Tensor] = {}
         self._step = allocate_step(self.spec, n_envs, self.device)

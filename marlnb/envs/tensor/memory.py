@@ -12,6 +12,7 @@ from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import Rules
 from marlnb.envs.vector import allocate_step
 from marlnb.errors import EnvBuildError
+from marlnb.specs import EnvSpec
 
 MEMORY_FILE = Path("/proc/meminfo")
 
@@ -20,18 +21,27 @@ MEMORY_FILE = Path("/proc/meminfo")
 def bytes_per_env(rules: Rules, device: torch.device) -> int:
     """What a step needs for each env at least: buffers and the observation that is copied into them; the state, the
     next one, and the initial one. Networks and rollouts are not included."""
-    buffers = sum(tensor.nbytes for tensor in tensors(allocate_step(rules.spec, 1, "cpu")))
     start = rules.start(Draws(torch.zeros(1, dtype=torch.int64, device=device)))
-    return 2 * buffers + 3 * sum(value.nbytes for value in start.values() if isinstance(value, torch.Tensor))
+    state = sum(value.nbytes for value in start.values() if isinstance(value, torch.Tensor))
+    return 2 * buffer_bytes(rules.spec) + 3 * state
 
 
-def check_memory(rules: Rules, n_envs: int, device: torch.device) -> None:
-    """Raises EnvBuildError if so many envs cannot fit into the device's free memory; it says how many would."""
+def buffer_bytes(spec: EnvSpec) -> int:
+    """Of one env's buffers."""
+    return sum(tensor.nbytes for tensor in tensors(allocate_step(spec, 1, "cpu")))
+
+
+def check_memory(name: str, size: int, n_envs: int, device: torch.device) -> None:
+    """Raises EnvBuildError if so many envs cannot fit into the device's free memory; it says how many would.
+
+    Args:
+        name: of the environment.
+        size: bytes that each env needs at least.
+    """
     free = free_bytes(device)
-    size = bytes_per_env(rules, device)
     if free is not None and n_envs * size > free:
         raise EnvBuildError(
-            f"{rules.spec.name}: {n_envs:,} envs need at least {format_bytes(n_envs * size)} on {device}, "
+            f"{name}: {n_envs:,} envs need at least {format_bytes(n_envs * size)} on {device}, "
             f"{format_bytes(size)} each; {format_bytes(free)} are free, enough for {free // size:,} envs, without "
             "networks and rollout",
             at="n_envs",

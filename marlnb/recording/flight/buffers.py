@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from queue import Queue
 from typing import Any
@@ -22,13 +22,13 @@ class Slot:
         note: what the training says about these rows.
     """
 
-    on_device: dict[Hashable, Tensor] = field(default_factory=dict)
-    on_host: dict[Hashable, Tensor] = field(default_factory=dict)
-    names: tuple[Hashable, ...] = ()
+    on_device: dict[str, Tensor] = field(default_factory=dict)
+    on_host: dict[str, Tensor] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
     copied: torch.cuda.Event | None = None
     note: Any = None
 
-    def tensors(self) -> dict[Hashable, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """The rows on the host, once they are there."""
         if self.copied is not None:
             self.copied.synchronize()
@@ -49,7 +49,7 @@ class RowBuffers:
         for _ in range(n_slots):
             self._free.put(Slot())
 
-    def put(self, tensors: Mapping[Hashable, Tensor], note: Any) -> None:
+    def put(self, tensors: Mapping[str, Tensor], note: Any) -> None:
         """Copies tensors, which have the same shapes whenever they have the same names."""
         slot = self._free.get()
         for name, tensor in tensors.items():

@@ -8,7 +8,7 @@ did in each iteration: `replay_training` plays any of them again and compares.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 EXPECTED_ROWS = 1_000_000
 N_BUFFERS = 3
 STARTS, ENDS, SEEDS, HASHES, WEIGHTS = "is_init", "done", "seed", "hash", "weights"
+ROWS = ("steps/", "activations/", "recurrent/")
+SEPARATOR = "\0"  # in names of buffers; groups may have any other character
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ class Flight:
             RecordingError: rows of an earlier rollout could not be written.
         """
         self._check()
-        tensors: dict[Hashable, Tensor] = {**self._rows.read(rollout)}
+        tensors = self._rows.read(rollout)
         envs = self._rows.envs
         tensors[STARTS] = rollout["is_init"][:, 0, 0].index_select(0, envs)
         tensors[ENDS] = rollout["next", "done"][..., 0].index_select(0, envs)
@@ -154,7 +156,7 @@ class Flight:
         tensors[HASHES] = rollout_hashes(rollout, self._loop.env.spec)
         if origin is None:
             for name, policy in self._loop.policies.items():
-                tensors |= {(WEIGHTS, name, key): value for key, value in policy.state_dict().items()}
+                tensors |= {SEPARATOR.join((WEIGHTS, name, key)): x for key, x in policy.state_dict().items()}
         self._buffers.put(tensors, (iteration, origin))
 
     def close(self, *, complete: bool, quiet: bool = False) -> None:
@@ -190,7 +192,7 @@ class Flight:
 
     def _append(self, slot: Slot) -> None:
         tensors, (iteration, origin) = slot.tensors(), slot.note
-        rows = {name: value for name, value in tensors.items() if isinstance(name, str) and "/" in name}
+        rows = {name: value for name, value in tensors.items() if name.startswith(ROWS)}
         if origin is None:
             origin = Origin(iteration, _weights_sha256(tensors))
         if self._options.dtype == "float16":
@@ -240,9 +242,11 @@ class Flight:
         return RolloutWriter(writer, fields, self._envs, experiment.n_envs, self._steps)
 
 
-def _weights_sha256(tensors: Mapping[Hashable, Tensor]) -> str:
+def _weights_sha256(tensors: Mapping[str, Tensor]) -> str:
     states: dict[str, dict[str, Tensor]] = {}
     for name, value in tensors.items():
-        if isinstance(name, tuple):
-            states.setdefault(name[1], {})[name[2]] = value
+        kind, _, rest = name.partition(SEPARATOR)
+        if kind == WEIGHTS:
+            group, _, key = rest.partition(SEPARATOR)
+            states.setdefault(group, {})[key] = value
     return states_sha256(states)

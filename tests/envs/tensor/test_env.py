@@ -160,6 +160,9 @@ def test_too_many_envs_for_the_memory_are_an_error_that_says_how_many_fit() -> N
     assert free is not None and 300 < free / fits < 600 and error.value.at == "n_envs"
 
 
-def test_a_missing_device_is_the_same_error_for_mpe() -> None:
+@pytest.mark.parametrize("name", ["mpe/simple", "matrix/climbing", "probe/echo", "tag/gridworld", "tag/continuous"])
+def test_native_environments_have_the_same_errors(name: str) -> None:
     with pytest.raises(ConfigError, match="no device 'cuda:7'"):
-        mnb.vector_env("mpe/simple", 2, device="cuda:7")
+        mnb.vector_env(name, 2, device="cuda:7")
+    with pytest.raises(EnvBuildError, match=rf"{name}: 5,000,000,000 envs need at least .* enough for [\d,]+ envs"):
+        mnb.vector_env(name, 5_000_000_000)
