@@ -191,8 +191,11 @@ def _repair(folder: Path) -> None:
 
 def _backfill(folder: Path) -> None:
     with Recording.open(folder / "run" / "recordings" / "seed0.h5") as recording:
-        if "a/actor/head" not in recording:
+        try:
             backfill(recording, sites=["a/actor/head"])
+        except MarlnbError as error:
+            if "already has" not in str(error):  # a kill after its commit
+                raise
 
 
 def _attribute(folder: Path) -> None:

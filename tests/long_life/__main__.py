@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--interrupts", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the moments of interrupts")
+    parser.add_argument("--log", type=Path, help="a file for what the kernel held after each cycle, as JSON")
     options = parser.parse_args(arguments)
     failures = []
 
@@ -31,7 +32,8 @@ def main(arguments: list[str]) -> int:
 
     with tempfile.TemporaryDirectory(prefix="marlnb-long-life-") as folder:
         if options.cycles:
-            grown = growth(run_cycles(options.cycles, Path(folder), say))
+            holdings = run_cycles(options.cycles, Path(folder), say, options.log)
+            grown = growth(holdings)
             say(f"grown after the warm-up, in {options.cycles} cycles: {grown}")
             limits = {name: MAX_MB_PER_CYCLE if name == "memory_mb_per_cycle" else 0 for name in grown}
             failures += [f"{name} grew by {value:.3g}" for name, value in grown.items() if value > limits[name]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
@@ -39,6 +41,7 @@ for name in ENVS:
         scope = mnb.microscope(recording)
         scope.wait()
         scope.figure()
+        scope.close()
     mnb.plots.attribution_bars(attribution, agent=attribution.agents[0])
     metrics = run.metrics()
     returns = next(name for name in metrics if name.startswith("returns/"))
@@ -49,14 +52,19 @@ del run, recording, attribution, table, scope, metrics
 """
 
 
-def run_cycles(n: int, folder: Path, say: Callable[[str], None] = lambda _: None) -> list[Holdings]:
-    """What a kernel holds after each of n cycles."""
+def run_cycles(
+    n: int, folder: Path, say: Callable[[str], None] = lambda _: None, log: Path | None = None
+) -> list[Holdings]:
+    """What a kernel holds after each of n cycles, which are also written to a file."""
     holdings = []
     with running_kernel(folder) as kernel:
         kernel.run(SETUP)
         for seed in range(n):
             kernel.run(CYCLE.format(seed=seed))
             holdings.append(kernel.holdings())
+            if log is not None:
+                with log.open("a") as file:
+                    file.write(json.dumps(asdict(holdings[-1])) + "\n")
             if seed % 10 == 0 or seed == n - 1:
                 say(f"cycle {seed}: {holdings[-1]}")
     return holdings

@@ -19,6 +19,7 @@ GUARD_S = 600.0
 REPOSITORY = Path(__file__).parents[2]
 MEASURE = """
 import gc as _gc, json as _json, psutil as _psutil
+from ipywidgets.widgets.widget import _instances as _widgets
 _gc.collect()
 _self = _psutil.Process()
 _maps = [part.path for part in _self.memory_maps(grouped=False)]
@@ -28,6 +29,7 @@ print(_json.dumps({
     "processes": len(_self.children(recursive=True)),
     "files": _self.num_fds(),
     "shared": sum("memfd:marlnb" in path or "/dev/shm" in path for path in _maps),
+    "widgets": len(_widgets),
 }))
 """
 
@@ -42,6 +44,7 @@ class Holdings:
         processes: that it started, with theirs.
         files: open descriptors.
         shared: mapped pieces of shared memory.
+        widgets: that were not closed.
     """
 
     memory_mb: float
@@ -49,6 +52,7 @@ class Holdings:
     processes: int
     files: int
     shared: int
+    widgets: int
 
     def counts(self) -> dict[str, int]:
         """Everything but the memory."""

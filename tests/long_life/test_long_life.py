@@ -18,5 +18,6 @@ def test_cycles_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_growth_is_noticed() -> None:
-    leaking = [Holdings(100 + cycle, 10, 0, 20 + cycle, 1) for cycle in range(20)]
-    assert growth(leaking) == {"threads": 0, "processes": 0, "files": 7, "shared": 0, "memory_mb_per_cycle": 1.0}
+    leaking = [Holdings(100 + cycle, 10, 0, 20 + cycle, 1, 2 * cycle) for cycle in range(20)]
+    grown = {"threads": 0, "processes": 0, "files": 7, "shared": 0, "widgets": 14, "memory_mb_per_cycle": 1.0}
+    assert growth(leaking) == grown

@@ -14,16 +14,16 @@ _MISSING = """export default { render({ model, el }) {
 } };"""
 
 
-def script(name: str) -> Path | str:
+def script(name: str) -> str:
     """An anywidget module; without the built one, a module that says how to build it."""
     path = BUNDLES / f"{name}.js"
     if path.is_file():
-        return path
+        return path.read_text(encoding="utf-8")
     sentence = f"{path.name} is not built: run `make widgets` in the clone, then restart the kernel."
     return _MISSING % json.dumps(sentence)
 
 
-def style(name: str) -> Path | str:
+def style(name: str) -> str:
     """The style sheet of a module; empty without the built one."""
     path = BUNDLES / f"{name}_style.css"
-    return path if path.is_file() else ""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""

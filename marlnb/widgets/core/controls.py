@@ -54,7 +54,10 @@ class Accordion(LockedWidget, w.Accordion): ...
 
 
 class JavaScriptWidget(LockedWidget, anywidget.AnyWidget):
-    """Abstract: a control drawn by a JavaScript file of marlnb."""
+    """Abstract: a control drawn by a JavaScript file of marlnb.
+
+    Its `_esm` and `_css` are texts: anywidget watches a file, and keeps every widget that was made with it for ever.
+    """
 
 
 def button_for(

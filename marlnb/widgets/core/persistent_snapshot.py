@@ -22,7 +22,7 @@ class PersistentSnapshot(anywidget.AnyWidget):
         name: of the outputs that show the snapshot, in their metadata.
     """
 
-    _esm = Path(__file__).with_name("persistent_snapshot.js")
+    _esm = Path(__file__).with_name("persistent_snapshot.js").read_text(encoding="utf-8")
     name = traitlets.Unicode().tag(sync=True)
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ class SiteTree(JavaScriptWidget):
         chosen: names of the checked sites, in the network's order.
     """
 
-    _esm = Path(__file__).with_name("site_tree.js")
+    _esm = Path(__file__).with_name("site_tree.js").read_text(encoding="utf-8")
     sites: traitlets.List[dict[str, Any]] = traitlets.List(traitlets.Dict()).tag(sync=True)
     chosen: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
 

@@ -20,7 +20,7 @@ class ChoiceTable(JavaScriptWidget):
         label: what the table lists, for screen readers.
     """
 
-    _esm = Path(__file__).with_name("table.js")
+    _esm = Path(__file__).with_name("table.js").read_text(encoding="utf-8")
     label = traitlets.Unicode().tag(sync=True)
     header: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     content = traitlets.Dict().tag(sync=True)  # names and rows in one trait: a page never has one without the other

@@ -26,7 +26,7 @@ class FormView(JavaScriptWidget):
         is_open: whether the options below the title are visible.
     """
 
-    _esm = Path(__file__).with_name("form_view.js")
+    _esm = Path(__file__).with_name("form_view.js").read_text(encoding="utf-8")
     options: traitlets.List[dict[str, Any]] = traitlets.List(traitlets.Dict()).tag(sync=True)
     problems: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)

@@ -44,7 +44,7 @@ class Scope(JavaScriptWidget):
     """
 
     _esm = "\n".join((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    _css = PAGE / "scope.css"
+    _css = (PAGE / "scope.css").read_text(encoding="utf-8")
     sides: traitlets.List[Data] = traitlets.List().tag(sync=True)
     films: traitlets.List[Data] = traitlets.List().tag(sync=True)
     attributions: traitlets.List[Any] = traitlets.List().tag(sync=True)

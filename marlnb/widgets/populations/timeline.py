@@ -20,7 +20,7 @@ class SnapshotTimeline(JavaScriptWidget):
         chosen: id of the chosen snapshot; empty if none is chosen.
     """
 
-    _esm = Path(__file__).with_name("timeline.js")
+    _esm = Path(__file__).with_name("timeline.js").read_text(encoding="utf-8")
     content = traitlets.Dict().tag(sync=True)
     chosen = traitlets.Unicode().tag(sync=True)
 

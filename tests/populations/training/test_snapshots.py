@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +11,11 @@ import pytest
 import torch
 
 from marlnb.errors import CheckpointError
+from marlnb.experiment import Experiment
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+from marlnb.training.train import train
+from tests.populations.training.test_loop import RPS
 
 GROUP = GroupSpec("player", ("a", "b"), ObservationSpec((3,)), ActionSpec("discrete", (2,)))
 
@@ -31,3 +36,17 @@ def test_a_snapshot_of_other_spaces_is_named_and_stays(tmp_path: Path, group: Gr
     with pytest.raises(CheckpointError, match=rf"the snapshot main_0@0 was made for .*{message}"):
         SnapshotStore(tmp_path, EnvSpec("toy", (group,))).read("main_0@0", sha256)
     assert torch.equal(store.read("main_0@0", sha256)["player"]["w"], weights["player"]["w"])
+
+
+def test_a_league_that_cannot_write_its_first_snapshot_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command would be refused, because the folder exists."""
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", is_full)
+    with pytest.raises(CheckpointError, match=r"a snapshot of main_0@0 cannot be written to .*: the disk .* is full"):
+        train(Experiment.compose(*RPS, "frames=64"), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
