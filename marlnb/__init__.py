@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.representations.embedding import embed as embed
     from marlnb.analysis.representations.event_average import event_average as event_average
     from marlnb.analysis.representations.roles import roles as roles
+    from marlnb.analysis.representations.run_map import run_map as run_map
     from marlnb.analysis.representations.similarity import similarity as similarity
     from marlnb.analysis.representations.similarity import similarity_matrix as similarity_matrix
     from marlnb.analysis.representations.tuning import tuning as tuning

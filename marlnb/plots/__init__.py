@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from marlnb.plots.roles import role_map as role_map
     from marlnb.plots.roles import role_shares as role_shares
     from marlnb.plots.roles import team_map as team_map
+    from marlnb.plots.run_map import run_map_figure as run_map_figure
     from marlnb.plots.similarity import similarity_map as similarity_map
     from marlnb.plots.sweeps import setting_scores as setting_scores
     from marlnb.plots.tuning import tuning_curves as tuning_curves

@@ -2,7 +2,7 @@ import { Curves, type Curve, formatNumber, SmoothingSlider } from '@marlnb/views
 import type { ComponentChild, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
-import { attachCell, comparisonCells } from './comparisonNotebook';
+import { attachCell, comparisonCells, mapCells } from './comparisonNotebook';
 import { valueText } from './configuration';
 import type { Context } from './context';
 import { Live } from './live';
@@ -82,6 +82,12 @@ function Comparing(props: {
         <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
           <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: comparisonCells(paths) })}>
             {trans.__('Open as a notebook')}
+          </button>
+          <button
+            title={trans.__('Opens a notebook that compares the hidden states of their agents on shared observations')}
+            onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: mapCells(paths) })}
+          >
+            {trans.__('Map by hidden states')}
           </button>
           <button
             title={trans.__('Inserts a cell that shows these runs live in one chart')}

@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { describe, expect, it } from 'vitest';
-import { comparisonCells } from '../src/comparisonNotebook';
+import { attachCell, comparisonCells, mapCells } from '../src/comparisonNotebook';
 import { flatten } from '../src/configuration';
 import { columns } from '../src/tableColumns';
 import { DEFAULT_VIEW, tableRows, type TableView } from '../src/tableRows';
@@ -48,6 +48,9 @@ describe('a configuration', () => {
 
 describe('a comparison as a notebook', () => {
   it('quotes hostile paths', () => {
-    expect(comparisonCells(['/a"b\\n', "/a'; import os"])[0]).toContain('    "/a\\"b\\\\n",\n    "/a\'; import os",\n');
+    const paths = ['/a"b\\n', "/a'; import os"];
+    for (const source of [comparisonCells(paths)[0], mapCells(paths)[0], attachCell(paths)]) {
+      expect(source).toContain('    "/a\\"b\\\\n",\n    "/a\'; import os",\n');
+    }
   });
 });

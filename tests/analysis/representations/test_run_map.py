@@ -1,0 +1,78 @@
+"""The map of runs by representation: distances, positions, and where two runs differ most."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marlnb as mnb
+from marlnb import plots
+from marlnb.analysis.representations.run_map import _differences, _positions
+from marlnb.analysis.representations.run_map_result import RunMap
+from marlnb.errors import AnalysisError
+
+SMALL = ("env=mpe/simple_spread", "algorithm=ippo", "n_envs=4", "rollout_steps=25", "model.hidden=[8]", "threads=1")
+
+
+class Rows:
+    """Units as an array."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def all(self) -> np.ndarray:
+        return self.values
+
+
+def test_runs_with_the_same_weights_are_one_point(tmp_path: Path) -> None:
+    runs = [
+        mnb.train(
+            mnb.Experiment.compose(*SMALL, "frames=200", "evaluate_every=0", f"seed={seed}"),
+            tmp_path / f"seed={seed}",
+            progress=False,
+        )
+        for seed in range(2)
+    ]
+    runs.append(mnb.Run.open(shutil.copytree(runs[0].path, tmp_path / "copy")))
+    recording = mnb.record(runs[0], episodes=6, progress=False)
+    units = {"site": "agent/actor/hidden_1", "agent": "agent_1"}
+    result = mnb.run_map(runs, recording, **units)
+    assert result.runs == ("seed=0", "seed=1", "copy")
+    views = [mnb.View(recording, *units.values(), policy_source=run) for run in runs[:2]]
+    cka = mnb.similarity(*views).score
+    assert result.similarity[0, 1] == pytest.approx(cka) and result.similarity[0, 2] == pytest.approx(1)
+    for i, j in combinations(range(3), 2):  # three points lie in a plane
+        distance = np.linalg.norm(result.positions[i] - result.positions[j])
+        assert distance == pytest.approx(np.sqrt(max(0, 2 - 2 * result.similarity[i, j])), abs=1e-6)
+    assert result.explained == pytest.approx(1) and result.table().iloc[0]["similarity"] == pytest.approx(cka)
+    assert np.isfinite(result.returns).all() and result.returns[0] == result.returns[2]
+    assert result.most_different == ("seed=0", "copy") and "have equal returns" in result.verdict
+    assert len(plots.run_map_figure(result).collections[0].get_offsets()) == 3
+    with pytest.raises(AnalysisError, match="at least 2 different runs"):
+        mnb.run_map(runs[:1], recording, **units)
+
+
+def test_equal_returns_and_other_units() -> None:
+    similarity = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 1.0]])
+    positions, explained = _positions(2 - 2 * similarity)
+    zeros = np.zeros((3, 3), dtype=int)
+    result = RunMap(
+        *(("a", "b", "c"), "s", "agent", np.array([-10.0, -30.0, -10.5])),
+        *(similarity, similarity, similarity, np.zeros((3, 3)), positions, explained, zeros + 4, zeros + 7),
+    )
+    assert result.most_different == ("a", "c")  # b and c are less similar, but their returns differ
+    assert "episode 4, step 7" in result.verdict and "CKA 0.20" in result.verdict
+
+
+def test_the_step_at_which_two_networks_differ_most() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 4))
+    rotation, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+    y = 3 * np.pad(x, ((0, 0), (0, 2))) @ rotation  # the same up to scale, rotation and silent units
+    assert _differences(Rows(x), Rows(y)).max() < 1e-9  # type: ignore[arg-type]
+    y[17] = -y[17]
+    assert np.argmax(_differences(Rows(x), Rows(y))) == 17  # type: ignore[arg-type]
