@@ -75,6 +75,11 @@ class LeagueConfig(ABC):
         ge=0,
         lt=1,
     )
+    learner: str = option(
+        "",
+        help="the only player that this training trains. Trainings in neighbouring folders train the others, at their "
+        "own pace, and meet it through files. none: one training trains all players, in turns",
+    )
     round_turns: int = option(
         1,
         help="updates of each learning player in a round; win rates and players change between rounds",

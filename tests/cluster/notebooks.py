@@ -18,6 +18,19 @@ TRAINING = (
     ")",
     "metrics = trained.metrics()\nprint(len(metrics), 'iterations;', metrics['recent_return'].iloc[-1])",
 )
+LEAGUE = (
+    'run = "runs/x"\nlearner = "main_0"\niterations = 20\npace_s = 0.0  # sleep after each iteration',
+    "import time\n\nimport marlnb as mnb",
+    "experiment = mnb.Experiment.compose(\n"
+    "    'env=game/disc', 'league=alphastar', 'league.league_exploiter.count=0', f'league.learner={learner}',\n"
+    "    'algorithm=ippo', 'algorithm.epochs=1', 'n_envs=8', 'rollout_steps=16', 'threads=1', 'checkpoint_every=5',\n"
+    "    f'frames={128 * iterations}',\n"
+    ")\n"
+    "trained = mnb.train(\n"
+    "    experiment, run, resume=True, progress=False, on_report=[lambda report: time.sleep(pace_s)]\n"
+    ")",
+    "print(sorted({match.learner for match in trained.league.matches()}))",
+)
 QUICK = (
     'run = "runs/x"\nseed = 0\nseconds = 1.0\ntext = ""',
     "import time\nfrom pathlib import Path\n\ntime.sleep(seconds)\nprint(repr(text))",

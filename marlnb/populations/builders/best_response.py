@@ -1,4 +1,4 @@
-"""An approximate best response: one player learns against a fixed player of another run, and against nobody else.
+"""An approximate best response: one player learns against a fixed player of another run alone.
 
 What it wins after a stated number of steps is at least what the fixed player can lose. `marlnb.best_response` trains
 one with the fixed player's networks, and measures it.

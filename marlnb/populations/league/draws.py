@@ -120,6 +120,11 @@ def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decisio
         raise ConfigError(f"{where}: {unknown('action of a decision', str(decision.action), get_args(Action))}")
     if decision.player and decision.player not in league.players:
         raise ConfigError(f"{where}: {unknown('player in a decision', decision.player, league.players)}")
+    if config.learner and (decision.action == "add" or decision.player not in ("", config.learner)):
+        raise ConfigError(
+            f"{where}: with league.learner={config.learner}, a decision is about this player alone; got "
+            f"{decision.action!r} of {decision.player or 'a new player'}"
+        )
     if decision.action != "add":
         return
     if decision.new is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -91,6 +92,20 @@ class PayoffTable:
                     games[row, column] = self.decay * games[row, column] + 1
                     wins[row, column] = self.decay * wins[row, column] + value
         return PayoffTable(names, games, wins, counts, self.decay)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain JSON, for `from_state_dict`."""
+        tables = {name: getattr(self, name).tolist() for name in ("games", "wins", "matches")}
+        return {"players": list(self.players), **tables}
+
+    @staticmethod
+    def from_state_dict(state: Mapping[str, Any], decay: float) -> PayoffTable:
+        """The table that `state_dict` gave."""
+        n = len(state["players"])
+        games, wins = (np.array(state[name], float).reshape(n, n) for name in ("games", "wins"))
+        return PayoffTable(
+            tuple(state["players"]), games, wins, np.array(state["matches"], np.int64).reshape(n, n), decay
+        )
 
     def forget(self, player: str) -> PayoffTable:
         """The table without the results of one player, whose weights were reset."""

@@ -13,7 +13,7 @@ from marlnb.populations.league.players import Player
 from marlnb.training.runs.files import read_lines
 
 PLAYERS = "players.jsonl"
-What = Literal["added", "snapshot", "reset", "frozen", "retired"]
+What = Literal["added", "snapshot", "published", "reset", "frozen", "retired"]
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class PlayerEvent:
     """What happened to one player.
 
     Attributes:
-        event: added: a learning player joined. snapshot: the snapshot `player` of `parent` joined. reset: it started
-            again with fresh weights. frozen: it no longer learns. retired: it no longer plays.
+        event: added: a learning player joined. snapshot: the snapshot `player` of `parent` joined. published: the
+            weights of a learning player, for the trainings of others. reset: it started again with fresh weights.
+            frozen: it no longer learns. retired: it no longer plays.
         player: its id.
         round: of the league, at whose end it happened; -1: before the first.
         frames: that the player, or the parent of a snapshot, had learned from.
@@ -58,18 +59,23 @@ def append_events(folder: Path, events: Iterable[PlayerEvent]) -> None:
     append_rows(folder / PLAYERS, map(asdict, events))
 
 
-def players_after(events: Iterable[PlayerEvent]) -> dict[str, Player]:
-    """The players that play after these events, by id, in the order in which they joined."""
-    players: dict[str, Player] = {}
+def players_after(events: Iterable[PlayerEvent], before: Mapping[str, Player] | None = None) -> dict[str, Player]:
+    """The players that play after these events, by id, in the order in which they joined.
+
+    Args:
+        events: oldest first.
+        before: who played before them; None: no players.
+    """
+    players = dict(before or {})
     for event in events:
         if event.event in ("added", "snapshot"):
             learning = event.event == "added"
             born = 0 if learning else event.frames
             identity = (event.player, event.role, event.side, learning, event.parent)
             players[event.player] = Player(*identity, born_at_frames=born, checkpoint=event.checkpoint)
-        elif event.event == "frozen":
-            frozen = replace(players[event.player], learning=False, checkpoint=event.checkpoint)
-            players[event.player] = replace(frozen, born_at_frames=event.frames)
+        elif event.event in ("frozen", "published"):
+            saved = replace(players[event.player], checkpoint=event.checkpoint, born_at_frames=event.frames)
+            players[event.player] = replace(saved, learning=event.event == "published")
         elif event.event == "retired":
             players.pop(event.player, None)
     return players

@@ -114,6 +114,18 @@ def check_league(config: LeagueConfig, spec: EnvSpec, planned_frames: int = 1_00
     return league
 
 
+def planned_league(config: LeagueConfig, spec: EnvSpec, frames: int) -> LeagueState:
+    """As `check_league`, where each player that is trained here learns from an equal part of the frames.
+
+    Raises:
+        ConfigError: as `check_league`, or `config.learner` is no learning player.
+    """
+    learning = [player.id for player in check_league(config, spec).learning]
+    if config.learner and config.learner not in learning:
+        raise ConfigError(unknown("player in league.learner", config.learner, learning), at="league.learner")
+    return check_league(config, spec, max(1, frames // (1 if config.learner else len(learning))))
+
+
 def check_draws(config: LeagueConfig, league: LeagueState) -> None:
     """Draws some matches for each learning player on trial.
 

@@ -20,8 +20,7 @@ from marlnb.populations.league.player_log import (
     read_events,
 )
 from marlnb.populations.league.players import Player
-
-LEAGUE = "league"
+from marlnb.training.runs.files import LEAGUE as LEAGUE
 
 
 class PlayerHistory:
@@ -48,7 +47,10 @@ class PlayerHistory:
         self.known = players_after(event for event in self.events if event.event != "retired")
 
     def add(self, event: PlayerEvent) -> None:
-        self.replace([*self.events, event])
+        self.events.append(event)
+        self.playing = players_after([event], self.playing)
+        if event.event != "retired":
+            self.known = players_after([event], self.known)
 
     def n_resets(self, player: str) -> int:
         return sum(event.event == "reset" and event.player == player for event in self.events)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from marlnb.algorithms.learner import Learner, weights_of
+from marlnb.algorithms.learner import Learner
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, ConfigError, RunError
@@ -25,19 +26,20 @@ from marlnb.populations.league.draws import draw_match, review
 from marlnb.populations.league.matches import Match, check_competitive, from_row, to_row, turn_results
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.player_log import PlayerEvent, What
-from marlnb.populations.league.players import NewPlayer, Player, snapshot_id
-from marlnb.populations.league.roster import check_draws, check_league, player_sides
-from marlnb.populations.league.state import Decision, LeagueState
+from marlnb.populations.league.players import Player, snapshot_id
+from marlnb.populations.league.roster import planned_league, player_sides
+from marlnb.populations.league.state import Decision
 from marlnb.populations.training.league_files import LEAGUE, LeagueFiles, PlayerHistory
 from marlnb.populations.training.learning_player import LearningPlayer
 from marlnb.populations.training.match_env import MatchEnv, MatchStart
 from marlnb.populations.training.opponent_policies import OpponentPolicies
+from marlnb.populations.training.other_trainings import OtherTrainings
 from marlnb.populations.training.player_experiment import check_names, player_experiment, representatives
+from marlnb.populations.training.player_weights import PlayerWeights
 from marlnb.populations.training.recent_returns import RecentReturns
-from marlnb.populations.training.requests import PlayerRequest, requests_due
+from marlnb.populations.training.requests import PlayerRequest, refused, requests_due
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.loop import Advance
-from marlnb.training.runs.run import opened_run
 from marlnb.training.runs.run_folder import RunFolder
 
 
@@ -58,13 +60,14 @@ class LeagueLoop:
         assert experiment.league is not None
         self.experiment, self.config = experiment, experiment.league
         self._first_env, self._spec, self._device = env, env.spec, device
-        planned = max(1, experiment.frames // max(1, len(check_league(self.config, env.spec).learning)))
-        self.league: LeagueState = check_league(self.config, env.spec, planned)
+        learner, self.league = self.config.learner, planned_league(self.config, env.spec, experiment.frames)
         check_names(experiment, env.spec, self.league.players.values())
         self._run = RunFolder(folder, experiment)
         self._files, self._snapshots = LeagueFiles(folder), SnapshotStore(folder / LEAGUE, env.spec)
+        self._others = OtherTrainings(folder, learner, self._snapshots) if learner else None
         self._history = PlayerHistory()
         self._parts: dict[str, LearningPlayer] = {}
+        self._weights = PlayerWeights(self._parts, self._snapshots, self._history)
         self._opponents = OpponentPolicies(experiment, env.spec, self._snapshots, self._history, self._parts)
         self._frames: dict[str, int] = {}
         self._finished: list[Match] = []  # in this round
@@ -75,13 +78,18 @@ class LeagueLoop:
         for player in first:
             self._join(player)
         self._represent = representatives(first, self.league.sides, env.spec)
-        learning = {name: player for name, player in self._represent.items() if player.learning}
-        self.episodes = RecentReturns({name: self._parts[p.id].loop.episodes for name, p in learning.items()})
+        shown = [learner or player.id for player in self._represent.values() if player.learning]
+        self.episodes = RecentReturns({name: self._parts[p].loop.episodes for name, p in zip(self._represent, shown)})
 
     @property
     def env(self) -> VectorEnv:
-        """The environments of the first player."""
-        return next(iter(self._parts.values())).env
+        """Of the first player that learns here."""
+        return self._parts[self.config.learner or next(iter(self._parts))].env
+
+    @property
+    def _trained(self) -> dict[str, Player]:
+        """By id, the players that learn here."""
+        return {player.id: player for player in self.league.learning if self.config.learner in ("", player.id)}
 
     @property
     def learners(self) -> dict[str, Learner]:
@@ -101,8 +109,8 @@ class LeagueLoop:
         """Begins new matches everywhere; at the beginning of a training also the league."""
         if not self._started:
             self._begin_league()
-        for player in self.league.learning:
-            self._parts[player.id].begin(iteration)
+        for player in self._trained:
+            self._parts[player].begin(iteration)
 
     def advance(self) -> Advance:
         """The turn of one player; at the end of a round also the review of all.
@@ -112,7 +120,7 @@ class LeagueLoop:
             ConfigError: all sides always have equal returns, or the league's config made an invalid draw or decision.
             CheckpointError: a snapshot cannot be read or written.
         """
-        learning = self.league.learning
+        learning = list(self._trained.values())
         player = learning[self._turn % len(learning)]
         part = self._parts[player.id]
         advance = part.advance()
@@ -144,6 +152,7 @@ class LeagueLoop:
             "n_events": self._files.n_events,
             "finished": [to_row(match) for match in self._finished],
             "players": players,
+            "payoff": self.league.payoff.state_dict() if self._others else None,
         }
         return {"learners": learners, "league": league}
 
@@ -161,18 +170,18 @@ class LeagueLoop:
                 saved["players"][player.id]["learners"][group] = state["learners"][group]
             for name, part in self._parts.items():
                 part_state = saved["players"][name]
-                if self._history.known[name].learning:
+                if name in self._trained:
                     part.load_state_dict(part_state, iteration)
                 else:
                     part.load_learners(part_state["learners"])
-                    part.env.close()
+                    self._close_env(part)
         except (RunError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the league cannot be resumed: {error}") from error
 
     def close(self) -> None:
         """Frees the environments of all players but the first, which belong to the caller."""
-        for part in list(self._parts.values())[1:]:
-            part.env.close()
+        for part in self._parts.values():
+            self._close_env(part)
 
     def _begin_league(self) -> None:
         self._files.cut(0, 0)
@@ -183,20 +192,13 @@ class LeagueLoop:
             if player.is_snapshot:
                 players[name] = player = self._saved(player)
             elif player.parent:
-                self._inherit(player)
+                self._weights.inherit(player)
             self._log("snapshot" if player.is_snapshot else "added", player, "the league begins")
             if not player.is_snapshot and not player.learning:
-                players[name] = self._import(player, new_players[name])
+                whose = self._weights.copy_from_run(new_players[name])
+                players[name] = self._frozen(player, f"weights of {whose}")
         self.league = replace(self.league, players=players)
         self._started = True
-
-    def _import(self, player: Player, new: NewPlayer) -> Player:
-        """A player of another run, with its weights as they are there now."""
-        source = opened_run(new.run)
-        policies = (source.league[new.run_player] if new.run_player else source).policies()
-        whose = f"{new.run_player or 'the policies'} of {source.path}"
-        self._parts[player.id].load_weights({name: weights_of(policy) for name, policy in policies.items()}, whose)
-        return self._frozen(player, f"weights of {whose}")
 
     def _restore_players(self, saved: Mapping[str, Any]) -> None:
         """The players and the table of a checkpoint; `self._parts` has those that are there from the beginning."""
@@ -211,7 +213,9 @@ class LeagueLoop:
         self.league = replace(
             self.league,
             players=history.playing,
-            payoff=PayoffTable.from_matches(matches, decay=self.config.decay, resets=history.last_resets),
+            payoff=PayoffTable.from_state_dict(saved["payoff"], self.config.decay)
+            if self._others
+            else PayoffTable.from_matches(matches, decay=self.config.decay, resets=history.last_resets),
             frames=dict(saved["round_frames"]),
             snapshot_frames=dict(saved["snapshot_frames"]),
             round=int(saved["round"]),
@@ -228,29 +232,42 @@ class LeagueLoop:
         counted = [m for m in matches if all(m.round > resets.get(name, -1) for name in m.players.values())]
         payoff, frames = league.payoff.add(counted), self._frames_of(league.players)
         self.league = league = replace(league, payoff=payoff, frames=frames)
-        for player in league.learning:
-            for decision in review(self.config, league, player.id, self.experiment.seed):
-                self._carry_out(decision, league.players[decision.player or player.id])
+        for player in self._trained:
+            for decision in review(self.config, league, player, self.experiment.seed):
+                self._carry_out(decision, league.players[decision.player or player])
         for request in requests_due(self._files.folder, self.league.round):
             self._grant(request)
+        if self._others is not None:
+            self._exchange(self._others)
         self.league = replace(self.league, frames=self._frames_of(self.league.players), round=league.round + 1)
+
+    def _exchange(self, others: OtherTrainings) -> None:
+        """Writes the weights that the others shall meet from now on, and reads what the others did."""
+        learner = self.league.players[self.config.learner]
+        sha256 = self._weights.save(learner.id, learner.id, self._frames[learner.id])
+        self._log("published", replace(learner, checkpoint=sha256), "")
+        news, payoff = others.read(self.league.round), self.league.payoff
+        self._files.add_matches(list(news.matches))
+        for event in news.events:
+            self._files.add_event(event)
+            self._history.add(event)
+            payoff = payoff.forget(event.player) if event.event == "reset" else payoff
+            if event.event == "published":
+                self._frames[event.player] = event.frames
+        players = self._history.playing
+        self.league = replace(self.league, players=players, payoff=payoff.add(news.matches, tuple(players)))
 
     def _grant(self, request: PlayerRequest) -> None:
         """Freezes or retires a player as a user wants it, unless the league could not continue without it."""
-        league, player = self.league, self.league.players.get(request.player)
+        player = self.league.players.get(request.player)
         if player is None or (request.action == "freeze" and not player.learning):
             return
-        changed = {**league.players, player.id: replace(player, learning=False)}
-        if request.action == "retire":
-            del changed[player.id]
-        try:
-            check_draws(self.config, replace(league, players=changed))
-        except ConfigError as error:
-            outcome = f"a request to {request.action} {player.id} was refused: {error}"
+        outcome = f"{request.action} {player.id}, as requested{f' ({request.reason})' if request.reason else ''}"
+        if refusal := refused(request, self.config, self.league):
+            outcome = f"a request to {request.action} {player.id} was refused: {refusal}"
         else:
             self._stop_learning(player, request.reason, retires=request.action == "retire")
-            outcome = f"{request.action} {player.id}, as requested{f' ({request.reason})' if request.reason else ''}"
-        self._run.log_event(f"league, end of round {league.round}: {outcome}")
+        self._run.log_event(f"league, end of round {self.league.round}: {outcome}")
 
     def _carry_out(self, decision: Decision, player: Player) -> None:
         """Changes the league as decided. Snapshots are written before anything else happens to their player."""
@@ -270,7 +287,7 @@ class LeagueLoop:
             added = Player(new.id, new.role, new.side, parent=new.parent)
             part = self._join(added)
             if new.parent:
-                self._inherit(added)
+                self._weights.inherit(added)
             self._log("added", added, reason)
             self.league = replace(self.league, players={**self.league.players, new.id: added})
             if new.with_snapshot:
@@ -312,44 +329,34 @@ class LeagueLoop:
 
     def _frozen(self, player: Player, reason: str) -> Player:
         """A player with its weights saved, which learns no longer and needs no environments."""
-        part, frames = self._parts[player.id], self._frames[player.id]
-        sha256 = self._snapshots.write(player.id, frames, part.weights())
+        frames = self._frames[player.id]
+        sha256 = self._weights.save(player.id, player.id, frames)
         player = replace(player, learning=False, checkpoint=sha256, born_at_frames=frames)
         self._log("frozen", player, reason)
-        if part.env is not self.env:
-            part.env.close()
+        self._close_env(self._parts[player.id])
         return player
+
+    def _close_env(self, part: LearningPlayer) -> None:
+        """Frees a player's environments, unless they are those of the caller."""
+        if part.env.env is not self._first_env:
+            part.env.close()
 
     def _saved(self, snapshot: Player) -> Player:
         """A snapshot with its checkpoint: its parent's weights as they are now."""
-        weights = self._parts[snapshot.parent].weights()
-        return replace(snapshot, checkpoint=self._snapshots.write(snapshot.id, snapshot.born_at_frames, weights))
-
-    def _inherit(self, player: Player) -> None:
-        """A new player takes over its parent's weights."""
-        if player.parent in self._parts:
-            weights = self._parts[player.parent].weights()
-        else:
-            weights = self._snapshots.read(player.parent, self._history.known[player.parent].checkpoint)
-        self._parts[player.id].load_weights(weights, player.parent)
+        sha256 = self._weights.save(snapshot.parent, snapshot.id, snapshot.born_at_frames)
+        return replace(snapshot, checkpoint=sha256)
 
     def _join(self, player: Player) -> LearningPlayer:
         """A learning player gets environments and learners."""
         experiment = player_experiment(self.experiment, self._spec, player, self._history.n_resets(player.id))
-        is_first = not self._parts
-        env = self._first_env if is_first else build_env(experiment, experiment.n_envs, device=experiment.device)
+        is_shared = not self._parts or not player.learning or bool(self.config.learner)  # at most one player steps it
+        env = self._first_env if is_shared else build_env(experiment, experiment.n_envs, device=experiment.device)
         try:
-            matches = MatchEnv(
-                env,
-                player.id,
-                self.league.sides,
-                lambda n: self._draw(player.id, n),
-                self.config.win_threshold,
-                self.config.win_margin,
-            )
+            rules = self.config.win_threshold, self.config.win_margin
+            matches = MatchEnv(env, player.id, self.league.sides, partial(self._draw, player.id), *rules)
             part = LearningPlayer(player, experiment, matches, self._device, self._opponents.find)
         except BaseException:
-            if not is_first:
+            if not is_shared:
                 env.close()
             raise
         self._parts[player.id] = part
@@ -388,6 +395,6 @@ class LeagueLoop:
         return {name: self._frames[name] for name, player in players.items() if player.learning}
 
     def _state_of(self, part: LearningPlayer) -> dict[str, Any]:
-        if self._history.known[part.player.id].learning:
+        if part.player.id in self._trained:
             return part.state_dict()
         return {"learners": {name: learner.state_dict() for name, learner in part.learners.items()}}

@@ -58,7 +58,7 @@ class OpponentPolicies:
         """
         player = self._history.known[name]
         policy, architecture = self._policy_of(player, group)
-        if player.learning:
+        if player.learning and self._is_here(player):
             part = self._parts[name]
             weights = {
                 key: tensor.detach().clone()
@@ -69,6 +69,11 @@ class OpponentPolicies:
         if isinstance(policy, ActorPolicy):
             _check_networks(name, weights, policy.actor.state_dict())
         return Opponent(policy, architecture, weights, is_final=not player.learning)
+
+    def _is_here(self, player: Player) -> bool:
+        """Whether its newest weights are in this process: it learns here, or another training has not begun yet."""
+        assert self._experiment.league is not None
+        return self._experiment.league.learner in ("", player.id) or player.checkpoint is None
 
     def _saved_weights(self, name: str, sha256: str | None) -> dict[str, dict[str, Tensor]]:
         """By group, the weights of the actor."""

@@ -11,13 +11,16 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from marlnb.disk import writing
-from marlnb.errors import RunError, unknown
+from marlnb.errors import ConfigError, RunError, unknown
+from marlnb.league_config import LeagueConfig
 from marlnb.populations.append_only import append_rows
+from marlnb.populations.league.roster import check_draws
+from marlnb.populations.league.state import LeagueState
 from marlnb.training.runs.files import read_json, read_lines, write_atomically
 
 REQUESTS, CARRIED_OUT = "requests", "requests.jsonl"
@@ -70,6 +73,21 @@ def requests_due(folder: Path, round_number: int) -> list[PlayerRequest]:
         with writing(file):
             file.unlink(missing_ok=True)
     return [item for item in known if item.round == round_number]
+
+
+def refused(request: PlayerRequest, config: LeagueConfig, league: LeagueState) -> str:
+    """Why a league could not continue after a request; empty if it could."""
+    player = league.players[request.player]
+    changed = {**league.players, player.id: replace(player, learning=False)}
+    if request.action == "retire":
+        del changed[player.id]
+    if config.learner:
+        return "its players are trained by several trainings; stop that of the player, as with the file STOP"
+    try:
+        check_draws(config, replace(league, players=changed))
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _from_row(row: Mapping[str, Any], path: Path) -> PlayerRequest:

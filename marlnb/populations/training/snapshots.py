@@ -61,6 +61,23 @@ class SnapshotStore:
             raise CheckpointError(f"a snapshot of {player} cannot be written to {self.folder}: {problem}") from error
         return sha256
 
+    def adopt(self, league: Path, sha256: str) -> None:
+        """Copies a snapshot of another league's folder, unless there is an equal one; files are linked if possible.
+
+        Raises:
+            CheckpointError: it cannot be copied.
+        """
+        if self.path(sha256).exists():
+            return
+        temporary = self.folder / f"{TEMPORARY}{sha256}-{os.getpid()}"
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.copytree(league / SNAPSHOTS / sha256, temporary, copy_function=_link)
+            temporary.rename(self.path(sha256))
+        except (OSError, shutil.Error) as error:
+            raise CheckpointError(f"the snapshot {sha256} of {league} cannot be copied: {error}") from error
+
     def read(self, player: str, sha256: str | None) -> PolicyWeights:
         """A snapshot's weights by group, on the CPU, with every hash verified.
 
@@ -95,6 +112,14 @@ class SnapshotStore:
 
     def path(self, sha256: str) -> Path:
         return self.folder / sha256
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link, or a copy on a file system without them."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _spaces(group: GroupSpec) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+"""Leagues whose players are trained by several processes, which meet only through files.
+
+Every training has a run folder of its own, next to those of the others, and trains one player (`league.learner`). At
+the end of a round it reads what the others have written since: results of their matches, snapshots, and the weights
+that their players have now. None waits for another one, so a training that is lost delays no other.
+
+What a training read is logged in `league/news.jsonl`, with the number of the round, before anything depends on it. A
+training that resumes, or is replayed, reads its log as far as it goes, and so draws and plays the same matches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from marlnb.errors import ConfigError
+from marlnb.populations.append_only import append_rows
+from marlnb.populations.league.matches import MATCHES, Match, from_row, to_row
+from marlnb.populations.league.player_log import PLAYERS, PlayerEvent
+from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.training.runs.files import EXPERIMENT, LEAGUE, is_run, read_json, read_lines
+
+NEWS = "news.jsonl"
+
+
+@dataclass(frozen=True)
+class News:
+    """What a training read about the players of others at the end of a round.
+
+    Attributes:
+        matches: among the episodes of the others.
+        events: of their players and snapshots.
+    """
+
+    matches: tuple[Match, ...]
+    events: tuple[PlayerEvent, ...]
+
+
+class OtherTrainings:
+    """The trainings of the other players, as far as their files say.
+
+    Args:
+        run: folder of this training; the others' are next to it.
+        learner: whom this training trains.
+        snapshots: of this training, to which those of the others are copied.
+    """
+
+    def __init__(self, run: Path, learner: str, snapshots: SnapshotStore) -> None:
+        self._run, self._learner, self._snapshots = run, learner, snapshots
+        self._offsets: dict[str, int] = {}  # bytes of each file that have been read
+        self._logged = {row["round"]: row for row in read_lines(run / LEAGUE / NEWS)}
+        self._players: dict[Path, str] = {}
+
+    def read(self, round_number: int) -> News:
+        """The news at the end of a round: those that are logged, or what is new now.
+
+        Raises:
+            ConfigError: another training in this folder has the same player.
+            CheckpointError: a snapshot cannot be copied.
+            DiskError: the log cannot be written.
+        """
+        row = self._logged.pop(round_number, None)
+        if row is None:
+            row = self._now(round_number)
+            append_rows(self._run / LEAGUE / NEWS, [row])
+        self._offsets = dict(row["offsets"])
+        return News(tuple(map(from_row, row["matches"])), tuple(PlayerEvent(**event) for event in row["events"]))
+
+    def _now(self, round_number: int) -> dict[str, Any]:
+        offsets, matches, events = dict(self._offsets), [], []
+        for folder, player in self._others():
+            for row in _new_lines(folder / LEAGUE / PLAYERS, offsets):
+                event = PlayerEvent(**row)
+                if event.round >= 0 and player == (event.parent if event.event == "snapshot" else event.player):
+                    if event.checkpoint is not None:
+                        self._snapshots.adopt(folder / LEAGUE, event.checkpoint)
+                    events.append(asdict(event))
+            for row in _new_lines(folder / LEAGUE / MATCHES, offsets):
+                match = from_row(row)
+                if match.learner == player:
+                    matches.append(to_row(match))
+        return {"round": round_number, "offsets": offsets, "matches": matches, "events": events}
+
+    def _others(self) -> Iterator[tuple[Path, str]]:
+        """The folders of the others, sorted, with the players that they train."""
+        for folder in sorted(self._run.absolute().parent.iterdir()):
+            if folder == self._run.absolute() or not is_run(folder):
+                continue
+            if folder not in self._players:
+                self._players[folder] = _learner_of(read_json(folder / EXPERIMENT))
+            player = self._players[folder]
+            if player == self._learner:
+                raise ConfigError(f"{folder} and {self._run} both train the player {player!r} of one league")
+            if player:
+                yield folder, player
+
+
+def _learner_of(experiment: Mapping[str, Any]) -> str:
+    league = experiment.get("league") or {}
+    return str(league.get("learner", ""))
+
+
+def _new_lines(path: Path, offsets: dict[str, int]) -> list[dict[str, Any]]:
+    """The whole lines after those that were read; `offsets` then counts them. None while a resumed one writes again."""
+    key = f"{path.parent.parent.name}/{path.name}"
+    start = offsets.get(key, 0)
+    if not path.exists() or path.stat().st_size <= start:
+        return []
+    with open(path, "rb") as file:
+        file.seek(start)
+        data = file.read()
+    whole = data[: data.rfind(b"\n") + 1]
+    offsets[key] = start + len(whole)
+    return [json.loads(line) for line in whole.splitlines()]

@@ -1,0 +1,45 @@
+"""PlayerWeights: from where the players of a league get their weights, and where they are saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from marlnb.algorithms.learner import weights_of
+from marlnb.populations.league.players import NewPlayer, Player
+from marlnb.populations.training.league_files import PlayerHistory
+from marlnb.populations.training.learning_player import LearningPlayer
+from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.training.runs.run import opened_run
+
+
+class PlayerWeights:
+    """Weights of the players of a league.
+
+    Args:
+        parts: by id, those that learn or have learned here.
+        snapshots: on disk.
+        history: everybody in the league.
+    """
+
+    def __init__(self, parts: Mapping[str, LearningPlayer], snapshots: SnapshotStore, history: PlayerHistory) -> None:
+        self._parts, self._snapshots, self._history = parts, snapshots, history
+
+    def save(self, player: str, name: str, frames: int) -> str:
+        """Writes a player's weights as they are now under a name; returns their SHA-256."""
+        return self._snapshots.write(name, frames, self._parts[player].weights())
+
+    def inherit(self, player: Player) -> None:
+        """A new player takes over its parent's weights."""
+        if player.parent in self._parts:
+            weights = self._parts[player.parent].weights()
+        else:
+            weights = self._snapshots.read(player.parent, self._history.known[player.parent].checkpoint)
+        self._parts[player.id].load_weights(weights, player.parent)
+
+    def copy_from_run(self, new: NewPlayer) -> str:
+        """A player gets its weights from another run, as they are there now; returns whose they are, in words."""
+        source = opened_run(new.run)
+        policies = (source.league[new.run_player] if new.run_player else source).policies()
+        whose = f"{new.run_player or 'the policies'} of {source.path}"
+        self._parts[new.id].load_weights({name: weights_of(policy) for name, policy in policies.items()}, whose)
+        return whose
