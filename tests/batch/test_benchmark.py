@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 from marlnb.analysis.benchmarking.marl_eval import read_marl_eval
+from marlnb.batch.benchmark import run_benchmark
 from marlnb.batch.benchmark.benchmark import Benchmark
 from marlnb.batch.benchmark.run_benchmark import benchmark
 from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
+from marlnb.batch.trainings.launch_together import run_together
 from marlnb.cli import main
 from marlnb.errors import AnalysisError, ConfigError, RunError
 from marlnb.training.collect.seeds import derive_seed
@@ -254,3 +256,25 @@ def test_a_signal_saves_what_is_running_and_the_same_line_goes_on(tmp_path: Path
 
 
 assert toys.CountConfig.name == "toy/count"
+
+
+def test_seeds_with_small_minibatches_train_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ["algorithm.epochs=1", "algorithm.minibatch_frames=50"]
+    large = ["algorithm=ippo", "algorithm.epochs=1", "algorithm.minibatch_frames=400"]
+    together: list[Any] = []
+    monkeypatch.setattr(run_benchmark, "run_together", lambda *a, **k: together.extend(a[1]) or run_together(*a, **k))
+    result = benchmark(
+        None,
+        tmp_path / "b",
+        algorithms={"ippo": small, "large": large},
+        environments=["mpe/simple_spread"],
+        seeds=2,
+        overrides=[text for text in MPE if not text.startswith("algorithm.")],
+        evaluations=2,
+        report=False,
+        progress=False,
+    )
+    assert not result.failed and not result.stopped and len(result.runs()) == 4
+    assert [run.algorithm for run in together] == ["ippo", "ippo"]
+    for run in together:
+        assert (tmp_path / "b" / run.folder / "absolute.json").is_file()

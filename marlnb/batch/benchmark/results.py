@@ -33,9 +33,15 @@ def is_complete(folder: Path) -> bool:
 def finish(run: Run, on_report: Sequence[Callable[[Report], None]] = ()) -> End:
     """Trains a run to its end and makes its final evaluation; skips what is already done."""
     end = finish_training(run, on_report)
-    if end == "complete" and not is_complete(run.path):
-        evaluate_final(run)
+    if end == "complete":
+        evaluate_if_missing(run)
     return end
+
+
+def evaluate_if_missing(run: Run) -> None:
+    """`evaluate_final` of a complete run that has none."""
+    if not is_complete(run.path):
+        evaluate_final(run)
 
 
 def evaluate_final(run: Run) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.batch.benchmark.benchmark import REPORT, Benchmark
-from marlnb.batch.benchmark.results import finish, is_complete
-from marlnb.batch.benchmark.spec import BenchmarkSpec, Overrides, read_spec
+from marlnb.batch.benchmark.results import evaluate_if_missing, finish, is_complete
+from marlnb.batch.benchmark.spec import BenchmarkSpec, Overrides, PlannedRun, read_spec
 from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
+from marlnb.batch.trainings.launch_together import is_faster_together, run_together
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.training.runs.files import is_run
@@ -87,9 +88,12 @@ def benchmark(
             display.end(run, "already complete")
         else:
             pending.append(run)
+    together, others = _faster_together(pending)
     try:
-        launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
-        outcomes = launch(folder, pending, display, finish)
+        outcomes = run_together(folder, together, display, jobs=jobs, after=evaluate_if_missing)
+        if not any(outcome.end == "stopped" for outcome in outcomes):
+            launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
+            outcomes += launch(folder, others, display, finish)
     finally:
         display.close()
     result = replace(
@@ -108,6 +112,19 @@ def benchmark(
                 raise
             display.say(f"no report, since runs have failed: {error}")
     return result
+
+
+def _faster_together(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[PlannedRun]]:
+    """Runs of several seeds that train in less time together, and the others."""
+    faster: dict[str, bool] = {}  # by the first run of several seeds
+    first_of: dict[str, str] = {}
+    for run in runs:
+        same = [other for other in runs if replace(other.experiment, seed=run.experiment.seed) == run.experiment]
+        first = first_of[run.folder] = same[0].folder
+        if first not in faster:
+            faster[first] = len(same) > 1 and is_faster_together(run.experiment)
+    together = [run for run in runs if faster[first_of[run.folder]]]
+    return together, [run for run in runs if run not in together]
 
 
 def write_report(

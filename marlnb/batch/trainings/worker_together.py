@@ -1,6 +1,7 @@
-"""A process for several runs that train together: `python -m marlnb.batch.trainings.worker_together CORES RUN RUN...`.
+"""A process for runs that train together: `python -m marlnb.batch.trainings.worker_together CORES AFTER RUN RUN...`.
 
-CORES is a list like `0,2`, or empty for all. The process that starts this one has created the runs, or has checked that
+CORES is a list like `0,2`, or empty for all. AFTER is the path of the function that is called with each run that is
+complete, `module:function`. The process that starts this one has created the runs, or has checked that
 they are of the experiments to train, so their code is trusted. How each run ended is in its status.
 """
 
@@ -10,9 +11,10 @@ import os
 import sys
 
 
-def main(cores: str, *folders: str) -> None:
+def main(cores: str, after: str, *folders: str) -> None:
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    from marlnb.plugins.import_paths import load_object
     from marlnb.training.runs.run import Run
     from marlnb.training.runs.run_folder import trust_training
     from marlnb.training.train_together import train_together
@@ -21,6 +23,9 @@ def main(cores: str, *folders: str) -> None:
     for run in runs:
         trust_training(run.experiment, run.path)
     train_together(runs)
+    for run in runs:
+        if run.status()["state"] == "complete":
+            load_object(after)(run)
 
 
 if __name__ == "__main__":
