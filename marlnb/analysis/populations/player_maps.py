@@ -60,7 +60,8 @@ def player_maps(
     _check(names)
     scores = np.full((len(players), len(players)), 0.5)
     for i, j in combinations(range(len(players)), 2):
-        rate = match(players[i], players[j], episodes=episodes, sites=(), progress=False).win_rate.value
+        name = f"{names[i]}-{names[j]}-map-{episodes}"  # other than that of a match that the user plays
+        rate = match(players[i], players[j], episodes=episodes, name=name, sites=(), progress=False).win_rate.value
         scores[i, j], scores[j, i] = rate, 1 - rate
     views = [View(recording, site, agent, policy_source=player) for player in players]
     features = similarity_matrix(views, method=method, seed=seed)

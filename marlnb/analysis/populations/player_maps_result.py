@@ -58,7 +58,10 @@ class PlayerMaps(Result):
             pairs.append(f"{same_units['a']} and {same_units['b']} have alike units, but other results")
         if same_results["disagreement"] < -NOTABLE:
             pairs.append(f"{same_results['a']} and {same_results['b']} have alike results, but other units")
-        return f"At {self.site}, {summary}{''.join(f'; {pair}' for pair in pairs)}."
+        limit = (
+            "" if self.p_value >= ALPHA else "; a common history of training, as of one player's snapshots, gives both"
+        )
+        return f"At {self.site}, {summary}{''.join(f'; {pair}' for pair in pairs)}{limit}."
 
     def table(self) -> pd.DataFrame:
         """One row for each pair, first those whose units are more alike than their results."""

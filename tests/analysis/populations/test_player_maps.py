@@ -28,6 +28,7 @@ def test_alike_results_are_the_cosine_of_the_hidden_angle() -> None:
     assert np.allclose(np.abs(np.diff(angles)), 2 * np.pi / N)
     assert maps.agreement == pytest.approx(1) and maps.p_value < 0.01
     assert np.allclose(maps.disagreement, 0) and "win against the same opponents (" in maps.verdict
+    assert "a common history of training, as of one player's snapshots, gives both" in maps.verdict
 
 
 def test_opposite_players_of_equal_units_disagree_most() -> None:
@@ -52,6 +53,8 @@ def test_players_are_compared_by_their_matches(tmp_path: Path) -> None:
     runs = [mnb.train(each, tmp_path / f"run_{each.seed}", progress=False) for each in experiments]
     recording = mnb.record(runs[0], episodes=8, explore=True, progress=False)
     units = {"site": "player/actor/hidden_1", "agent": "player_0"}
+    mnb.match(runs[0], runs[1], episodes=6, progress=False)  # with other options, and the default name
+    mnb.player_maps(runs, recording, **units, episodes=2, n_permutations=50)
     maps = mnb.player_maps(runs, recording, **units, episodes=4, n_permutations=50)
     assert maps.players == ("run_0", "run_1", "run_2", "run_3")
     assert np.allclose(np.diag(maps.features), 1) and np.allclose(maps.results, maps.results.T)
