@@ -78,7 +78,7 @@ class Experiment:
     cuda_graphs: bool = option(
         False,
         help="on a GPU, collect and learn by CUDA graphs: IPPO, MAPPO, A2C and MAA2C on batched environments, MPE, "
-        "matrix games and probes; what cannot be captured is executed as without, after a message",
+        "matrix games and probes; what cannot be captured runs without a graph, and a message says why",
     )
     target_return: float | None = option(
         None, help="stop once the mean return of one agent reaches this", unit="reward"

@@ -122,7 +122,7 @@ def _side(fixed: Run | LeaguePlayer, side: str | None) -> str:
     if chosen not in names:
         if side is None:
             raise AnalysisError(
-                f"{label_of(fixed)} acts for all sides of {fixed.spec.name}; say which one is fixed, as "
+                f"{label_of(fixed)} acts for all sides of {fixed.spec.name}; choose the fixed one, such as "
                 f"side={names[-1]!r}; valid: {', '.join(names)}"
             )
         raise AnalysisError(unknown(f"side of {fixed.spec.name}", side, names))

@@ -120,8 +120,8 @@ def _play(
             hashes = rollout_hashes(rollout, loop.env.spec).numpy()
             if number in expected and (differing := np.flatnonzero(hashes != expected[number])).size:
                 raise RecordingError(
-                    f"iteration {number} is another one than in the training: {len(differing)} of {len(hashes)} envs "
-                    f"differ, the first is env {differing[0]}. The code, the versions of torch or the processor have "
+                    f"the replay of iteration {number} differs from the training in {len(differing)} of {len(hashes)} "
+                    f"envs, first in env {differing[0]}. The code, the versions of torch or the processor have "
                     "changed, or the environment does not follow its seed"
                 )
             if flight is not None:

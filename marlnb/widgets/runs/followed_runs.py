@@ -99,7 +99,7 @@ class FollowedRuns:
             dict.fromkeys(str(each.path) if isinstance(each, Run) else os.fspath(each) for each in entries)
         )
         if not self.entries:
-            raise RunError('no runs were given; give folders or patterns, as attach(["runs/a", "runs/seed-*"])')
+            raise RunError('no runs were given; give folders or patterns, such as attach(["runs/a", "runs/seed-*"])')
         self._runs: dict[Path, FollowedRun] = {}
         for entry in self.entries:
             if not self._matches(entry):

@@ -142,7 +142,7 @@ def test_a_replay_that_differs_says_where(run: Run, tmp_path: Path) -> None:
         hashes.cut(2)
         values[3][1] ^= 1
         hashes.append(3, values[3])
-        with pytest.raises(RecordingError, match=r"iteration 3 .*1 of 4 envs differ, the first is env 1"):
+        with pytest.raises(RecordingError, match=r"iteration 3 .*in 1 of 4 envs, first in env 1"):
             mnb.replay_training(run, 3, [0], name="differs")
         with pytest.raises(RecordingError, match=r"no hashes of iteration 4.*verify=False"):
             mnb.replay_training(run, 4, [0], name="differs")
