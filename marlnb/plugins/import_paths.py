@@ -7,6 +7,7 @@ import importlib.machinery
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from marlnb.errors import ConfigError, unknown
@@ -45,13 +46,22 @@ def file_of(module: str) -> str | None:
         return getattr(sys.modules[module], "__file__", None)
     spec, locations, parts = None, None, module.split(".")
     for length in range(1, len(parts) + 1):
-        name = ".".join(parts[:length])
-        specs = (finder.find_spec(name, locations, None) for finder in sys.meta_path)
-        spec = next(filter(None, specs), None)
+        spec = _find_spec(".".join(parts[:length]), locations)
         if spec is None:
             return None
         locations = spec.submodule_search_locations
     return spec.origin if spec is not None else None
+
+
+def _find_spec(name: str, locations: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+    for finder in sys.meta_path:
+        try:
+            spec = finder.find_spec(name, locations, None)
+        except KeyError:  # a folder without __init__.py, below another such folder that is not imported
+            spec = importlib.machinery.PathFinder.find_spec(name.rpartition(".")[2], locations)
+        if spec is not None:
+            return spec
+    return None
 
 
 def load_object(path: str, *, search_here: bool = True) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.plugins.import_paths import is_import_path, load_object
+from marlnb.plugins.import_paths import file_of, is_import_path, load_object
 from marlnb.training.runs.run import Run
 
 MODULE = '''
@@ -190,3 +190,14 @@ def test_arguments_of_a_registered_function(module: str) -> None:
         Experiment.compose(f"env={module}/line", "env.kwargs.prise=1")
     with pytest.raises(ConfigError, match="arguments must be a dataclass"):
         environment(f"{module}/other", arguments=line)
+
+
+def test_the_file_of_a_module_below_folders_without_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own finder raises KeyError there, as long as the outer folder is not imported."""
+    module = tmp_path / "outermost" / "inner" / "innermost" / "env.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert file_of("outermost.inner.innermost.env") == str(module)
+    assert file_of("outermost.inner.other") is None and file_of("outermost.time") is None
+    assert "outermost" not in sys.modules
