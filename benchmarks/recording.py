@@ -59,7 +59,7 @@ from marlnb.recording.file.layout import Field
 from marlnb.recording.file.writer import RecordingWriter
 from marlnb.training.collect.episodes import play
 from marlnb.training.learners import build_learners
-from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 
 ROLLOUTS = (  # environment, envs, workers (-1: as many as there are cores)

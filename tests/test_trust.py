@@ -23,14 +23,14 @@ from marlnb.errors import ConfigError, MarlnbError, TrustError
 from marlnb.experiment import Experiment
 from marlnb.plots.learning import learning_curve
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes
 from marlnb.training.runs.follow import RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.widgets.forms.load_experiment import load_experiment
 from marlnb.widgets.recordings.recording_panel import RecordingPanel
-from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
 from marlnb.widgets.runs.attach import attach
+from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
 from marlnb.widgets.runs.training_panel import TrainingPanel
 
 TINY = ("frames=64", "n_envs=2", "rollout_steps=8", "algorithm=ippo", "model.hidden=[4]")

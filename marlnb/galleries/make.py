@@ -18,7 +18,7 @@ from marlnb.galleries.recipe import RECIPE, Recipe
 from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.policy_source import PolicySource
-from marlnb.training.runs.checkpoint_removal import remove_checkpoint
+from marlnb.training.runs.checkpoints.removal import remove_checkpoint
 from marlnb.training.runs.files import EVALUATIONS, EVENTS, LOCK, METRICS, STATUS, is_run, read_json
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train

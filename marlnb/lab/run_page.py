@@ -12,11 +12,11 @@ from marlnb.batch.cancel import stop
 from marlnb.errors import CheckpointError, MarlnbError, RunError, unknown
 from marlnb.text_files import read_bytes
 from marlnb.training.control import cancel_request, is_requested, request
+from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.curves import Curves, metric_curves, return_curves
 from marlnb.training.runs.files import EVENTS, EXPERIMENT, LOCK, METRICS, is_run, read_json
 from marlnb.training.runs.listing import sampled_rows, summary
 from marlnb.training.runs.lock import is_locked
-from marlnb.training.runs.manifest import read_manifest
 
 MAX_POINTS = 400
 MAX_EVENT_BYTES = 50_000

@@ -20,7 +20,7 @@ from marlnb.populations.training.evolving_member import member_experiment
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learner
-from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import RunFolder, Which
 from marlnb.training.runs.status import GREEDY

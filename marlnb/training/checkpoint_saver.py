@@ -13,7 +13,7 @@ from marlnb.errors import CheckpointError, DiskError
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained
 from marlnb.training.loop import TrainingLoop
-from marlnb.training.runs.checkpoint import (
+from marlnb.training.runs.checkpoints.checkpoint import (
     Checkpoint,
     drop_stop_checkpoints,
     list_checkpoints,

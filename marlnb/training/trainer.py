@@ -31,7 +31,7 @@ from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
-from marlnb.training.runs.checkpoint import Checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run

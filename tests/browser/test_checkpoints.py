@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes
 from marlnb.training.runs.run import Run
 from tests.browser.lab import SLOW_MS, Lab
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from marlnb.training.runs.checkpoint import Checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.fuzz.processes import Outcome

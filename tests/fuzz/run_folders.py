@@ -18,7 +18,7 @@ from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.edits import Ablate
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes
 from marlnb.training.runs.follow import RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.saved_edits import list_edits, load_edits, save_edits

@@ -17,7 +17,7 @@ from marlnb.experiment import Experiment
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
 from marlnb.training.learners import build_learners
-from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 
 

@@ -15,7 +15,7 @@ from marlnb.errors import RunError
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.report import Report
-from marlnb.training.runs.checkpoint import competing_groups
+from marlnb.training.runs.checkpoints.checkpoint import competing_groups
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.training.runs.run import Run
 from marlnb.training.shared_return import earn_differently

@@ -86,7 +86,7 @@ def _status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checkpoint_facts(path: Path) -> dict[str, Any]:
-    from marlnb.training.runs.checkpoint import Checkpoint
+    from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 
     checkpoint = Checkpoint.open(path)
     facts = {key: getattr(checkpoint, key) for key in ("iteration", "frames", "score", "returns", "sha256")}

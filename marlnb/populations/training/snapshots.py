@@ -13,7 +13,7 @@ from torch import Tensor
 from marlnb.disk import problem_of
 from marlnb.errors import CheckpointError, DiskError
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.runs.state_file import read_manifest, read_state, sync_folder, write_state
+from marlnb.training.runs.checkpoints.state_file import read_manifest, read_state, sync_folder, write_state
 
 SNAPSHOTS = "snapshots"
 TEMPORARY = ".writing-"

@@ -19,7 +19,7 @@ from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec
 from marlnb.text_files import read_text
-from marlnb.training.runs.checkpoint import (
+from marlnb.training.runs.checkpoints.checkpoint import (
     Checkpoint,
     best_checkpoint,
     competing_groups,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.recording.file.reader import Recording
-from marlnb.training.runs.checkpoint import Checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.run import Run
 
 

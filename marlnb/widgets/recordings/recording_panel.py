@@ -18,7 +18,7 @@ from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import RecordingPlan, plan_recording
 from marlnb.recording.capture.sources import LabelFn
 from marlnb.recording.file.reader import Recording
-from marlnb.training.runs.checkpoint import competing_groups, returns_text
+from marlnb.training.runs.checkpoints.checkpoint import competing_groups, returns_text
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_folder import Which
 from marlnb.widgets.core.background import LatestOnly, TaskStopped

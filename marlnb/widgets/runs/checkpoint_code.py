@@ -8,7 +8,7 @@ from typing import Any
 
 from marlnb.composition.override_writing import write_arguments
 from marlnb.training.policies.evaluation import EvaluationOptions
-from marlnb.training.runs.checkpoint import Checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.run import Run
 
 
@@ -24,8 +24,8 @@ def code_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], note: 
     both = [k] if other is None else [k, other]
     lines = [
         "import marlnb as mnb",
-        "from marlnb.training.runs.checkpoint_notes import CheckpointNotes",
-        "from marlnb.training.runs.checkpoint_removal import remove_checkpoint",
+        "from marlnb.training.runs.checkpoints.notes import CheckpointNotes",
+        "from marlnb.training.runs.checkpoints.removal import remove_checkpoint",
         "",
         f"run = mnb.Run.open({str(run.path)!r})",
         f"policies = run.policies({k})",

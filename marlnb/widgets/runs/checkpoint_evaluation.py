@@ -15,8 +15,8 @@ from marlnb.envs.vector import Step
 from marlnb.errors import MarlnbError
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.evaluation import EvaluationOptions, evaluate
-from marlnb.training.runs.checkpoint import Checkpoint
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes, is_comparable
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes, is_comparable
 from marlnb.training.shared_return import shared_return
 from marlnb.widgets.core.background import BackgroundTask, TaskStopped
 from marlnb.widgets.core.controls import Dropdown, button_for

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from marlnb.display.formatting import format_bytes, format_count
-from marlnb.training.runs.checkpoint import Checkpoint, best_checkpoint, competing_groups, returns_text
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint, best_checkpoint, competing_groups, returns_text
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes
 from marlnb.widgets.runs.checkpoint_evaluation import score_text
 
 HEADER = ("iteration", "frames", "return", "saved", "size", "evaluated", "note")

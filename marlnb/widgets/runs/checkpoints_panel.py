@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from marlnb.errors import MarlnbError
 from marlnb.models.policies.policy import Policy
-from marlnb.training.runs.checkpoint import Checkpoint
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes
-from marlnb.training.runs.checkpoint_removal import RUNNING_STATES, remove_checkpoint, why_not
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes
+from marlnb.training.runs.checkpoints.removal import RUNNING_STATES, remove_checkpoint, why_not
 from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.files import METRICS
 from marlnb.training.runs.rows import read_rows

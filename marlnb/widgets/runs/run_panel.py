@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training, start
 from marlnb.training.control import request
-from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
+from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run

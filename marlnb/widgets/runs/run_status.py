@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marlnb.display.formatting import format_clock, format_count
-from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
+from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.status import scores_text
 

@@ -11,7 +11,7 @@ import ipywidgets as w
 import numpy as np
 from matplotlib.figure import Figure
 
-from marlnb.training.runs.checkpoint_removal import RUNNING_STATES
+from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Dropdown
 from marlnb.widgets.core.curves import LiveCurves

@@ -15,7 +15,7 @@ from marlnb.experiment import Experiment
 from marlnb.models.networks.mixers import SumMixer
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.training.learners import build_learners
-from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 from tests.models.conftest import make_model, make_spec
 

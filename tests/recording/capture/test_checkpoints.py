@@ -17,7 +17,7 @@ from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.training.learners import build_learners
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, length_of, make_run
 

@@ -15,7 +15,7 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.recording.capture.recompute import TOLERANCE, in_critic, recompute
 from marlnb.recording.capture.recorder import record
 from marlnb.training.learners import build_learners
-from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 
 SPREAD, TAG = "env=mpe/simple_spread", "env=mpe/simple_tag"

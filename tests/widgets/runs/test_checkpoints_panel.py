@@ -14,7 +14,7 @@ from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.training.background import start
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.checkpoint_notes import NOTES, CheckpointNotes
+from marlnb.training.runs.checkpoints.notes import NOTES, CheckpointNotes
 from marlnb.training.runs.run import Run
 from marlnb.widgets.runs.checkpoint_rows import CheckpointRows
 from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.errors import RunError
-from marlnb.training.runs.checkpoint_removal import remove_checkpoint
+from marlnb.training.runs.checkpoints.removal import remove_checkpoint
 from marlnb.training.runs.files import METRICS, is_run
 from marlnb.training.runs.run import Run
 from marlnb.widgets.runs.attach import attach

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from marlnb.errors import CheckpointError
-from marlnb.training.runs.manifest import MANIFEST, manifest_digest
-from marlnb.training.runs.state_file import TENSORS, read_state, write_state
+from marlnb.training.runs.checkpoints.manifest import MANIFEST, manifest_digest
+from marlnb.training.runs.checkpoints.state_file import TENSORS, read_state, write_state
 
 STATE: dict[str, Any] = {
     "weights": {"w": torch.randn(3, 4), "half": torch.randn(5).bfloat16(), "flags": torch.tensor([True, False, True])},

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from marlnb.errors import CheckpointError
-from marlnb.training.runs.checkpoint import (
+from marlnb.training.runs.checkpoints.checkpoint import (
     REPLACED,
     TEMPORARY,
     Checkpoint,
@@ -20,7 +20,7 @@ from marlnb.training.runs.checkpoint import (
     rotate_checkpoints,
     save_checkpoint,
 )
-from marlnb.training.runs.state_file import write_state
+from marlnb.training.runs.checkpoints.state_file import write_state
 
 
 def _save(folder: Path, iteration: int, score: float | None = None, value: float = 0.0, **returns: float) -> Checkpoint:
@@ -112,7 +112,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints_whole(tmp_path: Path) -> Non
 import resource, sys, torch
 from pathlib import Path
 from marlnb.errors import CheckpointError
-from marlnb.training.runs.checkpoint import save_checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 folder = Path(sys.argv[1])
 save_checkpoint(folder, {"w": torch.ones(10)}, iteration=1, frames=1, returns={})
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))

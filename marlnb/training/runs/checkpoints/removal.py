@@ -6,7 +6,7 @@ import os
 import shutil
 
 from marlnb.errors import CheckpointError
-from marlnb.training.runs.checkpoint import TEMPORARY, Checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import TEMPORARY, Checkpoint
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_folder import Which
 

@@ -20,8 +20,8 @@ from torch import Tensor
 from marlnb.disk import writing
 from marlnb.errors import CheckpointError, shown
 from marlnb.text_files import read_bytes
-from marlnb.training.runs.manifest import FORMAT, MANIFEST, VERSION, manifest_digest
-from marlnb.training.runs.manifest import read_manifest as read_manifest
+from marlnb.training.runs.checkpoints.manifest import FORMAT, MANIFEST, VERSION, manifest_digest
+from marlnb.training.runs.checkpoints.manifest import read_manifest as read_manifest
 
 TENSORS = "tensors.bin"
 ALIGNMENT = 64

@@ -12,8 +12,8 @@ from typing import Any
 
 from marlnb.disk import problem_of
 from marlnb.errors import CheckpointError, DiskError
+from marlnb.training.runs.checkpoints.state_file import read_manifest, read_state, sync_folder, write_state
 from marlnb.training.runs.files import METRICS, read_lines
-from marlnb.training.runs.state_file import read_manifest, read_state, sync_folder, write_state
 from marlnb.training.shared_return import earn_differently, shared_return
 
 TEMPORARY = ".writing-"

@@ -14,8 +14,8 @@ from marlnb.errors import CheckpointError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.background import start
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.checkpoint_notes import CheckpointNotes
-from marlnb.training.runs.checkpoint_removal import remove_checkpoint
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes
+from marlnb.training.runs.checkpoints.removal import remove_checkpoint
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from tests.widgets.trained import SMALL, original, run, until  # noqa: F401
@@ -27,10 +27,8 @@ def test_notes_and_evaluations_are_read_by_another_process(run: Run) -> None:  #
     notes.write(3, 'wanders "about" ☂')
     evaluation = evaluate(run, checkpoint=3, episodes=5, seed=7)
     notes.keep(evaluation)
-    ask = (
-        "from marlnb.training.runs.checkpoint_notes import CheckpointNotes as N; import json, sys; n = N(sys.argv[1]); "
-    )
-    script = "print(json.dumps([n.note(3), n.evaluations(3), n.note(6)]))"
+    ask = "import json, sys; from marlnb.training.runs.checkpoints.notes import CheckpointNotes as N\n"
+    script = "n = N(sys.argv[1]); print(json.dumps([n.note(3), n.evaluations(3), n.note(6)]))"
     answer = subprocess.run([sys.executable, "-c", ask + script, str(run.path)], capture_output=True, check=True)
     note, (stored,), other = json.loads(answer.stdout)
     assert note == 'wanders "about" ☂' and other == ""

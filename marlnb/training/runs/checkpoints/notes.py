@@ -15,7 +15,7 @@ from typing import Any
 
 from marlnb.errors import RunError, shown
 from marlnb.training.policies.evaluation import Evaluation
-from marlnb.training.runs.checkpoint import Checkpoint
+from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.training.runs.lock import wait_for_lock
 from marlnb.training.runs.run import Run
