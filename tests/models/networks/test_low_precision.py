@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import marlnb as mnb
+from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.capture import capture
 from marlnb.training.learners import build_learners
@@ -40,6 +41,12 @@ def test_units_are_bfloat16_and_everything_around_is_float32(model: str) -> None
     expected = plain.act(observation, recurrent=plain.initial_recurrent(4, "cpu")).logits
     error = (output.logits - expected).abs().max()
     assert 0 < error < 0.01
+
+
+def test_a_sequence_has_one_precision() -> None:
+    models = "model.models=[{name: mlp, precision: bfloat16},mlp]"
+    with pytest.raises(ConfigError, match=r"models\[0\] has precision=bfloat16; set precision on the sequence"):
+        Experiment.compose("env=probe/match", "algorithm=ippo", "model=sequence", models)
 
 
 def test_it_learns_and_recordings_say_its_dtype(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class SequenceConfig(NetworkConfig):
                 f"got {self.widths}"
             )
         for k, model in enumerate(self.models):
-            for option_name in ("share_parameters", "agent_id"):
+            for option_name in ("share_parameters", "agent_id", "precision"):
                 if getattr(model, option_name, None) not in (None, getattr(type(model), option_name, None)):
                     raise ConfigError(
                         f"model {self.name!r}: models[{k}] has {option_name}={getattr(model, option_name)}; "
