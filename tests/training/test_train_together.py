@@ -68,7 +68,7 @@ def assert_equal(left: Run, right: Run, tolerance: float) -> None:
     ],
 )
 def test_one_update_together_equals_one_update_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
-    experiments = [replace(each, frames=each.iteration_frames) for each in compose(*words)]
+    experiments = [replace(each, frames=each.iteration_frames) for each in compose(*words, seeds=2)]
     runs = together(tmp_path / "together", experiments)
     for seed, (run, experiment) in enumerate(zip(runs, experiments)):
         alone = train(experiment, tmp_path / f"alone_{seed}", progress=False)
@@ -91,6 +91,15 @@ def test_each_has_its_own_rates(tmp_path: Path) -> None:
     ]
     for k, run in enumerate(together(tmp_path / "together", experiments)):
         assert_equal(run, train(experiments[k], tmp_path / str(k), progress=False), TOLERANCE)
+
+
+def test_trainings_of_other_shapes_form_batches_of_their_own(tmp_path: Path) -> None:
+    words = ("frames=40", "checkpoint_every=1")
+    pair, wide = compose(*words, seeds=2), compose(*words, "model.hidden=[24]", "algorithm=mappo", seeds=1)
+    *runs, alone = together(tmp_path / "together", [*pair, *wide])
+    assert_equal(alone, train(wide[0], tmp_path / "wide", progress=False), 0)  # without others of its shape
+    for run, experiment in zip(runs, pair):
+        assert_equal(run, train(experiment, tmp_path / f"alone_{experiment.seed}", progress=False), TOLERANCE)
 
 
 def test_a_resume_gives_the_same_bits_together_and_one_continues_alone(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_a_member_that_diverges_is_replaced(tmp_path: Path) -> None:
 
 def test_members_of_equal_shapes_advance_together_as_they_would_one_after_the_other(tmp_path: Path) -> None:
     probability = [f"evolution.probability.{kind}={share}" for kind, share in (("none", 0), ("width", 1))]
-    words = (*SMALL, *probability, "evolution.new_units=[2,4]", "algorithm.minibatch_frames=8", "frames=1000")
+    words = (*SMALL, *probability, "evolution.new_units=[2,4]", "algorithm.minibatch_frames=8", "frames=500")
     rows = []
     for together in ("false", "true"):
         experiment = Experiment.compose(*words, f"evolution.together={together}")
@@ -259,7 +259,7 @@ def test_members_of_equal_shapes_advance_together_as_they_would_one_after_the_ot
             for _ in trainer:
                 pass
         rows.append(trainer.run.population.lineage())
-        assert trainer.run.metrics()["frames"].tolist()[-1] == trainer.frames >= 1000
+        assert trainer.run.metrics()["frames"].tolist()[-1] == trainer.frames >= 500
         assert [row.frames for row in rows[-1]][:3] == [32, 32, 32]
     for alone, joined in zip(*rows):
         assert (joined.operator, joined.changes, joined.seed) == (alone.operator, alone.changes, alone.seed)
