@@ -1,4 +1,4 @@
-"""One training under a budget of seconds, scored at given marks."""
+"""One training under a budget of seconds or of frames, scored at given marks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
-Clock = Literal["cpu", "wall"]
+Clock = Literal["cpu", "wall", "frames"]
 UNLIMITED_FRAMES = 10**9
 WARM_UP_ITERATIONS = 3  # import what a training imports when it first needs it
 
@@ -25,7 +25,8 @@ class Point:
     """The scores at one mark.
 
     Attributes:
-        seconds: of training so far, at the end of the iteration in which the mark was reached.
+        seconds: of training so far, at the end of the iteration in which the mark was reached; of the clock "frames":
+            CPU-seconds.
         frames: trained so far.
         greedy: scores with the most likely actions.
         exploring: scores with sampled actions.
@@ -40,13 +41,14 @@ class Point:
         return asdict(self)
 
 
-def learning_curve(experiment: Experiment, marks_s: Sequence[float], *, clock: Clock, episodes: int) -> Iterator[Point]:
+def learning_curve(experiment: Experiment, marks: Sequence[float], *, clock: Clock, episodes: int) -> Iterator[Point]:
     """Trains until each mark in turn; the training ends when the caller has read the last point.
 
     Args:
         experiment: what to train; its own length is ignored.
-        marks_s: ascending seconds of training. Set-up and scoring do not count.
-        clock: "cpu": CPU-seconds of this process and its workers; "wall": seconds.
+        marks: ascending seconds or frames of training. Set-up and scoring do not count.
+        clock: of the marks. "cpu": CPU-seconds of this process and its workers; "wall": seconds; "frames", which do not
+            depend on what else the machine does.
         episodes: of each scoring.
     Raises:
         DivergedError: losses or weights are not finite.
@@ -55,9 +57,9 @@ def learning_curve(experiment: Experiment, marks_s: Sequence[float], *, clock: C
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:
             spent_s = 0.0
-            for mark_s in marks_s:
+            for mark in marks:
                 start_s = _now(clock)
-                while spent_s + _now(clock) - start_s < mark_s:
+                while (trainer.frames if clock == "frames" else spent_s + _now(clock) - start_s) < mark:
                     next(trainer)
                 spent_s += _now(clock) - start_s
                 greedy, exploring = (
@@ -77,7 +79,7 @@ def warm_up(experiment: Experiment) -> None:
 
 
 def _now(clock: Clock) -> float:
-    return cpu_seconds() if clock == "cpu" else time.perf_counter()
+    return time.perf_counter() if clock == "wall" else cpu_seconds()
 
 
 def _rounded(values: Scores) -> Scores:

@@ -161,7 +161,7 @@ def test_at_a_fixed_temperature_choices_are_softmax_of_their_rewards() -> None:
     """The optimum of reward plus temperature times entropy: Haarnoja et al. 2018, equation 4 (arXiv:1812.05905)."""
     rewards = torch.tensor([1.0, 0.5, 0.0, -1.0])
     learner = build(ISACConfig(lr=3e-3, temperature=0.5, learn_temperature=False), DISCRETE)
-    bandit(learner, rewards, 400)
+    bandit(learner, rewards, 200)
     assert learner.policy.temperature().item() == 0.5
     logits = learner.policy.actor(torch.randn(200, 1, 3))
     expected = (rewards / 0.5).softmax(-1)
@@ -170,7 +170,7 @@ def test_at_a_fixed_temperature_choices_are_softmax_of_their_rewards() -> None:
 
 def test_the_temperature_brings_the_entropy_to_its_target() -> None:
     learner = build(ISACConfig(lr=3e-3, temperature=2.0, lr_temperature=0.02, target_entropy=0.8), DISCRETE)
-    metrics = bandit(learner, torch.tensor([1.0, 0.5, 0.0, -1.0]), 600)
+    metrics = bandit(learner, torch.tensor([1.0, 0.5, 0.0, -1.0]), 400)
     assert float(metrics["entropy"]) == pytest.approx(0.8, abs=0.05)
     logits = learner.policy.actor(torch.randn(200, 1, 3))
     entropy = torch.distributions.Categorical(logits=logits.detach()).entropy().mean()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.tune.by_frames import compare
 from benchmarks.tune.halving import Cell, Options, Rung, Trial, candidates, next_trial, winner
 from benchmarks.tune.journal import Journal
 from benchmarks.tune.results import results
@@ -14,6 +15,7 @@ from benchmarks.tune.search import SHOWN_SEEDS, search
 from benchmarks.tune.spaces import CELLS, choose
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.experiment import Experiment
+from marlnb.training.runs.files import read_lines
 
 RUNGS = (Rung(20, 3, (0,)), Rung(60, 2, (1, 2)))
 CELL = Cell("mpe/simple", "ippo", {"algorithm.lr": "1"}, {"algorithm.lr": ("1", "2", "3", "4")}, RUNGS)
@@ -72,6 +74,15 @@ def test_a_killed_search_continues(tmp_path: Path) -> None:
     assert [entry.trial for entry in again[:2]] == [first, second] and len(again) == 4
     assert all(point.seconds >= 0.02 and point.frames % 32 == 0 for entry in again for point in entry.points)
     assert f"| {GAME.name} | 4 |" in results([GAME], Journal(file))
+
+
+def test_settings_are_compared_after_the_same_frames(tmp_path: Path) -> None:
+    file = tmp_path / "by_frames.jsonl"
+    for _ in range(2):  # the second time there is nothing to train
+        compare(GAME, ["algorithm.lr=3e-2"], [0], [64, 100], file)
+    (row,) = read_lines(file)
+    assert row["options"] == ["algorithm.lr=3e-2", "n_envs=8", "rollout_steps=4"]
+    assert [point["frames"] for point in row["points"]] == [64, 128]  # an iteration has 32
 
 
 def test_every_setting_is_an_option_and_no_shown_seed_is_searched() -> None:
