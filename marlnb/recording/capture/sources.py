@@ -266,6 +266,9 @@ def field_of_rows(
     group = rest.split("/")[0]
     if path == "steps/state":
         return Field(path, _axes(shape, "feature"), shape, dtype)
+    if top == "labels":
+        label = next(label for label in spec.labels if label.name == rest)
+        return Field(path, ("agent",) if label.group else (), shape, dtype, label.group or "")
     if top == "activations":
         site = next(site for site in sites if site.name == rest)
         members = spec.group(group).agents

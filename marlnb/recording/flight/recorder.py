@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 EXPECTED_ROWS = 1_000_000
 N_BUFFERS = 3
 STARTS, ENDS, SEEDS, HASHES, WEIGHTS = "is_init", "done", "seed", "hash", "weights"
-ROWS = ("steps/", "activations/", "recurrent/")
+ROWS = ("steps/", "activations/", "recurrent/", "labels/")
 SEPARATOR = "\0"  # in names of buffers; groups may have any other character
 
 
@@ -139,16 +139,19 @@ class Flight:
         self._thread = threading.Thread(target=self._write, name="flight recorder", daemon=True)
         self._thread.start()
 
-    def add(self, rollout: Rollout, iteration: int, origin: Origin | None) -> None:
+    def add(
+        self, rollout: Rollout, iteration: int, origin: Origin | None, labels: Mapping[str, Tensor] | None = None
+    ) -> None:
         """Takes the rows of a rollout, which the weights of `iteration` collected.
 
         Args:
             origin: these weights; None: their hash is computed.
+            labels: further fields of the rows, by path, `[env, time, ...]`.
         Raises:
             RecordingError: rows of an earlier rollout could not be written.
         """
         self._check()
-        tensors = self._rows.read(rollout)
+        tensors = {**self._rows.read(rollout), **(labels or {})}
         envs = self._rows.envs
         tensors[STARTS] = rollout["is_init"][:, 0, 0].index_select(0, envs)
         tensors[ENDS] = rollout["next", "done"][..., 0].index_select(0, envs)
@@ -213,7 +216,7 @@ class Flight:
             "checkpoint": origin.sha256,
             "sites": [site.name for site in self._rows.sites],
             "agents": list(spec.agents),
-            "labels": [],
+            "labels": [path.removeprefix("labels/") for path in rows if path.startswith("labels/")],
             "n_envs": experiment.n_envs,
             "envs": self._envs.tolist(),
             "every": 1,
@@ -233,6 +236,8 @@ class Flight:
         writer.describe(
             {f"steps/{g}/{item}": {"names": list(n)} for g, items in names.items() for item, n in items if n}
         )
+        classes = {f"labels/{label.name}": {"classes": list(label.classes)} for label in spec.labels if label.classes}
+        writer.describe(classes)
         writer.describe(
             {
                 f"activations/{site.name}": {"computed": computed_dtype(policies[site.name.split("/")[0]], site)}

@@ -24,6 +24,7 @@ from marlnb.recording.capture.config import ActivationOptions
 from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.flight.hashes import HashFile, rollout_hashes
+from marlnb.recording.flight.labels import LabelledEnv
 from marlnb.recording.flight.recorder import Flight, FlightOptions
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.loop import Loop
@@ -87,7 +88,7 @@ def replay_training(
     checkpoints = {item.iteration: item for item in opened.checkpoints if item.iteration < iteration}
     start = max(checkpoints, default=0)
     origins = {item.iteration: Origin(item.iteration, item.sha256) for item in opened.checkpoints}
-    with torch_threads(experiment.threads), _loop(experiment, checkpoints.get(start)) as loop:
+    with torch_threads(experiment.threads), _loop(experiment, checkpoints.get(start), chosen) as loop:
         _play(loop, range(start + 1, iteration), expected)
         flight_options = FlightOptions(sites=options.sites, dtype=options.dtype, values=options.values)
         flight = Flight(opened, loop, np.array(chosen), flight_options, path, None)
@@ -124,8 +125,9 @@ def _play(
                     f"envs, first in env {differing[0]}. The code, the versions of torch or the processor have "
                     "changed, or the environment does not follow its seed"
                 )
+            labels = loop.env.take() if isinstance(loop.env, LabelledEnv) else {}
             if flight is not None:
-                flight.add(rollout, number - 1, (origins or {}).get(number - 1))
+                flight.add(rollout, number - 1, (origins or {}).get(number - 1), labels)
 
         loop.on_rollout[:] = [on_rollout]
         loop.advance()
@@ -134,9 +136,9 @@ def _play(
 
 
 @contextmanager
-def _loop(experiment: Experiment, checkpoint: Checkpoint | None) -> Iterator[Loop]:
+def _loop(experiment: Experiment, checkpoint: Checkpoint | None, envs: Sequence[int]) -> Iterator[Loop]:
     with closing(build_env(experiment, experiment.n_envs, device="cpu")) as env:
-        loop = Loop(experiment, env, torch.device("cpu"))
+        loop = Loop(experiment, LabelledEnv(env, envs), torch.device("cpu"))
         if checkpoint is None:
             loop.begin(0)
         else:

@@ -122,7 +122,11 @@ def test_any_env_can_be_played_again(run: Run) -> None:
             everything.episodes["checkpoint"].reindex(everything.rows["episode"]), [3, 4]
         )
         assert rows.sum() == len(again) == 2 * N_STEPS and again.episodes["finished"].all()
-        for path in row_paths(again.file):
+        paths = set(row_paths(everything.file))
+        assert {path for path in row_paths(again.file) if path not in paths} == {f"labels/{x}" for x in again.labels}
+        goal = again.steps("speaker", "observation").to_numpy()[:, 0]
+        assert np.array_equal(goal.argmax(1), again.label("goal").to_numpy()) and again.classes("goal")
+        for path in paths:
             ours, theirs = again.file[path][:], everything.file[path][rows]
             if path.startswith("activations/") or path.endswith(("/logits", "/value")):  # of other numbers of rows
                 np.testing.assert_allclose(ours, theirs, atol=1e-6, err_msg=path)
