@@ -88,8 +88,9 @@ class Result(ABC):
         return None
 
     def _html_table(self) -> pd.DataFrame | None:
-        """The table that a notebook shows; None: no table."""
-        return self.table()
+        """The table that a notebook shows: the columns of `repr`, which fit its width; else all; None: no table."""
+        small = self._repr_table()
+        return self.table() if small is None else small
 
     def __repr__(self) -> str:
         """The verdict, a small table, then a line for each note and each warning."""

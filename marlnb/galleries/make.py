@@ -51,11 +51,11 @@ def make(name_or_folder: str | os.PathLike[str], folder: str | os.PathLike[str],
         progress: show the training's progress.
     Raises:
         ConfigError: the recipe is not valid, or another library runs it; the message has its command.
-        RunError: the folder holds something else.
+        RunError: the folder holds something else, such as a run of another experiment.
     """
     source, target = recipe_folder(name_or_folder), Path(folder).expanduser()
     recipe = Recipe.read(source)
-    agents = _agents(recipe, target, progress)
+    agents = _agents(recipe, source, target, progress)
     if source.resolve() != target.resolve():
         shutil.copyfile(source / RECIPE, target / RECIPE)
     if isinstance(agents, Run):
@@ -89,7 +89,7 @@ def thin(run: Run, recipe: Recipe) -> None:
     write_atomically(run.path / STATUS, json.dumps(status) + "\n")
 
 
-def _agents(recipe: Recipe, folder: Path, progress: bool) -> PolicySource:
+def _agents(recipe: Recipe, source: Path, folder: Path, progress: bool) -> PolicySource:
     if recipe.circuit is not None:
         from marlnb.galleries.circuits import planted_agents
 
@@ -101,8 +101,9 @@ def _agents(recipe: Recipe, folder: Path, progress: bool) -> PolicySource:
         from marlnb.training.adapters.benchmarl import agents_from_benchmarl
 
         return agents_from_benchmarl(folder)
-    if is_run(folder) and Run.open(folder).status()["state"] == "complete":
-        return Run.open(folder)
+    was_made = (folder / RECIPE).is_file() and (folder / RECIPE).read_bytes() == (source / RECIPE).read_bytes()
+    if was_made and is_run(folder) and Run.open(folder).status()["state"] == "complete":
+        return Run.open(folder)  # maybe by older code, whose experiment the recipe composes differently today
     run = train(Experiment.compose(*recipe.overrides), folder, resume=True, progress=progress)
     if run.status()["state"] != "complete":
         raise RunError(f"the training in {folder} was stopped before its end; the same command continues it")

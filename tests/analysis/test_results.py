@@ -56,6 +56,18 @@ def test_text_starts_with_the_verdict_and_shows_a_small_table() -> None:
     assert lines[-1] == "NOT TO BE TRUSTED: few"
 
 
+def test_a_notebook_shows_the_columns_of_the_text_and_not_a_table_wider_than_the_page() -> None:
+    class Wide(Example):
+        def table(self) -> pd.DataFrame:
+            return pd.DataFrame({f"column_{k}": self.values for k in range(20)})
+
+        def _repr_table(self) -> pd.DataFrame:
+            return self.table()[["column_3"]]
+
+    html = Wide(np.zeros(1))._repr_html_()
+    assert html.count("<th>column_") == 1 and "column_3" in html
+
+
 def test_a_long_table_states_how_many_of_its_rows_are_shown() -> None:
     html = Example(np.arange(5))._repr_html_()
     assert "the first 2 of 5 rows" in html and "<td>1</td>" in html and "<td>2</td>" not in html

@@ -145,6 +145,17 @@ def test_a_recipe_makes_an_entry_and_again_the_same_numbers(tmp_path: Path, caps
     assert again.scores == entry.card.scores and again.findings == entry.card.findings
 
 
+def test_a_finished_run_of_another_experiment_is_not_taken_for_the_recipes(tmp_path: Path) -> None:
+    source, mine = tmp_path / "tiny", tmp_path / "mine"
+    source.mkdir()
+    (source / RECIPE).write_text(RECIPE_TEXT)
+    mnb.gallery("speaker_listener").copy(mine)
+    before = hashes(mine)
+    with pytest.raises(RunError, match="is a run of another experiment"):
+        make(source, mine, progress=False)
+    assert hashes(mine) == before
+
+
 def test_a_number_out_of_its_range_does_not_hold() -> None:
     entry = Entry(TALK)
     worse = replace(entry.card, scores=tuple(replace(score, mean=-30.0) for score in entry.card.scores))

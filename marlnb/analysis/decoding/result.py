@@ -201,8 +201,9 @@ class Decoding(Result):
         return f"{', '.join(first)} and {last}" if first else last
 
     def _repr_table(self) -> pd.DataFrame | None:
-        if len(self.scores) == 1:
-            return None
+        return self._html_table() if len(self.scores) > 1 else None
+
+    def _html_table(self) -> pd.DataFrame:
         frame = self.table()[["site", "agent", "offset", "t", "score", "observation", "untrained", "conclusion"]]
         constant = [name for name in ("site", "agent", "offset", "t") if frame[name].nunique(dropna=False) == 1]
         return frame.drop(columns=constant).sort_values("score", ascending=False)

@@ -93,8 +93,8 @@ class FeatureLabels(Result):
                 f"{self.given} with none ({n}; most {strongest})."
             )
         return (
-            f"No feature of {where} goes with {self.label}{beyond} beyond chance, each by itself ({n}; most {strongest}); "
-            "several features together were not tested."
+            f"No feature of {where} goes with {self.label}{beyond} beyond chance, each by itself ({n}; most "
+            f"{strongest}); several features together were not tested."
         )
 
     def table(self) -> pd.DataFrame:
