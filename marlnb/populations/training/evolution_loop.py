@@ -61,8 +61,9 @@ class EvolutionLoop:
         self._joined: JoinedTrainings | None = None
         if self.config.together:
             self._joined = JoinedTrainings()
-            check_joined([member_experiment(experiment, 0, 0)])
-            check_parts(member_experiment(experiment, 0, 0))
+            first = member_experiment(experiment, 0, 0)
+            check_joined([replace(first, loggers=(), profile=False)])  # which are of the population, not of a member
+            check_parts(first)
         self._offspring = Offspring(experiment, self._targets, self._envs, device, self._joined)
         self.generation = self._turn = 0
         self._best = 0  # the fittest member of the last generation that was evaluated
