@@ -191,7 +191,7 @@ def test_a_slow_reset_is_waited_for() -> None:
 
 
 def test_a_reset_of_a_minute_ends_at_the_second_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one waits until the environment can go on later."""
+    """The first one waits until the environment can continue later."""
     monkeypatch.setattr(pool, "_GRACE_S", 0.1)
 
     def interrupt() -> None:

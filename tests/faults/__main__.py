@@ -83,11 +83,11 @@ def try_all(options: argparse.Namespace, folder: Path) -> int:
     done = read_log(options.log)
     left = [attempt for attempt in attempts if attempt not in done]
     print(f"{len(attempts):,} attempts, {len(left):,} left; calls: {n_calls}", flush=True)
-    said = started = time.monotonic()
+    shown_at = started = time.monotonic()
     for n_done, (name, kind, at) in enumerate(left):
-        if time.monotonic() - said > SAY_EVERY_S:
-            said = time.monotonic()
-            left_s = (said - started) / n_done * (len(left) - n_done) if n_done else 0.0
+        if time.monotonic() - shown_at > SAY_EVERY_S:
+            shown_at = time.monotonic()
+            left_s = (shown_at - started) / n_done * (len(left) - n_done) if n_done else 0.0
             print(f"{n_done:,} of {len(left):,}, {format_duration(left_s)} left", flush=True)
         problems = trials[name].problems(Fault(at, kind))
         call = trials[name].calls[at - 1]

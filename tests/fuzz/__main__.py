@@ -133,15 +133,15 @@ def main(arguments: list[str]) -> int:
     done = read_log(options.log)
     left = [part for part in parts if part not in done]
     targets: dict[str, Target] = {}
-    said = started = time.monotonic()
+    shown_at = started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="marlnb-fuzz-") as folder:
         for n_done, part in enumerate(left):
             if part.kind not in targets:
                 Path(folder, part.kind).mkdir()
                 targets[part.kind] = make_target(part.kind, Path(folder, part.kind))
-            if time.monotonic() - said > SAY_EVERY_S:
-                said = time.monotonic()
-                left_s = (said - started) / n_done * (len(left) - n_done) if n_done else 0.0
+            if time.monotonic() - shown_at > SAY_EVERY_S:
+                shown_at = time.monotonic()
+                left_s = (shown_at - started) / n_done * (len(left) - n_done) if n_done else 0.0
                 print(f"{n_done:,} of {len(left):,} parts, {format_duration(left_s)} left", flush=True)
             done[part] = outcomes, wrong = fuzz(targets[part.kind], part, options.keep)
             if options.log is not None:

@@ -49,7 +49,7 @@ def test_elo_recovers_planted_strengths() -> None:
 
 
 def test_the_highest_rating_is_clear_or_not_separable_from_the_next() -> None:
-    """Of two players the information is n p (1 - p) + 1/4 on the diagonal and -n p (1 - p) beside it."""
+    """Of two players the information is n p (1 - p) + 1/4 on the diagonal and -n p (1 - p) off it."""
     wins, games = np.array([[0.0, 6.0], [4.0, 0.0]]), np.array([[0, 10], [10, 0]])
     few, many = (rate(("a", "b"), n * wins, n * games, n * games) for n in (1, 100))
     difference, low, high = few.lead("a", "b")
