@@ -27,7 +27,7 @@ NAMES = (
     *("attribute", "export", "batch", "supervisor", "job"),
 )
 STRIDES = (25, 5)  # of passes over the calls, so that an interrupted test has tried all parts of all scenarios
-SAY_EVERY_S = 60.0
+PROGRESS_EVERY_S = 60.0
 
 Attempt = tuple[str, str, int]
 """A scenario, a kind of fault, and the number of the call that meets it."""
@@ -85,7 +85,7 @@ def try_all(options: argparse.Namespace, folder: Path) -> int:
     print(f"{len(attempts):,} attempts, {len(left):,} left; calls: {n_calls}", flush=True)
     shown_at = started = time.monotonic()
     for n_done, (name, kind, at) in enumerate(left):
-        if time.monotonic() - shown_at > SAY_EVERY_S:
+        if time.monotonic() - shown_at > PROGRESS_EVERY_S:
             shown_at = time.monotonic()
             left_s = (shown_at - started) / n_done * (len(left) - n_done) if n_done else 0.0
             print(f"{n_done:,} of {len(left):,}, {format_duration(left_s)} left", flush=True)

@@ -36,7 +36,7 @@ SAMPLES = {
     "messages": 5000,
     "recordings": 100,
 }
-SAY_EVERY_S = 60.0
+PROGRESS_EVERY_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> int:
             if part.kind not in targets:
                 Path(folder, part.kind).mkdir()
                 targets[part.kind] = make_target(part.kind, Path(folder, part.kind))
-            if time.monotonic() - shown_at > SAY_EVERY_S:
+            if time.monotonic() - shown_at > PROGRESS_EVERY_S:
                 shown_at = time.monotonic()
                 left_s = (shown_at - started) / n_done * (len(left) - n_done) if n_done else 0.0
                 print(f"{n_done:,} of {len(left):,} parts, {format_duration(left_s)} left", flush=True)
