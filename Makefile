@@ -138,7 +138,7 @@ bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and o
 tune: $(READY) ## search for tuned settings; hours, resumes if stopped; ARGS="simple_spread mappo --minutes 30"
 	$(BIN)/python -m benchmarks.tune $(ARGS)
 
-crash-test: $(READY) ## kill the process, or fail the write, at every call that writes; 1 h; ARGS="--kind kill --every 5 --log build/crash.jsonl" resumes
+crash-test: $(READY) ## kill the process, or fail the write, at every call that writes: 24,000 attempts, hours; ARGS="--every 25 --log build/crash.jsonl" tries 1,000, and resumes
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults $(ARGS)
 
 fuzz: $(READY) ## fuzz overrides, YAML, run folders, checkpoints, messages and recordings; ARGS="--times 10 --log build/fuzz.jsonl" tries 100,000 and resumes
