@@ -120,9 +120,14 @@ GAME = Guess(
         "algorithm.gae_lambda": ("0.8", "0.9"),
         "algorithm.epochs": ("4", "8"),
         "algorithm.minibatch_frames": ("512", "1024"),
-        "algorithm.entropy_coef": ("0.01", "0.03", "0.05"),
+        "algorithm.entropy_coef": ("0.03", "0.05", "0.1"),
     },
 )
+LONG_GAME: Values = {  # less exploration, and self-play meets ever fewer positions (docs/verification.md)
+    "algorithm.epochs": "6",
+    "algorithm.minibatch_frames": "512",
+    "algorithm.entropy_coef": "0.1",
+}
 WALKERS = Guess(
     {
         "n_envs": "8",
@@ -195,7 +200,7 @@ def _mpe(task: str, algorithm: str) -> Cell:
 
 CELLS = (
     *(_mpe(*pair) for pair in SEARCHED),
-    Cell("pettingzoo/connect_four", "ippo", GAME.start, GAME.space, HALVING, NO_WORKERS),
+    Cell("pettingzoo/connect_four", "ippo", {**GAME.start, **LONG_GAME}, GAME.space, HALVING, NO_WORKERS),
     *(_mpe(task, name) for task in MPE_TASKS for name in GUESSES if (task, name) not in SEARCHED),
     Cell("pettingzoo/tictactoe", "ippo", GAME.start, {}, COMPARISON, NO_WORKERS),
     Cell("vmas/balance", "ippo", BATCHED.start, BATCHED.space, HALVING, ONE_CORE, episodes=100),
