@@ -73,17 +73,24 @@ def _tensorboard(run: Run) -> Any:
 
 def _wandb(run: Run) -> Any:
     from torchrl.record.loggers.wandb import WandbLogger
+    from wandb.errors import AuthenticationError, CommError, UsageError
 
-    return WandbLogger(
-        exp_name=run.path.name,
-        project=run.experiment.wandb_project or os.environ.get("WANDB_PROJECT") or "marlnb",
-        entity=run.experiment.wandb_entity or os.environ.get("WANDB_ENTITY"),
-        offline=os.environ.get("WANDB_MODE") in ("offline", "dryrun"),  # torchrl turns the first into the second
-        save_dir=str(run.path),
-        config=run.experiment.to_json(),
-        id=wandb_id(run.path),
-        resume="allow",
-    )
+    try:
+        return WandbLogger(
+            exp_name=run.path.name,
+            project=run.experiment.wandb_project or os.environ.get("WANDB_PROJECT") or "marlnb",
+            entity=run.experiment.wandb_entity or os.environ.get("WANDB_ENTITY"),
+            offline=os.environ.get("WANDB_MODE") in ("offline", "dryrun"),  # torchrl turns the first into the second
+            save_dir=str(run.path),
+            config=run.experiment.to_json(),
+            id=wandb_id(run.path),
+            resume="allow",
+        )
+    except (AuthenticationError, CommError, UsageError) as error:
+        raise ConfigError(
+            f"Weights & Biases cannot be used: {error} Log in once with `wandb login`; or set WANDB_MODE=offline, and "
+            f"upload later with `marlnb sync {run.path}`"
+        ) from error
 
 
 def wandb_id(run: Path) -> str:

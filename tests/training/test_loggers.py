@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +61,17 @@ def test_wandb_gets_project_and_entity(tmp_path: Path, monkeypatch: pytest.Monke
         ("thesis", "our-lab"),
         ("from-the-environment", None),
     ]
+
+
+def test_wandb_without_a_login_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    """In a process of its own: wandb keeps the settings of its first run."""
+    pytest.importorskip("wandb")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    words = ["env=mpe/simple", "algorithm=ippo", "loggers=[wandb]", "frames=32", "n_envs=2", "run=a"]
+    command = [sys.executable, "-m", "marlnb", "train", *words]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={**environment, "HOME": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert ended.returncode == 2 and "No API key configured" in ended.stderr, ended.stderr
+    assert "`wandb login`; or set WANDB_MODE=offline, and upload later with `marlnb sync a`" in ended.stderr
+    assert not (tmp_path / "a" / "experiment.json").exists()
