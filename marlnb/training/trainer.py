@@ -65,6 +65,9 @@ class Trainer:
     others), at its target return, after `ask_to_stop`, or in time before the allocation ends. Use it in a `with` block,
     or call `close`: that saves what was learned, frees the environment and releases the folder's lock.
 
+    Args:
+        build: makes the loop; that of `JoinedTrainings` for a training that advances with others.
+
     Attributes:
         experiment: what is trained.
         run: the folder.
