@@ -28,11 +28,13 @@ class Learner(ABC):
         group: the agents that learn.
         policy: what they act with.
         optimizers: by name; none, if it has others than Adam.
+        by_mask: whether acting and learning are made of tensors alone, so that a GPU is never waited for.
     """
 
     group: GroupSpec
     policy: Policy
     optimizers: Mapping[str, PartAdam] = MappingProxyType({})
+    by_mask: bool = False
 
     def bind_learners(self, learners: Mapping[str, Learner]) -> None:
         """Called once, after all learners are built and before the first update.

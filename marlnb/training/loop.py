@@ -16,7 +16,6 @@ from torch.profiler import record_function
 
 from marlnb.algorithms.captured import Captured, CUDAGraph, NewGraph, say
 from marlnb.algorithms.learner import Learner
-from marlnb.algorithms.on_policy import OnPolicyLearner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
@@ -249,8 +248,8 @@ class Loop:
             return f"{self.env.spec.name} does not restart its episodes by masks"
         if not self._collector.by_mask:
             return "ends of episodes are read in Python, as always on a CPU"
-        others = [name for name, learner in self.learners.items() if not isinstance(learner, OnPolicyLearner)]
-        return f"exploration of {', '.join(others)} has a state in Python" if others else ""
+        others = [name for name, learner in self.learners.items() if not learner.by_mask]
+        return f"exploration of {', '.join(others)} may have a state in Python" if others else ""
 
     def _forget_captured(self) -> None:
         """A graph holds seeds and addresses of the time when it was captured."""

@@ -148,7 +148,8 @@ def test_without_a_gpu_the_option_says_so(capfd: pytest.CaptureFixture[str]) -> 
 def test_target_kl_falls_back(capfd: pytest.CaptureFixture[str]) -> None:
     captured, eager = (loop_of("two_step", "ippo", "algorithm.target_kl=0.00001") for _ in range(2))
     captured.capture(FakeGraph)
-    assert train(captured, N_ITERATIONS) == train(eager, N_ITERATIONS)
+    for ours, theirs in zip(train(captured, N_ITERATIONS), train(eager, N_ITERATIONS), strict=True):
+        assert ours["agent"] == pytest.approx(theirs["agent"], rel=1e-4, abs=1e-6)
     assert "the update of 'agent' is not captured" in capfd.readouterr().err
 
 
