@@ -45,7 +45,8 @@ class CUDAGraph:
     def __init__(self, device: torch.device, generators: Sequence[torch.Generator]) -> None:
         self._device, self._graph = device, torch.cuda.CUDAGraph()
         for generator in generators:
-            self._graph.register_generator_state(generator)
+            if hasattr(self._graph, "register_generator_state"):  # later versions of torch note generators as they draw
+                self._graph.register_generator_state(generator)
 
     def capture(self, function: Callable[[], T]) -> T:
         torch.cuda.synchronize(self._device)
