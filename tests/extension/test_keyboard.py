@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.lab import SLOW_MS, Lab
@@ -22,10 +24,15 @@ def press_until(page: Page, key: str, name: str) -> None:
     raise AssertionError(f"{key} does not lead to {name}; it led to {page.evaluate(FOCUSED)}")
 
 
-def test_runs_are_opened_and_compared_with_keys(lab: Lab, page: Page) -> None:
-    folder = lab.folder / "keys"
+@pytest.fixture
+def runs(lab: Lab) -> Iterator[None]:
     for seed in range(3):
-        write_run(folder / "sweep" / f"seed={seed}", seed=seed)
+        write_run(lab.folder / "keys" / "sweep" / f"seed={seed}", seed=seed)
+    yield
+    shutil.rmtree(lab.folder / "keys")
+
+
+def test_runs_are_opened_and_compared_with_keys(lab: Lab, runs: None, page: Page) -> None:
     panel = open_panel(lab, page)
     expect(panel.locator(".marlnb-run-row")).to_have_count(3, timeout=SLOW_MS)
     panel.get_by_label("Search runs").focus()
@@ -72,4 +79,3 @@ def test_runs_are_opened_and_compared_with_keys(lab: Lab, page: Page) -> None:
     legend.focus()
     page.keyboard.press("Space")
     expect(legend).to_have_attribute("aria-pressed", "false")
-    shutil.rmtree(folder)

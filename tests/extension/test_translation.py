@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ UNMARKED = """(root, mark) => {
   }
   return [...new Set(texts)].filter(text => /[A-Za-z]{2}/.test(text) && !text.includes(mark));
 }"""
-DATA = ("words", "mpe/simple_speaker_listener", "mappo", "node7", "speaker", "listener", "tags", "seed", "p")
+# of the runs, and messages of the kernel, which are not translated
+DATA = ("words", "mpe/simple_speaker_listener", "mappo", "node7", "speaker", "listener", "seed=", "the training failed")
 
 
 def unmarked(part: Locator) -> list[str]:
@@ -37,12 +39,13 @@ def unmarked(part: Locator) -> list[str]:
 
 
 @pytest.fixture
-def runs(lab: Lab) -> Path:
+def runs(lab: Lab) -> Iterator[Path]:
     folder = lab.folder / "words"
     states = ("complete", "failed", "paused", "created", "stopped", "running")
     for seed, state in enumerate(states):
         write_run(folder / "sweep" / f"seed={seed}", state=state, seed=seed)
-    return folder
+    yield folder
+    shutil.rmtree(folder)
 
 
 def test_every_text_is_translated(lab: Lab, page: Page, runs: Path) -> None:
@@ -64,11 +67,10 @@ def test_every_text_is_translated(lab: Lab, page: Page, runs: Path) -> None:
             box.check()
         table.get_by_role("button", name="Compare").click()
         expect(shown.locator("canvas")).to_be_visible(timeout=SLOW_MS)
-        assert unmarked(shown) == []
+        assert [text for text in unmarked(shown) if text != "seed"] == []  # the setting that differs
         page.locator("[data-id=marlnb-queue]").click()
         queue = page.locator("#marlnb-queue")
         expect(queue).to_contain_text("No batches here yet", timeout=SLOW_MS)
         assert unmarked(queue) == []
     finally:
         lab.choose(LANGUAGE, None)
-        shutil.rmtree(runs)

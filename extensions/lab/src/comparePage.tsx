@@ -152,7 +152,7 @@ function Scores({ context, answer }: { context: Context; answer: Comparison }): 
               <td>{runs.length}</td>
               <td>{formatNumber(value)}</td>
               <td>
-                {low === null || high === null ? trans.__('one run') : `${formatNumber(low)} to ${formatNumber(high)}`}
+                {low === null || high === null ? trans.__('one run') : trans.__('%1 to %2', formatNumber(low), formatNumber(high))}
               </td>
             </tr>
           ))}
@@ -186,7 +186,7 @@ function Tests({ context, tests }: { context: Context; tests: Comparison['tests'
               <th scope="row">{better}</th>
               <td>{worse}</td>
               <td>{formatNumber(value)}</td>
-              <td>{`${formatNumber(low)} to ${formatNumber(high)}`}</td>
+              <td>{trans.__('%1 to %2', formatNumber(low), formatNumber(high))}</td>
               <td>{Number(p.toPrecision(2))}</td>
             </tr>
           ))}

@@ -4,7 +4,7 @@ import type { Backend } from './backend';
 import type { RunSummary, RunsAnswer } from './messages';
 
 /** A reading that takes long, as of very many runs, is repeated after this many times as long, but after 5 s at last. */
-const PAUSE_FACTOR = 10;
+const PAUSE_FACTOR = 4;
 const MAX_PAUSE_MS = 5000;
 
 /** The runs under the chosen folders, read again while a view of them is visible. */

@@ -180,6 +180,8 @@ function onKey(
     const range = { min: Math.max(first, middle - half), max: Math.min(end, middle + half) };
     isZoomed.current = range.min > first || range.max < end;
     plot.setScale('x', range);
+    // uPlot applies the scale in a microtask; afterwards the same point is read
+    queueMicrotask(() => plot.setCursor({ left: plot.valToPos(middle, 'x'), top: 10 }));
   } else {
     isZoomed.current = false;
     plot.setScale('x', { min: first, max: end });
