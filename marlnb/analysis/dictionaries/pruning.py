@@ -169,12 +169,13 @@ def _fista(
         support: `[example, feature]` bool, features that may be above 0; None for all.
     """
     code, extrapolated, momentum = start, start, 1.0
+    move, offset = torch.eye(len(gram)) - step * gram, step * correlation  # f - step (f G - c) = f move + offset
     for _ in range(n_steps):
-        new = (extrapolated - step * (extrapolated @ gram - correlation)).relu_()
+        new = torch.addmm(offset, extrapolated, move).relu_()
         if support is not None:
             new *= support
         next_momentum = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
-        extrapolated = new + (momentum - 1) / next_momentum * (new - code)
+        extrapolated = torch.lerp(code, new, 1 + (momentum - 1) / next_momentum)
         code, momentum = new, next_momentum
     return code
 
@@ -201,10 +202,10 @@ def _loss_without(x: Tensor, code: _Code, penalty: float) -> Tensor:
         active = (code.values[:, feature] > ACTIVE).nonzero()[:MAX_EXAMPLES_PER_FEATURE, 0]
         if len(active) < MIN_EXAMPLES_PER_FEATURE:  # too rare to have a direction of its own
             continue
-        rest = code.without([feature])
-        examples = code.centred(x[active])
-        _, values = _encode(examples, rest.directions, penalty, rest.penalised[active], N_STEPS_OF_LOSS)
-        added = (examples - values @ rest.directions).square().sum(1) - error[active]
+        others = torch.arange(len(loss)) != feature
+        examples, directions = code.centred(x[active]), code.directions[others]
+        _, values = _encode(examples, directions, penalty, code.penalised[active][:, others], N_STEPS_OF_LOSS)
+        added = (examples - values @ directions).square().sum(1) - error[active]
         loss[feature] = added.sum() / code.values[active, feature].square().sum()
     return loss
 
