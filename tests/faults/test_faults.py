@@ -16,9 +16,7 @@ from tests.faults.processes import compiler
 @pytest.mark.parametrize(
     "sample",
     [
-        "--scenario train --kind kill --kind full --every 80",
-        "--scenario evolve --kind kill --every 60",
-        "--scenario league --kind full --every 60",
+        "--scenario train --scenario evolve --scenario league --kind kill --kind full --every 110",
         "--scenario record --kind kill --kind full --every 380",
     ],
 )
