@@ -13,7 +13,7 @@ from torch import Tensor
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.directions import Direction, Erase, Steer
+from marlnb.models.hooks.directions import Direction, Erase, Raise, Steer
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.actor_critic import ActorCritic
 
@@ -72,6 +72,25 @@ def test_what_is_erased_is_gone_and_the_rest_is_as_it_was(
     np.testing.assert_allclose(after[:, 1].numpy(), expected, atol=1e-6)
     np.testing.assert_allclose(after[:, 1].numpy() @ matrix.T, np.tile(means, (4, 1)), atol=1e-6)
     assert torch.equal(after[:, [0, 2]], before[:, [0, 2]])
+
+
+def test_raising_moves_only_what_is_below_and_a_control_moves_it_by_the_same_lengths(
+    build_policy: Callable[..., ActorCritic], observations: dict[str, Tensor]
+) -> None:
+    policy, up, along = build_policy(), direction(1), direction(2)
+    before, _ = seen(policy, observations, [])
+    x, vector = before[:, 1].double().numpy(), np.array(up.vector)
+    value = float(np.median(x @ vector))
+    missing = np.maximum(value - x @ vector, 0)
+    assert (missing > 0).any() and (missing == 0).any()
+    for control, path in ((None, vector), (along, np.array(along.vector))):
+        after, _ = seen(policy, observations, [Raise(SITE, value, up, control, agents=("walker_1",))])
+        np.testing.assert_allclose(after[:, 1].numpy(), x + missing[:, None] * path, atol=1e-6)
+        assert torch.equal(after[:, [0, 2]], before[:, [0, 2]])
+    edit = Raise(SITE, value, up, along, t=2)
+    assert Edit.from_json(json.loads(json.dumps(edit.to_json()))) == edit
+    with pytest.raises(ConfigError, match="Raise needs a Direction"):
+        Raise(SITE, value)
 
 
 def test_one_line_steers_erases_and_clamps(
