@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+import pytest
+
 import marlnb
 from docs.site.reference import public_documents, reference_pages
 from marlnb.analysis.results import Result
@@ -35,3 +37,12 @@ def test_the_first_page_lists_all_names() -> None:
     for name in DOCUMENTED:
         assert f"#{name})" in table
         assert sum(f"::: {name}\n" in text for text in pages.values()) == 1
+
+
+def test_the_help_of_every_option_is_read_also_that_of_a_constant() -> None:
+    griffe = pytest.importorskip("griffe", reason="make docs installs it")
+    from docs.site.options import OptionHelp
+
+    package = griffe.load("marlnb", extensions=griffe.load_extensions(OptionHelp))
+    role = package["populations.builders.alphastar.LeagueExploiterOptions"]
+    assert role["count"].docstring.value.endswith("(players)") and role["gate"].docstring.value
