@@ -10,9 +10,9 @@ from typing import Any
 from marlnb.disk import writing
 from marlnb.errors import RunError
 from marlnb.populations.append_only import append_rows, cut_lines, sync_rows
+from marlnb.training.runs.files import POPULATION as POPULATION
 from marlnb.training.runs.files import read_lines
 
-POPULATION = "population"
 LINEAGE = "lineage.jsonl"
 FOUNDER, KEPT, COPIED, REFUSED = "founder", "kept", "copied", "refused"  # operators that change nothing
 
