@@ -133,7 +133,7 @@ def test_seeds_train_together_as_ordinary_runs(tmp_path: Path, capsys: pytest.Ca
     for wrong, message in (
         ("seeds=x", "seeds=x: expected how many, from 2 to 10,000"),
         ("seed=0,1", "seeds=3 needs one first seed; got seed=0,1"),
-        ("algorithms.agent=qmix", "trainings in one batch do not support algorithm=qmix"),
+        ("algorithms.agent=a2c", "trainings in one batch do not support algorithm=a2c"),
         ("env=vmas/navigation", "environments of several trainings are not joined to one batch for vmas/navigation"),
     ):
         others = [word for word in words[1:] if word.partition("=")[0] not in (wrong.partition("=")[0], "run")]
