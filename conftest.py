@@ -43,7 +43,6 @@ SLOW_FILES = [  # over half a minute, the longest first
     "tests/groundtruth/test_dictionary_analyses.py",
     "tests/populations/training/test_loop.py",
     "tests/populations/training/test_stacked_opponents.py",
-    "tests/analysis/representations/test_embedding.py",
     "tests/envs/test_vmas.py",
     "tests/faults/test_faults.py",
     "tests/widgets/test_headless.py",
