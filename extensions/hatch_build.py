@@ -35,6 +35,6 @@ class ExtensionHook(BuildHookInterface):
         if version != "editable":
             for path in (path for pattern in NOTEBOOKS for path in folder.glob(pattern)):
                 target = f"marlnb/lab/notebooks/{path.relative_to(folder).as_posix()}"
-                build_data["force_include"][str(path.resolve())] = target
+                build_data["force_include"][str(path)] = target
         if is_built and version != "editable":
             build_data["shared_data"][BUILT.as_posix()] = TARGET
