@@ -21,7 +21,7 @@ from marlnb.populations.ratings.alpha_rank import alpha_rank, alpha_rank_of_two
 ROCK_PAPER_SCISSORS = np.array([[0.5, 0, 1], [1, 0.5, 0], [0, 1, 0.5]])
 WORDS = (
     *("env=tree/biased_rps", "algorithm=ippo", "model.hidden=[8]", "n_envs=8", "rollout_steps=16"),
-    *("algorithm.epochs=1", "frames=2048", "league.win_margin=100"),
+    *("algorithm.epochs=1", "frames=512", "league.win_margin=100"),
 )
 
 
@@ -68,7 +68,7 @@ def test_a_report_without_a_control_says_so() -> None:
 def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs, controls = [], []
     for seed in range(2):
-        words = ("league=fictitious", "league.snapshot_frames=512", f"seed={seed}")
+        words = ("league=fictitious", "league.snapshot_frames=128", f"seed={seed}")
         experiment = mnb.Experiment.compose(*WORDS, *words)
         runs.append(mnb.train(experiment, tmp_path / f"league_{seed}", progress=False))
         control = mnb.league_control(experiment)
@@ -88,6 +88,6 @@ def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(json.dumps(report.to_json()))["control"] == "self_play by ippo, entropy bonus 0.05"
     assert main(["info", str(runs[0].path)]) == 0
     assert report.verdict in capsys.readouterr().out
-    longer = mnb.resume(controls[0], frames=4096, progress=False)
-    with pytest.raises(AnalysisError, match=r"equally many.*league_0: 2,048, .*control_0: 4,096"):
+    longer = mnb.resume(controls[0], frames=1024, progress=False)
+    with pytest.raises(AnalysisError, match=r"equally many.*league_0: 512, .*control_0: 1,024"):
         mnb.league_report(runs[0], longer)
