@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from marlnb.disk import publish, writing
+from marlnb.disk import problem_of, publish, writing
 from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import Ranges, append_checksums
 
@@ -232,7 +232,7 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
         if not body:
             return
         raise RecordingError(
-            f"{path} has an incomplete write; open it once as a user who may write to it ({error.strerror})"
+            f"{path} has an incomplete write; open it once where it can be written: {problem_of(error, path)}"
         ) from error
     try:
         _lock(handle, optional=locking is not True)
