@@ -42,7 +42,12 @@ TINY: dict[str, dict[str, Any]] = {
     "batched_environments": {"n_envs": 4, "frames": 400, "episodes": 10},
     "league": {"frames": 3072, "episodes": 4},
 }
+REPORTS = ("benchmark", "compare")  # of what other tests make
 ALWAYS_TRUE = ("agents_from_elsewhere", "who_knows_what_when")  # what they claim holds even so
+
+
+def test_every_notebook_has_tiny_parameters() -> None:
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == {*TINY, *REPORTS}
 
 
 @pytest.mark.skipif(os.environ.get("MARLNB_NOTEBOOK_TESTS") != "1", reason="make notebook-test runs it")
