@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from marlnb.errors import EnvError
+from marlnb.errors import EnvBuildError
 from marlnb.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -82,4 +82,4 @@ class Rules(ABC):
         Args:
             state: of one env, on the CPU.
         """
-        raise EnvError(f"{self.spec.name} cannot be rendered: {type(self).__name__} has no draw_picture")
+        raise EnvBuildError(f"{self.spec.name} cannot be rendered: {type(self).__name__} has no draw_picture")

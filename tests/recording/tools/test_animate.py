@@ -129,7 +129,7 @@ def test_a_recorded_episode_is_played_again_or_its_pictures_are_shown(talkers: R
         np.testing.assert_array_equal(shown.frame(t), again.frame(t))
     with pytest.raises(RecordingError, match="no episode 9"):
         animate(sampled, 9)
-    with pytest.raises(ConfigError, match="seed, edits: a recorded episode"):
+    with pytest.raises(ConfigError, match="seed, edits: not valid for a recorded episode"):
         animate(sampled, 1, seed=3, edits=[Ablate("listener/actor/hidden_1")])
 
 
