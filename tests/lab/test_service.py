@@ -41,7 +41,8 @@ def test_runs_are_those_of_the_command(tmp_path: Path) -> None:
         write_run(tmp_path / f"seed={seed}", seed=seed)
     session = Session()
     answer = ask(session, "runs", folders=[str(tmp_path)])["answer"]
-    assert answer["complete"] and answer["changed"] == [run.to_json() for run in list_runs(tmp_path)]
+    assert answer["complete"]
+    assert sorted(answer["changed"], key=lambda row: row["name"]) == [run.to_json() for run in list_runs(tmp_path)]
     assert ask(session, "runs", folders=[str(tmp_path)])["answer"]["changed"] == []
     assert len(ask(session, "runs", folders=[str(tmp_path)], fresh=True)["answer"]["changed"]) == 3
 
