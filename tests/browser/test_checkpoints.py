@@ -55,7 +55,7 @@ def test_checkpoints_are_evaluated_noted_compared_and_deleted(lab: Lab, page: Pa
     _tab(panel, "Checkpoints")
     expect(panel.locator(".marlnb-choice tbody tr")).to_have_count(len(run.checkpoints), timeout=SLOW_MS)
     _row(panel, 10).click()
-    expect(panel.locator("canvas").first).to_have_attribute("aria-label", re.compile("5 marked, 10 at 2000"))
+    expect(panel.locator(".marlnb-plot").first).to_have_attribute("aria-label", re.compile("5 marked, 10 at 2,000"))
     _row(panel, 10).locator("input").press("ArrowDown")  # by keyboard to the next one, and back
     expect(panel).to_contain_text("Checkpoint 20")
     page.keyboard.press("ArrowUp")

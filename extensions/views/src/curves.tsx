@@ -2,7 +2,7 @@ import type { JSX, TargetedKeyboardEvent } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { align, type Columns, type Curve, valueAt } from './curveData';
-import { formatCount, formatNumber } from './format';
+import { formatNumber, formatWhole } from './format';
 import { type Marker, plotOptions } from './plot';
 import { texts } from './texts';
 import { colour, useThemeName } from './theme';
@@ -98,7 +98,7 @@ export function Curves(props: CurvesProps): JSX.Element {
   const visible = curves.map((curve, k) => ({ curve, k })).filter(({ curve }) => !hidden.includes(curve.name));
   const reading = visible.map(({ curve, k }) => `${curve.name} ${values(curve, k)}`).join('; ');
   const x = data[0][index];
-  const position = x === undefined || cursor === null ? '' : `${formatCount(x)} ${xLabel}`;
+  const position = x === undefined || cursor === null ? '' : `${formatWhole(x)} ${xLabel}`;
   return (
     <figure class="marlnb-curves" aria-label={title}>
       {title && <figcaption>{title}</figcaption>}
@@ -152,7 +152,7 @@ function valueText(data: uPlot.AlignedData, columns: Columns | undefined, index:
 }
 
 function markerText(markers: readonly Marker[]): string {
-  const strong = markers.filter(({ isStrong }) => isStrong).map(({ x, label }) => `, ${label} ${texts.at} ${formatCount(x)}`);
+  const strong = markers.filter(({ isStrong }) => isStrong).map(({ x, label }) => `, ${label} ${texts.at} ${formatWhole(x)}`);
   return markers.length > 0 ? `; ${markers.length} ${texts.marked}${strong.join('')}` : '';
 }
 

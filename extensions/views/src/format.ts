@@ -8,6 +8,11 @@ export function formatCount(value: number): string {
   return value >= 1000 ? `${(value / 1e3).toFixed(1)}k` : value.toFixed(0);
 }
 
+/** A whole number with its thousands apart: `12,345`. */
+export function formatWhole(value: number): string {
+  return Math.round(value).toLocaleString('en-US');
+}
+
 /** A duration as a clock shows it: `0:42`, `12:05`, `3:07:00`. */
 export function formatClock(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));

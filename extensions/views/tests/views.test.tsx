@@ -1,12 +1,13 @@
 import { render } from 'preact';
 import { describe, expect, it } from 'vitest';
-import { formatAge, formatBytes, formatClock, formatCount, formatNumber } from '../src/format';
+import { formatAge, formatBytes, formatClock, formatCount, formatNumber, formatWhole } from '../src/format';
 import { Sparkline, sparklinePoints } from '../src/sparkline';
 import { rowOffsets, visibleRange } from '../src/virtualList';
 
 describe('numbers', () => {
   it('are written as marlnb.display.formatting writes them', () => {
     expect([999, 12_345, 999_499, 1_250_000].map(formatCount)).toEqual(['999', '12.3k', '999.5k', '1.25M']);
+    expect([999, 12_345].map(formatWhole)).toEqual(['999', '12,345']);
     expect([512, 3140, 29_700_000_000].map(formatBytes)).toEqual(['512 B', '3.14 kB', '29.7 GB']);
     expect([42, 725, 11_220].map(formatClock)).toEqual(['0:42', '12:05', '3:07:00']);
     expect([-7.14729, 15.390625, 1234567].map(formatNumber)).toEqual(['-7.147', '15.39', '1235000']);
