@@ -335,6 +335,7 @@ def _check_single(experiment: Experiment) -> None:
         (experiment.evolution is not None, "an evolving population"),
         (experiment.compile != "never", f"compile={experiment.compile}"),
         (experiment.profile, "profile=true"),
+        (experiment.cuda_graphs, "cuda_graphs=true"),
         ("wandb" in experiment.loggers, "loggers=wandb, which has one run in each process"),
         (bool(experiment.groups), "groups="),
     ]

@@ -169,6 +169,7 @@ def test_what_cannot_advance_together_says_what_can() -> None:
         (("algorithms.agent=qmix",), "do not support algorithm=qmix, not ippo or mappo; they support ippo and mappo"),
         (("model=gru", "rollout_steps=16"), "a network of kind gru, not mlp"),
         (("compile=first",), "compile=first"),
+        (("cuda_graphs=true",), "cuda_graphs=true"),
         (("loggers=[wandb]",), "loggers=wandb, which has one run in each process"),
         (("evolution=pbt",), "an evolving population"),
     ):
