@@ -1,30 +1,29 @@
 """Captured: a function on tensors as a CUDA graph, launched as a whole instead of operation by operation.
 
 A graph repeats the operations of one call at the same addresses, without Python. So the function takes no arguments,
-keeps everything from call to call in tensors that stay where they are, and decides nothing by a value. Its result is
-overwritten by the next call.
+keeps its state in tensors that are never reallocated, and has no branches that depend on a tensor's value. The next
+call overwrites its result.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
+from marlnb.display.notice import print_notice
 from marlnb.errors import MarlnbError
 
 T = TypeVar("T")
 WARM_UP_CALLS = 3  # before the capture: kernels are chosen and workspaces allocated, which a graph cannot do
-MAX_REASON = 300
 
 
 class Graph(Protocol):
-    """What captures the operations of a call and repeats them."""
+    """Captures the operations of a call and repeats them."""
 
     def capture(self, function: Callable[[], T]) -> T:
-        """Notes the operations of a call without executing them; returns the tensors that `replay` fills."""
+        """Records the operations of a call without executing them; returns the tensors that `replay` fills."""
 
     def replay(self) -> None:
         """Executes the operations."""
@@ -45,12 +44,12 @@ class CUDAGraph:
     def __init__(self, device: torch.device, generators: Sequence[torch.Generator]) -> None:
         self._device, self._graph = device, torch.cuda.CUDAGraph()
         for generator in generators:
-            if hasattr(self._graph, "register_generator_state"):  # later versions of torch note generators as they draw
+            if hasattr(self._graph, "register_generator_state"):  # later versions of torch do this by themselves
                 self._graph.register_generator_state(generator)
 
     def capture(self, function: Callable[[], T]) -> T:
         torch.cuda.synchronize(self._device)
-        # other threads may use the device meanwhile, as a FlightRecorder's does
+        # other threads, such as a FlightRecorder's, may use the device during the capture
         with torch.cuda.device(self._device), torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             return function()
 
@@ -59,16 +58,16 @@ class CUDAGraph:
 
 
 class Captured(Generic[T]):
-    """`function`, executed as it is for the first calls, then captured, then repeated from the graph.
+    """Calls `function` for the first WARM_UP_CALLS calls, captures it once, and then replays the graph.
 
-    Where it cannot be captured it is executed as it is every time, after one message.
+    If the capture fails, a notice says why, and every call executes the function.
 
     Args:
-        name: for the message.
-        function: as the module's docstring says.
+        name: of the function, for the notice.
+        function: what is captured; the module's docstring has its conditions.
         new_graph: makes a graph.
     Attributes:
-        failed: whether it could not be captured.
+        failed: whether the capture failed.
     """
 
     def __init__(self, name: str, function: Callable[[], T], new_graph: Callable[[], Graph]) -> None:
@@ -92,7 +91,7 @@ class Captured(Generic[T]):
                 self._result = graph.capture(self._function)
             except (RuntimeError, MarlnbError) as error:  # nothing was executed
                 self.failed = True
-                say(f"{self._name} is not captured as a CUDA graph; the training continues without: {error}")
+                print_notice(not_captured(self._name, str(error)))
                 return self._function()
             self._graph = graph
         self._graph.replay()
@@ -100,9 +99,10 @@ class Captured(Generic[T]):
         return result
 
     def forget(self) -> None:
-        """Captures again: something has changed that the graph has as a number, such as the seed of a reset."""
+        """Captures again, since a number in the graph is out of date, such as the seed of a reset."""
         self._graph, self._result, self._n_calls = None, None, 0
 
 
-def say(message: str) -> None:
-    print(f"marlnb: {message[:MAX_REASON]}", file=sys.stderr, flush=True)
+def not_captured(what: str, reason: str) -> str:
+    """The notice about something that is executed without a graph, and why."""
+    return f"{what} is not captured as a CUDA graph; the training continues without one: {reason}"

@@ -105,7 +105,7 @@ class OnPolicyLearner(Learner):
             self._captured.forget()
 
     def _learn_captured(self, rollout: Rollout, new_graph: NewGraph) -> tuple[tuple[str, ...], Tensor, int]:
-        """As `_learn`. What a graph cannot do is done here: it counts no frames, and learning rates are numbers."""
+        """As `_learn`, by a graph. Frames and learning rates are Python numbers, so they are updated outside of it."""
         if self._captured is None:
             name = f"the update of {self.group.name!r}"
             self._captured = Captured(name, lambda: self._learn(rollout), lambda: new_graph([self._shuffler]))

@@ -34,7 +34,7 @@ from marlnb.training.runs.files import (
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
 
-WRITTEN = (EXPERIMENT, SPEC, CODE, METRICS, EVALUATIONS, STATUS)  # only by who holds the folder's lock
+WRITTEN = (EXPERIMENT, SPEC, CODE, METRICS, EVALUATIONS, STATUS)  # only by the process that holds the folder's lock
 MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
 
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from marlnb.algorithms.captured import Captured, CUDAGraph, NewGraph, say
+from marlnb.algorithms.captured import Captured, CUDAGraph, NewGraph, not_captured
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.rollout import Rollout
+from marlnb.display.notice import print_notice
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
@@ -147,7 +148,7 @@ class Loop:
         return True
 
     def capture(self, new_graph: NewGraph | None) -> None:
-        """Collects and learns by graphs from the fourth iteration on; says what cannot, and why.
+        """Collects and learns by graphs from the fourth iteration on; a notice says what cannot be captured, and why.
 
         Args:
             new_graph: makes a graph; None: this device has none.
@@ -160,7 +161,7 @@ class Loop:
                 problems[f"the update of {name!r}"] = learner.capture_updates(new_graph)
         for what, problem in problems.items():
             if problem:
-                say(f"{what} is not captured as a CUDA graph; the training continues without: {problem}")
+                print_notice(not_captured(what, problem))
 
     def begin(self, iteration: int) -> None:
         """Resets every environment, with a seed that depends on the experiment and the iteration only."""
@@ -235,7 +236,7 @@ class Loop:
         try:
             start = time.perf_counter()
             rollout = (self._captured or self._collector.collect)()
-            if self._captured is not None and self._captured.is_captured:  # in which Python measures nothing
+            if self._captured is not None and self._captured.is_captured:  # Python measures nothing in a graph
                 self._collector.timing.acting_s += time.perf_counter() - start
         except EnvError:  # an action is NaN where an observation was
             self._check_rollout(self._collector.rollout)
@@ -252,7 +253,7 @@ class Loop:
         return f"exploration of {', '.join(others)} may have a state in Python" if others else ""
 
     def _forget_captured(self) -> None:
-        """A graph holds seeds and addresses of the time when it was captured."""
+        """Graphs hold the seeds and addresses of the time when they were captured."""
         if self._captured is not None:
             self._captured.forget()
         for learner in self.learners.values():

@@ -142,7 +142,9 @@ def test_without_a_gpu_the_option_says_so(capfd: pytest.CaptureFixture[str]) -> 
     loop = Loop(experiment, experiment.env.build(2), torch.device("cpu"))
     loop.begin(0)
     loop.advance()
-    assert "collecting is not captured as a CUDA graph; the training continues without: cpu" in capfd.readouterr().err
+    assert (
+        "collecting is not captured as a CUDA graph; the training continues without one: cpu" in capfd.readouterr().err
+    )
 
 
 def test_target_kl_falls_back(capfd: pytest.CaptureFixture[str]) -> None:

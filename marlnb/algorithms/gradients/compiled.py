@@ -22,10 +22,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from marlnb.display.notice import print_notice
 from marlnb.errors import MarlnbError
 
 RELATIVE_TOLERANCE = 1e-3
-MAX_REASON = 300
 
 Loss = Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 
@@ -59,7 +59,7 @@ class GradientCompiler:
                 self._fail(error)
 
     def gradient(self, minibatch: Mapping[str, Tensor]) -> CompiledGradient | None:
-        """The compiled gradient; waits until it is there. None, after one message, if it is not available.
+        """The compiled gradient; waits until it is there. None, after a notice, if it is not available.
 
         It is compared with torch's on this minibatch first.
         """
@@ -67,7 +67,7 @@ class GradientCompiler:
             assert self._job is not None
             try:
                 if not self._job.finished:
-                    self._say(f"compiling the update of {self._name!r}: up to some minutes, once on this machine")
+                    print_notice(f"compiling the update of {self._name!r}: up to some minutes, once on this machine")
                 compiled = CompiledGradient(self._job.wait(), self._parameters, minibatch, self._metrics(minibatch))
                 self._compare(compiled, minibatch)
                 self._gradient = compiled
@@ -92,13 +92,7 @@ class GradientCompiler:
     def _fail(self, error: Exception) -> None:
         self.failed = True
         reason = str(error) or type(error).__name__
-        self._say(
-            f"the update of {self._name!r} is not compiled; the training continues without it: {reason[:MAX_REASON]}"
-        )
-
-    @staticmethod
-    def _say(message: str) -> None:
-        print(f"marlnb: {message}", file=sys.stderr, flush=True)
+        print_notice(f"the update of {self._name!r} is not compiled; the training continues without it: {reason}")
 
 
 class CompiledGradient:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from marlnb.client.messages import PROTOCOL, TOKEN_VARIABLE, InvalidReport, Message
+from marlnb.display.notice import print_notice
 from marlnb.envs.external.address_file import AddressFile
 from marlnb.envs.external.episode_slot import EpisodeSlot, agents_of, check_report
 from marlnb.envs.external.interface import ServedEnv
@@ -188,7 +188,7 @@ class ExternalEnv(ServedEnv):
                     "Client.connect(<the run's folder>); env.timeout_s sets how long to wait, 0: without limit"
                 )
             if not noted and not self._playing and waited > NOTE_AFTER_S:
-                print(f"marlnb: waiting for simulators at {self.address}", file=sys.stderr, flush=True)
+                print_notice(f"waiting for simulators at {self.address}")
                 noted = True
             poll_s = min(POLL_S, max(0.0, self._config.deadline_s - waited)) if has_news else POLL_S
         self._awaited.clear()

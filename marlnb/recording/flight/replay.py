@@ -1,8 +1,7 @@
 """replay_training: plays iterations of a training again, from the checkpoint before them, and records any of its envs.
 
 A checkpoint holds everything that the next iteration depends on. So on a CPU each later iteration can be repeated bit
-for bit, until the next checkpoint and beyond. Where a `FlightRecorder` was there, the hash that it wrote of every env
-proves it.
+for bit, until the next checkpoint and beyond. The hash of every env that a `FlightRecorder` wrote proves it.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def replay_training(
 
     It starts from the last checkpoint before the iteration, or from the beginning, and trains up to it: at most
     `checkpoint_every` iterations where all checkpoints were kept. Episodes that begin before the first recorded
-    iteration, or end after the last one, are in part and marked unfinished.
+    iteration, or end after the last one, are partial and marked unfinished.
 
     Args:
         run: the run or its folder.
@@ -71,8 +70,8 @@ def replay_training(
     Raises:
         RunError: the run has not been trained so far, is a league or a population, or was trained on a GPU, whose
             random numbers a CPU cannot draw.
-        RecordingError: the file exists; there are no hashes; or an env did something else than in the training: the
-            message names iteration and envs.
+        RecordingError: the file exists; there are no hashes; or an env differs from the training: the message names
+            the iteration and the first such env.
         ConfigError: there is no such env or iteration.
         CheckpointError: a checkpoint is damaged.
     """
@@ -113,7 +112,7 @@ def _play(
     """Trains these iterations.
 
     Raises:
-        RecordingError: an env's hash is another than in the training.
+        RecordingError: an env's hash differs from the training's.
     """
     for number in iterations:
 
@@ -149,7 +148,9 @@ def _loop(experiment: Experiment, checkpoint: Checkpoint | None, envs: Sequence[
 def _checked(run: Run, experiment: Experiment, iteration: int, last: int, envs: Sequence[int]) -> list[int]:
     """The envs, once each and in order."""
     if experiment.league is not None or experiment.evolution is not None:
-        raise RunError(f"{run.path} is a league or a population; replay_training plays trainings of one policy a group")
+        raise RunError(
+            f"{run.path} is a league or a population; replay_training plays trainings with one policy per group"
+        )
     if not experiment.device.startswith("cpu"):
         raise RunError(
             f"{run.path} was trained on {experiment.device}, and a CPU cannot draw the random numbers of a GPU's "

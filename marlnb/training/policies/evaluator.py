@@ -15,7 +15,7 @@ from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import Evaluation, score_policies, summarise
 
 MIN_BATCHED_ENVS = 100
-"""Environments of one evaluation that step at once, although the training has fewer: there, more cost little more."""
+"""Batched environments of an evaluation, also where the training has fewer: more of them cost little more time."""
 
 
 class Evaluator:

@@ -107,8 +107,8 @@ class RunListing:
     def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None:
         self.folders = [Path(folder).expanduser().absolute() for folder in folders]
         self._runs: dict[Path, _Known] = {}
-        self._unchecked: list[Path] = []  # of this round, which several calls may share; the next one is last
-        self._is_complete = False  # the last round, so that the next call begins another
+        self._unchecked: list[Path] = []  # in this round, which may take several calls; the last one is next
+        self._is_complete = False  # whether the last round is, so that the next call begins a new one
         self._search: Iterator[tuple[Path, Path] | None] | None = None
         self._search_started = self._search_s = 0.0
         self._next_search = -inf
@@ -296,7 +296,7 @@ def _times(run: str, state: str = "") -> dict[str, object]:
 
 
 def _shown_files(state: str) -> tuple[str, ...]:
-    """The files that say whether a row has changed: what changes a run that has ended also writes its status."""
+    """The files that change when a row does. Any change of a run that has ended also writes its status."""
     return ENDED_FILES if state in ENDED else FILES
 
 

@@ -56,7 +56,7 @@ class Accordion(LockedWidget, w.Accordion): ...
 class JavaScriptWidget(LockedWidget, anywidget.AnyWidget):
     """Abstract: a control drawn by a JavaScript file of marlnb.
 
-    Its `_esm` and `_css` are texts: anywidget watches a file, and keeps every widget that was made with it for ever.
+    Its `_esm` and `_css` are texts: anywidget watches a file, and keeps every widget that was made from it forever.
     """
 
 
