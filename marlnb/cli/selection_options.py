@@ -10,7 +10,11 @@ from marlnb.errors import RecordingError
 
 def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--episodes", metavar="K,K:K", help="numbers and ranges that exclude their end, as 0,3,10:20 (default: all)")
+    add(
+        "--episodes",
+        metavar="K,K:K",
+        help="numbers and ranges that exclude their end, such as 0,3,10:20 (default: all)",
+    )
     add("--sites", nargs="+", metavar="GLOB", help="globs over site names (default: all)")
     help_fields = "globs over the other fields: observation, labels/*, ... (default: all)"
     add("--fields", nargs="+", metavar="GLOB", help=help_fields)
@@ -27,6 +31,6 @@ def _numbers(text: str | None) -> list[int] | None:
     for part in text.split(","):
         first, colon, last = part.partition(":")
         if not first.isdigit() or (colon and not last.isdigit()):
-            raise RecordingError(f"--episodes must be numbers and ranges, as 0,3,10:20; got {text!r}")
+            raise RecordingError(f"--episodes must be numbers and ranges, such as 0,3,10:20; got {text!r}")
         numbers += range(int(first), int(last)) if colon else [int(first)]
     return numbers

@@ -41,7 +41,7 @@ def test_extract_merge_and_repair(path: Path, tmp_path: Path, capsys: pytest.Cap
     assert main(["extract", str(path), "--out", both]) == 2
     assert "already exists" in capsys.readouterr().err
     assert main(["extract", str(path), "--out", "x.h5", "--episodes", "some"]) == 2
-    assert "as 0,3,10:20" in capsys.readouterr().err
+    assert "such as 0,3,10:20" in capsys.readouterr().err
 
 
 def test_backfill_names_what_it_added(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

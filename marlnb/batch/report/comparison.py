@@ -99,7 +99,7 @@ class BatchComparison:
     def __repr__(self) -> str:
         over = f" over {self.repeats}" if self.repeats else ""
         tasks = f" on {', '.join(self.tasks)}" if self.compared else ""
-        n_others = f"; {len(self.excluded):,} not, or not wholly" if self.excluded else ""
+        n_others = f"; {len(self.excluded):,} excluded, wholly or in part" if self.excluded else ""
         what = f"{', '.join(self.axes) or ALL}{over}{tasks}, by {self.measure} returns"
         return f"<BatchComparison of {what}: {count(len(self.compared), 'result')} compared{n_others}>"
 

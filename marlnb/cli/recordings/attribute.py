@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     if len(top) < len(table):
         say(f"the features with the largest values for each agent; all {len(table):,} are in {files['csv']}")
     for warning in attribution.warnings:
-        say(f"not to be trusted: {warning}")
+        say(f"warning: {warning}")
     print("\n".join(str(path) for path in files.values()))
 
 

@@ -89,7 +89,7 @@ def _status(installation: Installation, name: str | None, as_json: bool) -> int:
 
 def _show(installation: Installation, problems: dict[str, list[str]]) -> None:
     if not problems:
-        print(f"{installation.data}: marlnb has installed no such kernel")
+        print(f"{installation.data} has no such kernel that marlnb installed")
     for name, texts in problems.items():
         entry = installation.kernels[name]
         print(f'{name} ("{entry["display_name"]}", marlnb {entry["version"]}) in {installation.data}')
