@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 GIT_TIMEOUT_S = 5.0
-# folders of marlnb that change nothing of what a training computes: the layers above it
-ABOVE_TRAINING = frozenset(
+# folders that do not change what a training computes: the layers above it, and what only prints
+NOT_TRAINING = frozenset(
     (
         *("analysis", "batch", "cli", "display", "galleries", "groundtruth"),
         *("lab", "plots", "recording", "teaching", "widgets"),
@@ -53,4 +53,4 @@ def training_code() -> dict[str, str]:
     """`version` and `commit` of marlnb, and `sha256` of the part of it that trains."""
     from marlnb.version import __version__
 
-    return {"version": __version__, "commit": code_commit(), "sha256": code_sha256(ABOVE_TRAINING)}
+    return {"version": __version__, "commit": code_commit(), "sha256": code_sha256(NOT_TRAINING)}

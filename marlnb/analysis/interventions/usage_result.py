@@ -172,7 +172,7 @@ class Usage(Result):
             names = ", ".join(name for confound in self.confounds for name in confound.names)
             yield f"{names} does not explain it"
         if self.conclusion in ("decodable but not used", "not shown to be used"):
-            yield "whether other directions or sites carry the same in its place was not tested"
+            yield "whether other directions or sites carry the same information instead was not tested"
 
     def table(self) -> pd.DataFrame:
         """One row for each edit, with the confounds that were tested below."""

@@ -140,7 +140,7 @@ class Tuning(Result):
         if not n_tuned:
             return (
                 f"No unit of {where} is tuned to {self.label} beyond chance, each by itself ({n}; the strongest is "
-                f"{strongest}); units together are decode's question."
+                f"{strongest}); mnb.decode tests several units together."
             )
         units = f"{n_tuned} of {self.n_units} units of {where} are tuned to {self.label} beyond chance"
         return f"{units} ({n}; the strongest is {strongest}); {self._against_untrained()}."

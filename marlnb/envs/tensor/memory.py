@@ -31,19 +31,19 @@ def buffer_bytes(spec: EnvSpec) -> int:
     return sum(tensor.nbytes for tensor in tensors(allocate_step(spec, 1, "cpu")))
 
 
-def check_memory(name: str, size: int, n_envs: int, device: torch.device) -> None:
+def check_memory(name: str, env_bytes: int, n_envs: int, device: torch.device) -> None:
     """Raises EnvBuildError if so many envs cannot fit into the device's free memory; it says how many would.
 
     Args:
         name: of the environment.
-        size: bytes that each env needs at least.
+        env_bytes: that each env needs at least.
     """
     free = free_bytes(device)
-    if free is not None and n_envs * size > free:
+    if free is not None and n_envs * env_bytes > free:
         raise EnvBuildError(
-            f"{name}: {n_envs:,} envs need at least {format_bytes(n_envs * size)} on {device}, "
-            f"{format_bytes(size)} each; {format_bytes(free)} are free, enough for {free // size:,} envs, without "
-            "networks and rollout",
+            f"{name}: {n_envs:,} envs need at least {format_bytes(n_envs * env_bytes)} on {device}, "
+            f"{format_bytes(env_bytes)} each; {format_bytes(free)} are free, enough for {free // env_bytes:,} envs, "
+            "without networks and rollout",
             at="n_envs",
         )
 

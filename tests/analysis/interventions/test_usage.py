@@ -77,7 +77,7 @@ def test_a_unit_that_the_head_reads_is_used_and_its_copy_is_not(planted: Agents)
     assert used.of("erase").low > 0.1 > used.of("erase").random_mean
     decoy = usage(planted, PerfectDecoding(unit(1)), episodes=30, n_envs=30)
     assert decoy.conclusion == "decodable but not used" and decoy.of("erase").effect < 1e-6 > decoy.of("steer").effect
-    assert "other directions or sites carry the same in its place was not tested" in decoy.verdict
+    assert "other directions or sites carry the same information instead was not tested" in decoy.verdict
     assert any("no edit changed" in note for note in decoy.warnings) == (decoy.of("steer").effect == 0)
     assert usage(planted, unit(1), episodes=4, n_random_directions=2).conclusion == "not shown to be used"
     few = usage(planted, unit(0), episodes=4, n_random_directions=5)

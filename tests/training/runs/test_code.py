@@ -43,11 +43,11 @@ def test_the_hash_is_of_what_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / name).write_text("1")
     monkeypatch.setattr(code_version, "_PACKAGE", tmp_path)
     hash_now = code_version.code_sha256.__wrapped__
-    before, everything = hash_now(code_version.ABOVE_TRAINING), hash_now(frozenset())
+    before, everything = hash_now(code_version.NOT_TRAINING), hash_now(frozenset())
     (tmp_path / "widgets" / "b.py").write_text("2")
-    assert hash_now(code_version.ABOVE_TRAINING) == before and hash_now(frozenset()) != everything
+    assert hash_now(code_version.NOT_TRAINING) == before and hash_now(frozenset()) != everything
     (tmp_path / "envs" / "a.py").write_text("2")
-    assert hash_now(code_version.ABOVE_TRAINING) != before
+    assert hash_now(code_version.NOT_TRAINING) != before
 
 
 def test_own_modules_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
