@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +21,11 @@ def cluster() -> Iterator[Cluster]:
     with Cluster.up() as cluster:
         yield cluster
     assert cluster.left_over() == ""
+
+
+@pytest.fixture
+def work(cluster: Cluster, request: pytest.FixtureRequest) -> Path:
+    """An empty folder of the test on the cluster's disk."""
+    folder = cluster.settings.folder("work") / re.sub(r"\W+", "_", request.node.name)
+    folder.mkdir()
+    return folder

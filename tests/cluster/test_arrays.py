@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from tests.cluster.processes import until
 from tests.cluster.sending import Sent, marlnb
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture
-def work(cluster: Cluster, request: pytest.FixtureRequest) -> Path:
-    folder = cluster.settings.folder("work") / re.sub(r"\W+", "_", request.node.name)
-    folder.mkdir()
-    return folder
 
 
 def test_one_array_two_at_once_and_then_the_report(cluster: Cluster, work: Path) -> None:

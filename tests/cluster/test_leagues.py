@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from tests.cluster.sending import Sent
 PLAYERS = ("main_0", "main_exploiter_0")
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture
-def work(cluster: Cluster, request: pytest.FixtureRequest) -> Path:
-    folder = cluster.settings.folder("work") / re.sub(r"\W+", "_", request.node.name)
-    folder.mkdir()
-    return folder
 
 
 def test_one_array_trains_a_league_and_a_lost_job_delays_only_its_player(cluster: Cluster, work: Path) -> None:

@@ -61,9 +61,11 @@ def best_response(
     fixed = as_policy_source(player, trust=trust)
     if not isinstance(fixed, (Run, LeaguePlayer)):
         raise AnalysisError(f"a best response needs a run, or a player of a league; got {type(fixed).__name__}")
-    experiment = replace(_experiment(fixed, algorithm, _side(fixed, side)), frames=env_steps, seed=seed)
+    side = _side(fixed, side)
+    experiment = replace(_experiment(fixed, algorithm, side), frames=env_steps, seed=seed)
     learned_by = (algorithm or experiment.algorithm).name
-    folder = fixed.path / FOLDER / f"{env_steps}-{learned_by}-{seed}" if run is None else run
+    name = "-".join([*([side] if side else []), str(env_steps), learned_by, str(seed)])
+    folder = fixed.path / FOLDER / name if run is None else run
     trained = train(experiment, folder, resume=True, progress=progress)
     response = next(each for each in trained.league.players.values() if each.player.role == RESPONSE)
     games = match(response, fixed, episodes=episodes, sites=(), name="measured", progress=progress)

@@ -213,17 +213,10 @@ def _responses(league: RunLeague, control: RunLeague | None, steps: int, progres
 
 
 def _measure(name: str, reference: float, better: str, values: Sequence[float]) -> Measure:
-    test = paired_test(np.array(values) - reference)
-    known = len(values) > 1
-    return Measure(
-        name,
-        reference,
-        better == "higher",
-        tuple(values),
-        float(np.mean(values)),
-        test.low + reference if known else None,
-        test.high + reference if known else None,
-    )
+    """A measure with its t interval over seeds, where their values differ."""
+    test = paired_test(np.array(values))
+    low, high = (test.low, test.high) if len(set(values)) > 1 else (None, None)
+    return Measure(name, reference, better == "higher", tuple(values), test.mean, low, high)
 
 
 def _population(league: RunLeague, n: int) -> list[LeaguePlayer]:

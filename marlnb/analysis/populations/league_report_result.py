@@ -23,7 +23,8 @@ class Measure:
         higher_is_better: for the league.
         values: `[seed]`.
         mean: over seeds.
-        low: lower end of its 95% t interval over seeds; None for one seed.
+        low: lower end of its 95% t interval over seeds; None where seeds cannot tell how much seeds differ: there is
+            one, or all have the same value.
         high: upper end of that interval.
     """
 
@@ -37,9 +38,11 @@ class Measure:
 
     @property
     def verdict(self) -> str:
-        """better, worse, or no difference shown."""
+        """better, worse, no difference shown, or why nothing can be said."""
+        if len(self.values) < MIN_SEEDS:
+            return "too few seeds"
         if self.low is None or self.high is None:
-            return "one seed: nothing is shown"
+            return "equal in all seeds, so without an interval"
         if self.low <= self.reference <= self.high:
             return "no difference shown"
         return "better" if (self.low > self.reference) == self.higher_is_better else "worse"

@@ -15,6 +15,8 @@ from marlnb.populations.league.matches import EVALUATION
 from marlnb.populations.league.players import ANY_SIDE, Player
 from marlnb.populations.league.state import Action, Decision, Draw, LeagueState
 
+LEARNER_ACTIONS = ("snapshot", "reset")  # what a training with `league.learner` can do, each to its own player
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -120,10 +122,12 @@ def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decisio
         raise ConfigError(f"{where}: {unknown('action of a decision', str(decision.action), get_args(Action))}")
     if decision.player and decision.player not in league.players:
         raise ConfigError(f"{where}: {unknown('player in a decision', decision.player, league.players)}")
-    if config.learner and (decision.action == "add" or decision.player not in ("", config.learner)):
+    if config.learner and (decision.action not in LEARNER_ACTIONS or decision.player not in ("", config.learner)):
+        whom = "a new player" if decision.action == "add" else repr(decision.player or config.learner)
         raise ConfigError(
-            f"{where}: with league.learner={config.learner}, a decision is about this player alone; got "
-            f"{decision.action!r} of {decision.player or 'a new player'}"
+            f"{where} wants to {decision.action} {whom}, but this training trains {config.learner!r} alone; valid: "
+            f"{' or '.join(LEARNER_ACTIONS)} {config.learner!r}. Without league.learner, one training trains all "
+            "players, and can add, freeze and retire them"
         )
     if decision.action != "add":
         return

@@ -246,16 +246,16 @@ class LeagueLoop:
         learner = self.league.players[self.config.learner]
         sha256 = self._weights.save(learner.id, learner.id, self._frames[learner.id])
         self._log("published", replace(learner, checkpoint=sha256), "")
-        news, payoff = others.read(self.league.round), self.league.payoff
-        self._files.add_matches(list(news.matches))
-        for event in news.events:
+        received, payoff = others.read(self.league.round), self.league.payoff
+        self._files.add_matches(list(received.matches))
+        for event in received.events:
             self._files.add_event(event)
             self._history.add(event)
             payoff = payoff.forget(event.player) if event.event == "reset" else payoff
             if event.event == "published":
                 self._frames[event.player] = event.frames
         players = self._history.playing
-        self.league = replace(self.league, players=players, payoff=payoff.add(news.matches, tuple(players)))
+        self.league = replace(self.league, players=players, payoff=payoff.add(received.matches, tuple(players)))
 
     def _grant(self, request: PlayerRequest) -> None:
         """Freezes or retires a player as a user wants it, unless the league could not continue without it."""

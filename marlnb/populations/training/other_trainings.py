@@ -4,8 +4,8 @@ Every training has a run folder of its own, next to those of the others, and tra
 the end of a round it reads what the others have written since: results of their matches, snapshots, and the weights
 that their players have now. None waits for another one, so a training that is lost delays no other.
 
-What a training read is logged in `league/news.jsonl`, with the number of the round, before anything depends on it. A
-training that resumes, or is replayed, reads its log as far as it goes, and so draws and plays the same matches.
+What a training read is logged in `league/received.jsonl`, with the number of the round, before anything depends on it.
+A training that resumes, or is replayed, reads its log as far as it goes, and so draws and plays the same matches.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from marlnb.populations.league.player_log import PLAYERS, PlayerEvent
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.runs.files import EXPERIMENT, LEAGUE, is_run, read_json, read_lines
 
-NEWS = "news.jsonl"
+RECEIVED = "received.jsonl"
 
 
 @dataclass(frozen=True)
-class News:
+class Received:
     """What a training read about the players of others at the end of a round.
 
     Attributes:
@@ -51,11 +51,11 @@ class OtherTrainings:
     def __init__(self, run: Path, learner: str, snapshots: SnapshotStore) -> None:
         self._run, self._learner, self._snapshots = run, learner, snapshots
         self._offsets: dict[str, int] = {}  # bytes of each file that have been read
-        self._logged = {row["round"]: row for row in read_lines(run / LEAGUE / NEWS)}
+        self._logged = {row["round"]: row for row in read_lines(run / LEAGUE / RECEIVED)}
         self._players: dict[Path, str] = {}
 
-    def read(self, round_number: int) -> News:
-        """The news at the end of a round: those that are logged, or what is new now.
+    def read(self, round_number: int) -> Received:
+        """What others wrote until the end of a round: as it is logged, or else all that is new now.
 
         Raises:
             ConfigError: another training in this folder has the same player.
@@ -65,9 +65,9 @@ class OtherTrainings:
         row = self._logged.pop(round_number, None)
         if row is None:
             row = self._now(round_number)
-            append_rows(self._run / LEAGUE / NEWS, [row])
+            append_rows(self._run / LEAGUE / RECEIVED, [row])
         self._offsets = dict(row["offsets"])
-        return News(tuple(map(from_row, row["matches"])), tuple(PlayerEvent(**event) for event in row["events"]))
+        return Received(tuple(map(from_row, row["matches"])), tuple(PlayerEvent(**event) for event in row["events"]))
 
     def _now(self, round_number: int) -> dict[str, Any]:
         offsets, matches, events = dict(self._offsets), [], []

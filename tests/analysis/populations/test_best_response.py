@@ -49,6 +49,8 @@ def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> N
     result = mnb.best_response(run, env_steps=256, side="agent", episodes=20, progress=False)
     assert result.games.a == "adversary_response_0" and list(result.games.seatings) == ["adversary"]
     assert not result.both_sides and "an opponent has a win rate" in result.verdict
+    other = mnb.best_response(run, env_steps=256, side="adversary", episodes=4, progress=False)  # a folder of its own
+    assert other.games.a == "agent_response_0" and other.run.path != result.run.path
     resumed = mnb.resume(result.run, frames=512, progress=False)  # the checkpoint has both sides
     assert set(resumed.policies()) == {"adversary", "agent"}
 

@@ -54,7 +54,16 @@ def test_null_results_are_named() -> None:
     assert higher.verdict == "better" and higher.low is not None and 0.59 < higher.low < 0.61
     assert _measure("exploitability", 0.0, "lower", [0.6, 0.62, 0.61, 0.6, 0.63]).verdict == "worse"
     assert _measure("win rate", 0.5, "higher", [0.4, 0.6, 0.5, 0.45, 0.56]).verdict == "no difference shown"
-    assert _measure("win rate", 0.5, "higher", [0.9]).verdict == "one seed: nothing is shown"
+
+
+@pytest.mark.parametrize("values", [[0.9], [0.9, 0.9], [0.9, 0.91, 0.9, 0.91], [0.9] * 5])
+def test_few_or_equal_seeds_show_nothing(values: list[float]) -> None:
+    """The t interval of equal values has no width, and would call any difference certain."""
+    measure = _measure("win rate", 0.5, "higher", values)
+    assert (measure.low is None) == (measure.high is None) == (len(set(values)) == 1)
+    few = len(values) < 5
+    assert measure.verdict == ("too few seeds" if few else "equal in all seeds, so without an interval")
+    assert ("[" in measure.text) == (len(set(values)) > 1)
 
 
 def test_a_report_without_a_control_says_so() -> None:

@@ -33,9 +33,9 @@ from marlnb.populations.league.matches import (
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.pfsp import pfsp_weights
 from marlnb.populations.league.player_log import PlayerEvent, append_events, last_resets, players_after, read_events
-from marlnb.populations.league.players import Player, Side, snapshot_id
+from marlnb.populations.league.players import NewPlayer, Player, Side, snapshot_id
 from marlnb.populations.league.roster import check_league, first_players, first_state, sides_of
-from marlnb.populations.league.state import LeagueState
+from marlnb.populations.league.state import Decision, LeagueState
 from marlnb.populations.league.summary import summarise
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
@@ -314,3 +314,27 @@ def test_errors() -> None:
     with pytest.raises(ConfigError, match="looks cooperative"):
         check_competitive([replace(played("x", "y", 0.5), returns=(3.0, 3.0))] * 32, "spread")
     check_competitive([replace(played("x", "y", 0.5), returns=(0.0, 0.0))] * 32, "draws")
+
+
+def deciding(decision: Decision, **options: Any) -> LeagueConfig:
+    """A league that decides this for every player."""
+
+    class Config(AlphaStarConfig):
+        def review(self, rng: np.random.Generator, player: Player, league: LeagueState) -> tuple[Decision, ...]:
+            return (decision,)
+
+    return Config(**options)
+
+
+def test_a_training_of_one_player_decides_about_this_player_alone() -> None:
+    league = check_league(AlphaStarConfig(), SYMMETRIC)
+    snapshot, new = Decision("snapshot", reason="due"), NewPlayer("main_7", "main")
+    for decision, what in [
+        (Decision("add", reason="strong", new=new), "add a new player"),
+        (Decision("freeze", reason="strong"), "freeze 'main_0'"),
+        (Decision("snapshot", reason="due", player="main_exploiter_0"), "snapshot 'main_exploiter_0'"),
+    ]:
+        with pytest.raises(ConfigError, match=rf"wants to {what}, but .*trains 'main_0' alone; valid: snapshot or res"):
+            review(deciding(decision, learner="main_0"), league, "main_0", seed=0)
+        assert review(deciding(decision), league, "main_0", seed=0) == (decision,)
+    assert review(deciding(snapshot, learner="main_0"), league, "main_0", seed=0) == (snapshot,)

@@ -31,7 +31,7 @@ def _experiment(player: str, *words: str) -> Experiment:
 
 
 def _same_training(a: Run, b: Run) -> None:
-    for name in ("matches.jsonl", "players.jsonl", "news.jsonl"):
+    for name in ("matches.jsonl", "players.jsonl", "received.jsonl"):
         assert (a.path / "league" / name).read_text() == (b.path / "league" / name).read_text(), name
     ours, theirs = (run.policies()["player"].state_dict() for run in (a, b))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -41,7 +41,7 @@ def _replay(run: Run, folder: Path) -> Run:
     """Trains again, in an empty folder, with nothing but the log of what was read and the snapshots of the others."""
     (folder / "league").mkdir(parents=True)
     shutil.copy(run.path / "experiment.json", folder)
-    shutil.copy(run.path / "league" / "news.jsonl", folder / "league")
+    shutil.copy(run.path / "league" / "received.jsonl", folder / "league")
     shutil.copytree(run.path / "league" / "snapshots", folder / "league" / "snapshots")
     return resume(folder, progress=False)
 
@@ -55,8 +55,8 @@ def test_processes_meet_through_files_and_each_is_replayed_bit_for_bit(tmp_path:
         run = Run.open(folder / f"league.learner={player}")
         league = run.league
         assert league.counts()[player] and {match.learner for match in league.matches()} <= set(PLAYERS)
-        news = [json.loads(line) for line in (league.folder / "news.jsonl").read_text().splitlines()]
-        assert [row["round"] for row in news] == list(range(8))
+        received = [json.loads(line) for line in (league.folder / "received.jsonl").read_text().splitlines()]
+        assert [row["round"] for row in received] == list(range(8))
         assert league["main_0@0"].policies() and league["main_0"].matches
         _same_training(run, _replay(run, tmp_path / "replays" / player / "run"))
 
@@ -75,9 +75,9 @@ def test_a_lost_training_delays_no_other_and_resumes_from_its_log(tmp_path: Path
     trainers["main_0"].close()
     main_0 = Run.open(folders["main_0"]).league
     assert {match.learner for match in main_0.matches()} == set(PLAYERS[:2])
-    before = (folders["main_exploiter_0"] / "league" / "news.jsonl").read_text()
+    before = (folders["main_exploiter_0"] / "league" / "received.jsonl").read_text()
     resumed = resume(folders["main_exploiter_0"], progress=False)
-    after = (folders["main_exploiter_0"] / "league" / "news.jsonl").read_text()
+    after = (folders["main_exploiter_0"] / "league" / "received.jsonl").read_text()
     assert after.startswith(before) and resumed.status()["state"] == "complete"
     _same_training(resumed, _replay(resumed, tmp_path / "replays" / "run"))
 
