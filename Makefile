@@ -19,7 +19,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-leagues groundtruth gallery-check wheel clean
+.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-evolution verify-leagues groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ $(EXTENSION): $(FRONT_END) | node-setup
 extension-test: extension browser-setup ## install the wheel without Node.js, and drive the extension in a real JupyterLab and Chromium
 	MARLNB_EXTENSION_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/extension $(ARGS)
 
+extension-leak: extension browser-setup ## use the extension for an hour and see that its page and kernel do not grow; MARLNB_LEAK_MINUTES=5 for less
+	MARLNB_EXTENSION_TESTS=1 MARLNB_LEAK_MINUTES=$${MARLNB_LEAK_MINUTES:-60} OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/extension/test_leak.py -s $(ARGS)
+
 lab: $(READY) ## open JupyterLab on the start page; in a container ARGS="--ip 0.0.0.0"
 	@$(MAKE) --no-print-directory extension || echo "the extension was not built: JupyterLab opens without its panels"
 	$(BIN)/python -m marlnb lab $(ARGS)
@@ -153,15 +156,22 @@ long-life: $(READY) ## run 200 cycles of train, record, explain and plot, and 20
 verify: $(READY) ## train every algorithm to its known target; hours; ARGS="spread" for some checks
 	$(BIN)/python -m benchmarks.verify $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.exploitability)
+	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.evolution)
 
 verify-leagues: $(READY) ## compare leagues, PSRO, fictitious play and self-play by exact exploitability, with plots; ARGS="--scale 0.15"
 	$(BIN)/python -m benchmarks.verify.exploitability $(ARGS)
+
+verify-evolution: $(READY) ## compare tournaments, PBT and MF-PBT with their controls at equal steps; ARGS="--seeds 2"
+	$(BIN)/python -m benchmarks.verify.evolution $(ARGS)
 
 verify-defaults: $(READY) ## a table of score and time of `env=E algorithm=A` without other options; hours; ARGS="simple_spread ippo"
 	$(BIN)/python -m benchmarks.verify.default_settings $(ARGS)
 
 groundtruth: $(READY) ## score marlnb's analyses on all planted circuits; ARGS="--seeds 1"
 	$(BIN)/python -m marlnb.groundtruth $(ARGS)
+
+gallery-check: $(READY) ## make every entry of the gallery again, and compare its numbers; 1 h; ARGS=speaker_listener
+	$(BIN)/python -m marlnb gallery check $(ARGS)
 
 wheel: extension ## build dist/marlnb-*.whl, with the JupyterLab extension
 	MARLNB_EXTENSION=required $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
