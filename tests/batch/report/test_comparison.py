@@ -76,8 +76,8 @@ def test_settings_are_compared_over_what_repeats(batch: Batch) -> None:
     assert groups == comparison.settings("mpe/simple_spread")
     assert comparison.excluded == {"algorithm=ippo,seed=2": "failed, and it has no training: cell 1: ValueError: no"}
     assert repr(comparison) == (
-        "<BatchComparison of algorithm over seed on mpe/simple_spread, by training returns: 5 results compared; 1 not, "
-        "or not wholly>"
+        "<BatchComparison of algorithm over seed on mpe/simple_spread, by training returns: 5 results compared; 1 "
+        "excluded, wholly or in part>"
     )
     job = "algorithm=mappo,seed=0"
     assert repr(groups["mappo"][0]) == (f"<TrainingResult {job}: mpe/simple_spread, complete, 1,000 frames, score 1>")
