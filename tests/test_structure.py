@@ -1,4 +1,5 @@
-"""The package's files: none import each other in a circle, imports for types and inside functions included.
+"""The package's files: none import each other in a circle, imports for types and inside functions included; make's
+targets exist.
 
 A new circle is cured rather than listed: move what both files need below them, or register it
 (`marlnb/plugins/builders.py`).
@@ -6,6 +7,7 @@ A new circle is cured rather than listed: move what both files need below them, 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import grimp  # import-linter's
@@ -37,3 +39,11 @@ def test_imports_for_types_and_inside_functions_count(tmp_path: Path, monkeypatc
     (package / "right.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     assert circles("circular") == {frozenset({"circular.left", "circular.right"})}
+
+
+def test_every_target_of_make_has_a_rule() -> None:
+    """make reports success for a name that `.PHONY` lists and nothing makes."""
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    (names,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    rules = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    assert set(names.split()) - set(rules) == set()

@@ -10,6 +10,7 @@ from marlnb.lab.batches import batch_form, run_batch
 from marlnb.lab.compare import SEED, compare
 from marlnb.lab.first_hour import first_hour
 from marlnb.lab.queue import Queue
+from marlnb.lab.run_map import map_in_a_process
 from marlnb.lab.run_page import Action, act, run_code, run_page
 from marlnb.training.runs.listing import RunListing
 from marlnb.training.runs.run_notes import write_notes
@@ -66,6 +67,10 @@ class Session:
     def compare(self, paths: Sequence[str], average_over: Sequence[str] = (SEED,)) -> dict[str, Any]:
         """Differing settings, curves with intervals, and what was not averaged and why."""
         return compare(paths, average_over=average_over)
+
+    def run_map(self, paths: Sequence[str], site: str = "", agent: str = "") -> dict[str, Any]:
+        """Runs by what their agents' units represent, and where every two differ most."""
+        return map_in_a_process(paths, site, agent)
 
     def names(self) -> dict[str, list[str]]:
         """By part of an experiment, as `env`, the names that can be chosen, the user's own variants included."""

@@ -15,6 +15,7 @@ from typing import Any
 import nbformat
 import pytest
 
+import marlnb as mnb
 from marlnb.batch.batch import Batch
 from marlnb.cli import main
 from marlnb.experiment import Experiment
@@ -174,6 +175,24 @@ def test_runs_without_returns_or_of_other_environments_are_named(tmp_path: Path)
     text = " ".join(answer["refusals"])
     assert "has no return yet" in text and "different scales" in text
     assert "not a run folder" in answer["runs"][2]["problem"]
+
+
+def test_a_map_of_runs_is_that_of_the_function(tmp_path: Path) -> None:
+    paths = [str(shutil.copytree(DATA, tmp_path / name)) for name in ("late", "early")]
+    shutil.rmtree(tmp_path / "early" / "checkpoints" / "130")
+    answer = ask(Session(), "run_map", paths=paths)["answer"]
+    assert (answer["site"], answer["agent"]) == ("speaker/actor/hidden_2", "speaker_0")
+    assert ["listener/actor/hidden_1", "listener_0"] in answer["choices"]
+    with mnb.Recording.open(answer["recording"]) as shared:
+        runs = [Run.open(path) for path in paths]
+        expected = mnb.run_map(runs, shared, site=answer["site"], agent=answer["agent"])
+        assert shared.path.parent.parent == tmp_path / "late" and len(shared.episodes) == 20
+    assert answer["positions"] == pytest.approx(expected.positions) and answer["verdict"] == expected.verdict
+    (pair,) = answer["pairs"]
+    assert (pair["a"], pair["b"], pair["equal_returns"]) == (0, 1, True)
+    assert pair["similarity"] == pytest.approx(expected.similarity[0, 1]) and pair["similarity"] < 0.99
+    assert (pair["episode"], pair["step"]) == (expected.episode[0, 1], expected.step[0, 1])
+    assert "at least 2 different runs" in ask(Session(), "run_map", paths=paths[:1])["error"]
 
 
 def test_names_are_those_of_the_registries() -> None:

@@ -2,12 +2,13 @@ import { Curves, type Curve, formatNumber, SmoothingSlider } from '@marlnb/views
 import type { ComponentChild, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
-import { attachCell, comparisonCells, mapCells } from './comparisonNotebook';
+import { attachCell, comparisonCells } from './comparisonNotebook';
 import { valueText } from './configuration';
 import type { Context } from './context';
 import { Live } from './live';
 import type { Comparison } from './messages';
 import { PreactWidget } from './preactWidget';
+import { RunMap } from './runMap';
 import { useSignal } from './useSignal';
 
 const INTERVAL_MS = 10_000;
@@ -61,6 +62,7 @@ function Comparing(props: {
   useSignal(live.changed);
   const [averaged, setAveraged] = useState<readonly string[]>(['seed']);
   const [smoothing, setSmoothing] = useState(0);
+  const [isMapped, setMapped] = useState(false);
   const answer = live.answer;
   const curves = useMemo(() => (answer?.curves ?? []).map(asCurve), [answer]);
   if (!answer) {
@@ -84,8 +86,9 @@ function Comparing(props: {
             {trans.__('Open as a notebook')}
           </button>
           <button
-            title={trans.__('Opens a notebook that compares the hidden states of their agents on shared observations')}
-            onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: mapCells(paths) })}
+            title={trans.__('Compares the hidden states of their agents on shared observations')}
+            aria-expanded={isMapped}
+            onClick={() => setMapped(!isMapped)}
           >
             {trans.__('Map by hidden states')}
           </button>
@@ -107,6 +110,7 @@ function Comparing(props: {
           ))}
         </ul>
       </header>
+      {isMapped && <RunMap context={context} paths={paths} />}
       {curves.length > 0 && (
         <Curves
           curves={curves}

@@ -1,3 +1,5 @@
+import type { RunMapAnswer } from './messages';
+
 /** A cell that shows runs live in one chart. */
 export function attachCell(paths: readonly string[]): string {
   return `import marlnb as mnb\n\nmnb.attach([\n${pathLines(paths)}])`;
@@ -13,20 +15,31 @@ export function mapCells(paths: readonly string[]): string[] {
     'import marlnb as mnb\nfrom marlnb import plots\n\n' +
       `runs = [mnb.Run.open(path) for path in [\n${pathLines(paths)}]]\n` +
       '# the observations that all runs receive: episodes of the first one\n' +
-      'shared = mnb.record(runs[0], name="shared", episodes=20, exist="open")\n' +
+      'shared = mnb.record(runs[0], name=f"map-{runs[0].checkpoint().iteration}", episodes=20, exist="open")\n' +
       'shared.sites',
     'site = next(name for name in shared.sites if "/actor/" in name)\n' +
       'agent = str(shared[site].labels["agent"][0])\n' +
       'result = mnb.run_map(runs, shared, site=site, agent=agent)\n' +
       'plots.run_map_figure(result)\nresult',
-    '# the two that differ most, of those with equal returns: each plays the episode in which they do\n' +
+    '# the two that differ most, of those with equal returns: both receive the observations at which they do\n' +
       'table = result.table().set_index(["a", "b"])\n' +
       'pair = result.most_different or table.index[0]\n' +
-      'for run in [runs[result.runs.index(name)] for name in pair]:\n' +
-      '    own = mnb.record(run, name="shared", episodes=20, exist="open")\n' +
-      '    episode = int(table.loc[pair, "episode"])\n' +
-      '    last = int(own.episodes.loc[episode, "n_steps"]) - 1\n' +
-      '    display(mnb.microscope(own, episode, t=min(int(table.loc[pair, "step"]), last)))'
+      'episode, step = (int(table.loc[pair, name]) for name in ("episode", "step"))\n' +
+      'scope = mnb.microscope(shared, episode, t=step, layer=site.split("/", 1)[1])\n' +
+      'scope.show_networks(*(runs[result.runs.index(name)] for name in pair))\nscope'
+  ];
+}
+
+/** The cell that opens two runs of a map side by side, at the observations at which their units differ most. */
+export function pairCells(map: RunMapAnswer, pair: RunMapAnswer['pairs'][number]): string[] {
+  const layer = map.site.slice(map.site.indexOf('/') + 1);
+  const [a, b] = [map.paths[pair.a] ?? '', map.paths[pair.b] ?? ''];
+  return [
+    'import marlnb as mnb\n\n' +
+      '# both networks receive the observations of this episode; at this step their units differ most\n' +
+      `recording = mnb.Recording.open(${JSON.stringify(map.recording)})\n` +
+      `scope = mnb.microscope(recording, ${pair.episode}, t=${pair.step}, layer=${JSON.stringify(layer)})\n` +
+      `scope.show_networks(\n${pathLines([a, b])})\nscope`
   ];
 }
 

@@ -96,6 +96,32 @@ export interface Comparison {
   refusals: string[];
 }
 
+/** marlnb.lab.run_map.map_of_runs; runs are named by their index in `paths`. */
+export interface RunMapAnswer {
+  paths: string[];
+  names: string[];
+  site: string;
+  agent: string;
+  choices: [site: string, agent: string][];
+  returns: (number | null)[];
+  positions: [number, number][];
+  explained: number;
+  verdict: string;
+  warnings: string[];
+  recording: string;
+  pairs: {
+    a: number;
+    b: number;
+    similarity: number;
+    low: number;
+    high: number;
+    shuffled: number;
+    equal_returns: boolean;
+    episode: number;
+    step: number;
+  }[];
+}
+
 /** marlnb.lab.batches.batch_form */
 export interface BatchForm {
   parameters: { name: string; takes: string; code: string; help: string; required: boolean }[];

@@ -21,7 +21,12 @@ export function addNotebookCommands(app: JupyterFrontEnd, notebooks: INotebookTr
   });
   app.commands.addCommand(CommandIDs.newNotebook, {
     label: trans.__('New notebook'),
-    execute: args => newNotebook(app, context.backend.kernel, args['cells'] as string[])
+    execute: async args => {
+      await newNotebook(app, context.backend.kernel, args['cells'] as string[]);
+      if (args['run']) {
+        await app.commands.execute('notebook:run-all-cells');
+      }
+    }
   });
   app.commands.addCommand(CommandIDs.copy, {
     label: trans.__('Copy'),

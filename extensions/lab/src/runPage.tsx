@@ -9,6 +9,7 @@ import type { Action, RunCode, RunPageAnswer, Series } from './messages';
 import { PreactWidget } from './preactWidget';
 import { Progress } from './progress';
 import { isAlive, stateLine, subject } from './runRows';
+import { SearchField } from './searchField';
 import { Tags } from './tags';
 import { useSignal } from './useSignal';
 
@@ -235,13 +236,11 @@ function Configuration(props: { context: Context; experiment: Record<string, unk
   const shown = settings.filter(([key, value]) => `${key} ${value}`.toLowerCase().includes(search.toLowerCase()));
   return (
     <Section title={trans.__('Configuration')} count={settings.length}>
-      <input
-        class="marlnb-search"
-        type="search"
-        placeholder={trans.__('Search settings…')}
-        aria-label={trans.__('Search settings')}
+      <SearchField
         value={search}
-        onInput={event => setSearch(event.currentTarget.value)}
+        onInput={setSearch}
+        label={trans.__('Search settings')}
+        placeholder={trans.__('Search settings…')}
       />
       <table class="marlnb-facts-table">
         <tbody>

@@ -1,16 +1,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatClock, formatCount, formatNumber } from '@marlnb/views';
 import type { RunState, RunSummary } from './messages';
+import { endWords } from './stateWords';
 
 export function stateWord(state: RunState, trans: TranslationBundle): string {
   const words: Record<RunState, string> = {
+    ...endWords(trans),
     created: trans.__('not started'),
     running: trans.__('training'),
     paused: trans.__('paused'),
-    interrupted: trans.__('interrupted'),
-    stopped: trans.__('stopped'),
-    complete: trans.__('complete'),
-    failed: trans.__('failed'),
     unreadable: trans.__('unreadable')
   };
   return words[state];

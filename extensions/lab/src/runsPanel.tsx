@@ -1,16 +1,18 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { Sparkline, VirtualList } from '@marlnb/views';
-import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
+import { Sparkline } from '@marlnb/views';
+import type { ComponentChild, JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { GroupSelect } from './groupSelect';
 import { runsIcon } from './icons';
+import { ListBox, type OptionAttributes } from './listBox';
 import type { RunSummary } from './messages';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
 import { Progress } from './progress';
 import { byActivity, type GroupBy, grouped, isAlive, matches, scoreText, shortName, stateLine, subject } from './runRows';
+import { SearchField } from './searchField';
 import { useSignal } from './useSignal';
 
 /** What a person has chosen to see; kept when the page is loaded again. */
@@ -74,22 +76,11 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
     setClosed(new Set());
     save({ group: next });
   };
-  const act = (row: Row | undefined): void => {
-    if (row?.kind === 'group') {
+  const open = (row: Row): void => {
+    if (row.kind === 'group') {
       toggle(row.group);
-    } else if (row) {
+    } else {
       void commands.execute(CommandIDs.openRun, { path: row.run.path });
-    }
-  };
-  const onKeyDown = (event: TargetedKeyboardEvent<HTMLElement>): void => {
-    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 };
-    const move = moves[event.key];
-    if (move !== undefined) {
-      event.preventDefault();
-      setActive(Math.max(0, Math.min(rows.length - 1, active + move)));
-    } else if (event.key === 'Enter' || event.key === ' ') {
-      event.preventDefault();
-      act(rows[active]);
     }
   };
   return (
@@ -105,44 +96,32 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
           </button>
         </span>
       </div>
-      <input
-        class="marlnb-search"
-        type="search"
-        placeholder={trans.__('Search names, states, tags…')}
-        aria-label={trans.__('Search runs')}
+      <SearchField
         value={search}
-        onInput={event => setSearch(event.currentTarget.value)}
+        onInput={setSearch}
+        label={trans.__('Search runs')}
+        placeholder={trans.__('Search names, states, tags…')}
       />
       <GroupSelect value={group} onChange={groupBy} trans={trans} />
       <Notice model={model} isSearching={search !== ''} shown={rows.length} trans={trans} />
-      <div
-        class="marlnb-runs-list"
-        role="listbox"
-        tabIndex={0}
-        aria-label={trans.__('Runs')}
-        aria-activedescendant={active >= 0 ? `marlnb-run-${active}` : undefined}
-        onKeyDown={onKeyDown}
-      >
-        <VirtualList
-          rows={rows}
-          height={height}
-          {...(active >= 0 ? { reveal: active } : {})}
-          render={(row, index) => (
-            <PanelRow
-              key={row.kind === 'group' ? `group:${row.group}` : row.run.path}
-              row={row}
-              group={group}
-              trans={trans}
-              index={index}
-              isActive={index === active}
-              onClick={() => {
-                setActive(index);
-                act(row);
-              }}
-            />
-          )}
-        />
-      </div>
+      <ListBox
+        rows={rows}
+        height={height}
+        label={trans.__('Runs')}
+        prefix="marlnb-run"
+        active={active}
+        onMove={setActive}
+        onOpen={open}
+        render={(row, attributes) => (
+          <PanelRow
+            key={row.kind === 'group' ? `group:${row.group}` : row.run.path}
+            row={row}
+            group={group}
+            trans={trans}
+            attributes={attributes}
+          />
+        )}
+      />
     </>
   );
 }
@@ -166,21 +145,12 @@ function PanelRow(props: {
   row: Row;
   group: GroupBy;
   trans: TranslationBundle;
-  index: number;
-  isActive: boolean;
-  onClick: () => void;
+  attributes: OptionAttributes;
 }): JSX.Element {
-  const { row, group, trans, index, isActive, onClick } = props;
-  const common = {
-    id: `marlnb-run-${index}`,
-    role: 'option' as const,
-    'aria-selected': isActive,
-    onClick,
-    style: { height: `${height(row)}px` }
-  };
+  const { row, group, trans, attributes } = props;
   if (row.kind === 'group') {
     return (
-      <div {...common} class="marlnb-group" aria-expanded={row.isOpen} title={row.group}>
+      <div {...attributes} class="marlnb-group" aria-expanded={row.isOpen} title={row.group}>
         <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
         <span class="marlnb-name">{row.group || trans.__('none')}</span>
         <span class="marlnb-count">{row.count}</span>
@@ -189,7 +159,7 @@ function PanelRow(props: {
   }
   const { run } = row;
   return (
-    <div {...common} class="marlnb-run-row" data-state={run.state} title={run.problem || run.path}>
+    <div {...attributes} class="marlnb-run-row" data-state={run.state} title={run.problem || run.path}>
       <span class="marlnb-dot" aria-hidden="true" />
       <span class="marlnb-name">{shortName(run, group)}</span>
       <span class="marlnb-score">{scoreText(run)}</span>

@@ -7,6 +7,7 @@ import type { Context } from './context';
 import { GroupSelect } from './groupSelect';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
+import { SearchField } from './searchField';
 import { type Column, columns } from './tableColumns';
 import { DEFAULT_VIEW, tableRows, type TableRow, type TableView } from './tableRows';
 import { useSignal } from './useSignal';
@@ -126,13 +127,11 @@ function Bar(props: {
   const { commands, trans } = context;
   return (
     <div class="marlnb-bar">
-      <input
-        class="marlnb-search"
-        type="search"
-        placeholder={trans.__('Search names, states, tags…')}
-        aria-label={trans.__('Search runs')}
+      <SearchField
         value={view.search}
-        onInput={event => change({ search: event.currentTarget.value })}
+        onInput={search => change({ search })}
+        label={trans.__('Search runs')}
+        placeholder={trans.__('Search names, states, tags…')}
       />
       <GroupSelect value={view.group} onChange={group => change({ group })} trans={trans} />
       <button

@@ -3,6 +3,7 @@ export * from './curveData';
 export * from './curves';
 export * from './format';
 export type { Marker } from './plot';
+export * from './pointMap';
 export * from './smoothing';
 export * from './sparkline';
 export * from './texts';

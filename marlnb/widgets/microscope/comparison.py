@@ -75,6 +75,16 @@ class Comparison:
             Side(after, f"the same seed, edited: {names}", source, env=self.env, is_edited=True),
         ]
 
+    def networks(self, view: EpisodeView, policy_sources: Sequence[PolicySource]) -> list[Side]:
+        """The episode as one or two other runs' networks see it: one next to the recorded networks, two alone."""
+        source = self._known_source()
+        sides = [] if len(policy_sources) > 1 else self.alone(view)
+        for networks in policy_sources:
+            observed = self._rollouts.observe(view, source, networks, self.env)
+            title = f"{networks.path.name}, the observations of episode {view.episode}"
+            sides.append(Side(observed, title, networks, env=self.env, compared_with=view))
+        return sides
+
     def _known_source(self) -> PolicySource:
         if self.source is None:
             raise RecordingError(self.unknown)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import RecordingError
+from marlnb.models.hooks import episode_context
+from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.tools.animate import rendering_env
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.policies.transformed import TransformedPolicySource
 from marlnb.training.runs.run_folder import Which
-from marlnb.widgets.microscope.episode_view import EpisodeView, read_episode
+from marlnb.widgets.microscope.episode_view import EpisodeView, GroupView, read_episode
 
 TOLERANCE = 1e-3  # of observations: a batch of another size adds floats in another order
 
@@ -100,11 +105,9 @@ class Rollouts:
             SiteError, ShapeError, ConfigError: an edit does not fit the policies.
             CheckpointError: there is no such checkpoint.
         """
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="marlnb-microscope-")
         settings = view.recording.settings
         recording = record(
-            TransformedPolicySource(source, {}, "played again", folder=Path(self._folder.name)),
+            TransformedPolicySource(source, {}, "played again", folder=self._temporary_folder()),
             episodes=1,
             seed=view.seed,
             sites=view.sites,
@@ -118,3 +121,70 @@ class Rollouts:
             progress=False,
         )
         return read_episode(recording, 0)
+
+    def observe(
+        self, view: EpisodeView, source: PolicySource, networks: PolicySource, env: EnvConfig | None = None
+    ) -> EpisodeView:
+        """The episode as other networks see it: they receive its observations, while its agents act as recorded.
+
+        Args:
+            source: of the recorded episode, whose environment replays it.
+            networks: whose last policies observe; units, values and the probabilities of actions are theirs.
+        Raises:
+            RecordingError: as `replay_steps`, or the networks have none of the episode's sites.
+        """
+        _check_actions(view)
+        theirs = [site.name for site in all_sites(networks.policies())]
+        sites = [site for site in view.sites if site in theirs]
+        if not sites:
+            raise RecordingError(
+                f"{networks.path.name} has none of the recorded sites {', '.join(view.sites)}; "
+                f"it has {', '.join(theirs)}"
+            )
+        acting = {group.name: partial(_act_as_recorded, group) for group in view.groups}
+        recorded_env = source.experiment.env if source.experiment else None
+        recording = record(
+            TransformedPolicySource(networks, acting, "actions as recorded", folder=self._temporary_folder()),
+            episodes=1,
+            seed=view.seed,
+            sites=sites,
+            values=bool(view.recording.settings["values"]),
+            n_envs=1,
+            env=env or recorded_env,
+            name=f"observed-{next(self._numbers)}",
+            progress=False,
+        )
+        observed = read_episode(recording, 0)
+        for expected, actual in zip(view.groups, observed.groups):
+            if not _are_close(expected.observation, actual.observation):
+                raise RecordingError(
+                    f"the environment does not repeat episode {view.episode} of {view.recording.path.name}, so other "
+                    "networks cannot receive the same observations"
+                )
+        return observed
+
+    def _temporary_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="marlnb-microscope-")
+        return Path(self._folder.name)
+
+
+def _are_close(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+
+
+def _act_as_recorded(group: GroupView, policy: Policy) -> Policy:
+    """The policy, whose agents take the recorded actions of an episode, whatever it would choose."""
+    actions = torch.as_tensor(group.action)
+    choose, is_density = policy.choose, group.spec.action.kind != "continuous" and not policy.greedy
+
+    def take(observation: Tensor, context: ActContext) -> ActorOutput:
+        output = choose(observation, context)
+        t = episode_context.now("an episode of other networks").t.clamp(max=len(actions) - 1)
+        action = actions[t]
+        if is_density and policy.distribution is not None:
+            output = output._replace(log_prob=policy.distribution.log_prob(output.logits, action))
+        return output._replace(action=action)
+
+    policy.choose = take  # type: ignore[method-assign]
+    return policy

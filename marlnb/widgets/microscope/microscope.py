@@ -15,6 +15,7 @@ from marlnb.config import EnvConfig
 from marlnb.errors import AnalysisError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.widgets.core.closing import close_with_parts
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.microscope.attribution import To
@@ -180,6 +181,20 @@ class Microscope:
             self.show(self.comparison.checkpoint(self.view, checkpoint), self.t)
         else:
             self.show(self.comparison.other(self.view, recording, episode, policy_source, env), self.t)
+
+    def show_networks(self, *policy_sources: PolicySourceLike) -> None:
+        """Shows what other networks do with the observations of this episode: their units, values and probabilities.
+
+        The agents act as recorded, so that the observations stay the same.
+
+        Args:
+            policy_sources: a run, shown next to the recorded networks, or two, shown next to each other.
+        Raises:
+            RecordingError: the episode cannot be replayed in its environment, or the networks have other sites.
+        """
+        if len(policy_sources) not in (1, 2):
+            raise RecordingError(f"show_networks takes one run or two; got {len(policy_sources)}")
+        self.show(self.comparison.networks(self.view, [as_policy_source(each) for each in policy_sources]), self.t)
 
     def play_again(self, edits: Edit | Sequence[Edit]) -> dict[str, float]:
         """Plays the episode's seed twice, without and with edits, and shows both in step.

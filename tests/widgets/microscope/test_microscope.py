@@ -84,6 +84,28 @@ def test_another_checkpoint_plays_the_same_seed(scope: Microscope) -> None:
     assert (left.view.groups[1].observation[0, 0, 2:8] == right.view.groups[1].observation[0, 0, 2:8]).all()
 
 
+def test_other_networks_receive_the_same_observations(scope: Microscope, tmp_path: Path) -> None:
+    """A copy of the run whose last checkpoint is an early one: other weights, the same observations."""
+    run = scope.recording.run_path
+    assert run is not None
+    early = tmp_path / "early"
+    shutil.copytree(run, early, ignore=shutil.ignore_patterns("recordings", "130"))
+    scope.show_networks(early)
+    recorded, other = (side.view for side in scope.sides)
+    assert scope.t == 5 and other.seed == recorded.seed and other.returns == pytest.approx(recorded.returns, abs=1e-4)
+    for mine, theirs in zip(recorded.groups, other.groups):
+        assert np.allclose(mine.observation, theirs.observation, atol=1e-4) and (mine.action == theirs.action).all()
+        assert theirs.kind == mine.kind == "probability" and np.abs(mine.choices - theirs.choices).max() > 0.01
+    units = mnb.View(scope.recording, SITE, policy_source=early).open()
+    assert other.units(SITE)[:, 0] == pytest.approx(units.all()[units.episode == 3], abs=1e-4)
+    assert scope.wait(60) and scope.scope.notes == ["", ""]
+    scope.show_networks(run, early)
+    both = [side.view.units(SITE) for side in scope.sides]
+    assert both[0] == pytest.approx(recorded.units(SITE), abs=1e-4) and (both[1] == other.units(SITE)).all()
+    with pytest.raises(RecordingError, match="one run or two; got 0"):
+        scope.show_networks()
+
+
 def test_sampled_actions_get_the_same_noise(tag: mnb.Recording) -> None:
     scope = mnb.microscope(tag, 0)
     change = scope.play_again(mnb.Scale("adversary/actor/hidden_1", factor=1.0))  # changes nothing, bit for bit

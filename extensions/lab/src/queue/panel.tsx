@@ -1,13 +1,15 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { formatAge, VirtualList } from '@marlnb/views';
-import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
+import { formatAge } from '@marlnb/views';
+import type { ComponentChild, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from '../commandIds';
 import type { Context } from '../context';
 import { queueIcon } from '../icons';
+import { ListBox, type OptionAttributes } from '../listBox';
 import { Live } from '../live';
 import type { QueueAnswer } from '../messages';
 import { PreactWidget } from '../preactWidget';
+import { SearchField } from '../searchField';
 import { useSignal } from '../useSignal';
 import { canCancel, canRunAgain, jobLine, type QueueRow, queueRows, rowKey } from './rows';
 
@@ -70,29 +72,16 @@ function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () =
   const answer = live.answer ?? NONE;
   const rows = useMemo(() => queueRows(answer.batches, search, toggled), [answer, search, toggled]);
   const active = rows.findIndex(row => rowKey(row) === activeKey);
-  const open = (row: QueueRow | undefined): void => {
-    if (row?.kind === 'job') {
+  const open = (row: QueueRow): void => {
+    if (row.kind === 'job') {
       void commands.execute(CommandIDs.openJob, { batch: row.batch.path, name: row.job.name });
-    } else if (row) {
+    } else {
       const next = new Set(toggled);
       if (!next.delete(row.batch.path)) {
         next.add(row.batch.path);
       }
       setToggled(next);
     }
-  };
-  const onKeyDown = (event: TargetedKeyboardEvent<HTMLElement>): void => {
-    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -1e9, End: 1e9 };
-    const move = moves[event.key];
-    if (move !== undefined) {
-      const row = rows[Math.max(0, Math.min(rows.length - 1, active + move))];
-      setActiveKey(row ? rowKey(row) : '');
-    } else if (event.key === 'Enter' || event.key === ' ') {
-      open(rows[active]);
-    } else {
-      return;
-    }
-    event.preventDefault();
   };
   return (
     <>
@@ -102,43 +91,24 @@ function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () =
           {trans.__('Refresh')}
         </button>
       </div>
-      <input
-        class="marlnb-search"
-        type="search"
-        placeholder={trans.__('Search jobs, states, nodes…')}
-        aria-label={trans.__('Search jobs')}
+      <SearchField
         value={search}
-        onInput={event => setSearch(event.currentTarget.value)}
+        onInput={setSearch}
+        label={trans.__('Search jobs')}
+        placeholder={trans.__('Search jobs, states, nodes…')}
       />
       <QueueActions context={context} row={rows[active]} refresh={refresh} />
       <QueueNotice context={context} live={live} isSearching={search !== ''} shown={rows.length} />
-      <div
-        class="marlnb-runs-list"
-        role="listbox"
-        tabIndex={0}
-        aria-label={trans.__('Jobs')}
-        aria-activedescendant={active >= 0 ? `marlnb-job-${active}` : undefined}
-        onKeyDown={onKeyDown}
-      >
-        <VirtualList
-          rows={rows}
-          height={height}
-          {...(active >= 0 ? { reveal: active } : {})}
-          render={(row, index) => (
-            <Row
-              key={rowKey(row)}
-              row={row}
-              trans={trans}
-              index={index}
-              isActive={index === active}
-              onClick={() => {
-                setActiveKey(rowKey(row));
-                open(row);
-              }}
-            />
-          )}
-        />
-      </div>
+      <ListBox
+        rows={rows}
+        height={height}
+        label={trans.__('Jobs')}
+        prefix="marlnb-job"
+        active={active}
+        onMove={index => setActiveKey(rows[index] ? rowKey(rows[index]) : '')}
+        onOpen={open}
+        render={(row, attributes) => <Row key={rowKey(row)} row={row} trans={trans} attributes={attributes} />}
+      />
     </>
   );
 }
@@ -211,24 +181,11 @@ function QueueNotice(props: {
   ) : null;
 }
 
-function Row(props: {
-  row: QueueRow;
-  trans: TranslationBundle;
-  index: number;
-  isActive: boolean;
-  onClick: () => void;
-}): JSX.Element {
-  const { row, trans, index, isActive, onClick } = props;
-  const common = {
-    id: `marlnb-job-${index}`,
-    role: 'option' as const,
-    'aria-selected': isActive,
-    onClick,
-    style: { height: `${ROW_PX}px` }
-  };
+function Row(props: { row: QueueRow; trans: TranslationBundle; attributes: OptionAttributes }): JSX.Element {
+  const { row, trans, attributes } = props;
   if (row.kind === 'batch') {
     return (
-      <div {...common} class="marlnb-run-row marlnb-batch-row" aria-expanded={row.isOpen} title={row.batch.path}>
+      <div {...attributes} class="marlnb-run-row marlnb-batch-row" aria-expanded={row.isOpen} title={row.batch.path}>
         <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
         <span class="marlnb-name">{row.batch.name}</span>
         <span class="marlnb-score">{row.batch.executor}</span>
@@ -238,7 +195,7 @@ function Row(props: {
   }
   const { job } = row;
   return (
-    <div {...common} class="marlnb-run-row marlnb-job-row" data-state={job.state} title={`${job.name}\n${jobLine(job, trans)}`}>
+    <div {...attributes} class="marlnb-run-row marlnb-job-row" data-state={job.state} title={`${job.name}\n${jobLine(job, trans)}`}>
       <span class="marlnb-dot" aria-hidden="true" />
       <span class="marlnb-name">{job.name}</span>
       <span class="marlnb-score">{job.id}</span>

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatClock } from '@marlnb/views';
 import type { JobState, QueuedBatch, QueuedJob } from '../messages';
+import { endWords } from '../stateWords';
 
 const ORDER: readonly JobState[] = [
   'running',
@@ -34,14 +35,11 @@ export function canRunAgain(jobs: readonly QueuedJob[]): boolean {
 
 function stateWord(state: JobState, trans: TranslationBundle): string {
   const words: Record<JobState, string> = {
+    ...endWords(trans),
     waiting: trans.__('waiting'),
     queued: trans.__('queued'),
     starting: trans.__('starting'),
-    running: trans.__('running'),
-    complete: trans.__('complete'),
-    failed: trans.__('failed'),
-    stopped: trans.__('stopped'),
-    interrupted: trans.__('interrupted')
+    running: trans.__('running')
   };
   return words[state];
 }
