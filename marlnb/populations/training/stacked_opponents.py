@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from marlnb.models.networks.layers import AgentLinear
 from marlnb.models.networks.mlp import HiddenNetwork
 from marlnb.models.networks.packing import pad, unpad, widest_shape
+from marlnb.models.networks.stacking import StackedLinear
 from marlnb.models.policies.actor import Actor, ActorPolicy
 from marlnb.models.policies.policy import ActContext, Policy
 from marlnb.specs import GroupSpec
@@ -360,18 +361,6 @@ class _StackedActor:
         return self._actor.step(observation, state)
 
 
-class _BatchedLinear(nn.Module):
-    """The affine maps of several players, each shared by its agents: `[slot, row, agent, in]` -> `[..., out]`."""
-
-    def __init__(self, linear: AgentLinear) -> None:
-        super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias  # replaced by `[slot, out, in]` and `[slot, out]`
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows = x.reshape(len(self.weight), -1, x.shape[-1])
-        return torch.baddbmm(self.bias[:, None], rows, self.weight.mT).reshape(*x.shape[:-1], -1)
-
-
 def batch_affine_maps(actor: nn.Module) -> bool:
     """Replaces all affine maps that agents share, if an actor has no other weights; returns whether it did."""
     maps = {
@@ -383,7 +372,8 @@ def batch_affine_maps(actor: nn.Module) -> bool:
     if len(actor.state_dict()) != 2 * len(maps):
         return False
     for (module, name), child in maps.items():
-        setattr(module, name, _BatchedLinear(child))
+        weight, bias = (nn.Parameter(values.detach()[None]) for values in (child.weight, child.bias))
+        setattr(module, name, StackedLinear(weight, bias))  # of one player, until `_step` gives those of all
     return True
 
 

@@ -28,7 +28,7 @@ class Guard(EnvConfig):
             self,  # type: ignore[arg-type]
             agents=numbered("player", 2),
             features=("danger", "is_player_1"),
-            action=ActionSpec("discrete", n=(2,)),
+            action=ActionSpec("discrete", n=(6,)),
             max_steps=STEPS,
         )
         return _Rules(self, spec, n_envs, device)
@@ -48,7 +48,7 @@ class _Rules(Game):
         }
 
     def play(self, action: Tensor) -> Outcome:
-        hit = self.memory["danger"] & (self.clock == DANGEROUS_STEP) & (action[:, 0] == 0)
+        hit = self.memory["danger"] & (self.clock == DANGEROUS_STEP) & (action[:, 0] != 1)
         self.memory = {**self.memory, "hit": self.memory["hit"] | hit}
         ends = self.clock + 1 >= STEPS
         first = torch.where(ends, 1.0 - 2.0 * self.memory["hit"].float(), torch.zeros(self.n_envs))
