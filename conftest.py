@@ -37,7 +37,7 @@ SLOW_FILES = [  # over half a minute, the longest first
     "tests/batch/job/test_kills.py",
     "tests/groundtruth/test_analyses.py",
     "tests/batch/executors/test_local.py",
-    "tests/algorithms/test_compiled.py",
+    "tests/algorithms/gradients/test_compiled.py",
     "tests/batch/job/test_execute_notebook.py",
     "tests/batch/job/test_run_job.py",
     "tests/groundtruth/test_dictionary_analyses.py",

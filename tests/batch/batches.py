@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.executor import executor_of
@@ -50,6 +51,15 @@ class Maker:
             for job in batch.jobs():
                 for pid in processes_of(job.folder):
                     kill(pid)
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+    """Batches in a folder of the test's own; so are the locks by which supervisors share cores."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    maker = Maker(tmp_path)
+    yield maker
+    maker.end()
 
 
 def notebook(path: Path, *cells: str) -> Path:

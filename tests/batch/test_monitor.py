@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,6 @@ from tests.batch.batches import Maker, finish, kill, submit, supervisor, wait_un
 
 COMPLETE = 'echo \'{"state": "complete", "attempt": 1}\' > job_status.json; exit 0'
 ONCE = f"echo run >> attempts; [ $(wc -l < attempts) = 1 ] && exec sleep 100; {COMPLETE}"
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    maker = Maker(tmp_path)
-    yield maker
-    maker.end()
 
 
 class CreatesFiles(io.StringIO):

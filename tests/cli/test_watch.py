@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,9 @@ from marlnb.batch.executor import executor_of
 from marlnb.batch.job.job import JobStatus
 from marlnb.cli import main
 from tests.batch.batches import Maker, submit, wait_until
+from tests.batch.batches import make as make
 
 COMPLETE = 'echo \'{"state": "complete", "attempt": 1}\' > job_status.json; exit 0'
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    maker = Maker(tmp_path)
-    yield maker
-    maker.end()
 
 
 def test_the_exit_code_tells_how_the_batch_ended(make: Maker, capfd: pytest.CaptureFixture[str]) -> None:

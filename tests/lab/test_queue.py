@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,12 @@ from marlnb.lab.queue import Queue
 from marlnb.lab.verbs import Session
 from marlnb.training.runs.lock import RunLock, process_alive
 from tests.batch.batches import Maker, notebook, supervisor, wait_until
+from tests.batch.batches import make as make
 from tests.lab.test_service import ask
 
 FAILED = JobStatus(
     "failed", "cell 2: ValueError: no", 1, 2, 2, error=CellError(2, "raise ValueError('no')", "ValueError", "no", "tb")
 )
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    maker = Maker(tmp_path)
-    yield maker
-    maker.end()
 
 
 def jobs_of(answer: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
