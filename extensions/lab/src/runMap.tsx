@@ -97,6 +97,7 @@ export function RunMap({ context, paths }: { context: Context; paths: readonly s
               Math.round(100 * answer.explained)
             )}
             valueLabel={trans.__('return')}
+            minSpan={0.5}
             chosen={chosen}
             onChoose={index => setChosen(chosen.includes(index) ? chosen.filter(each => each !== index) : [...chosen.slice(-1), index])}
           />

@@ -15,15 +15,15 @@ export interface MapPoint {
   value: number | null;
 }
 
-/** Positions in a box of this size, with one scale for both axes, so that distances can be read. */
-export function fitted(points: readonly MapPoint[], width: number, height: number): [number, number][] {
+/** Positions in a box of this size, with one scale for both axes; the box is at least `minSpan` wide. */
+export function fitted(points: readonly MapPoint[], width: number, height: number, minSpan = 0): [number, number][] {
   const centre = (values: number[]): [number, number] => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return [(low + high) / 2, high - low];
   };
   const [[x0, spanX], [y0, spanY]] = [centre(points.map(({ x }) => x)), centre(points.map(({ y }) => y))];
-  const scale = Math.min((width - 2 * MARGIN) / (spanX || 1e-9), (height - 2 * MARGIN) / (spanY || 1e-9));
-  const bounded = Number.isFinite(scale) && (spanX || spanY) ? scale : 0;
+  const scale = Math.min((width - 2 * MARGIN) / Math.max(spanX, minSpan), (height - 2 * MARGIN) / spanY);
+  const bounded = Number.isFinite(scale) ? scale : 0;
   return points.map(({ x, y }) => [width / 2 + (x - x0) * bounded, height / 2 - (y - y0) * bounded]);
 }
 
@@ -50,11 +50,13 @@ export function PointMap(props: {
   /** Indices; two of them are joined by a line. */
   chosen: readonly number[];
   onChoose: (index: number) => void;
+  /** So that points which are nearly the same lie near each other, also where no others are. */
+  minSpan?: number;
   width?: number;
   height?: number;
 }): JSX.Element {
   const { points, title, valueLabel, chosen, onChoose, width = 560, height = 320 } = props;
-  const positions = fitted(points, width, height);
+  const positions = fitted(points, width, height, props.minSpan);
   const values = points.map(({ value }) => value).filter((value): value is number => value !== null);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const [from, to] = chosen.map(index => positions[index]);
@@ -98,8 +100,12 @@ export function PointMap(props: {
       {values.length > 0 && (
         <div class="marlnb-colour-scale">
           {valueLabel} {formatNumber(low)}
-          <span aria-hidden="true" style={{ background: `linear-gradient(to right, ${SCALE.join(', ')})` }} />
-          {formatNumber(high)}
+          {low < high && (
+            <>
+              <span aria-hidden="true" style={{ background: `linear-gradient(to right, ${SCALE.join(', ')})` }} />
+              {formatNumber(high)}
+            </>
+          )}
         </div>
       )}
     </figure>

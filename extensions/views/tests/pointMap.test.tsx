@@ -15,6 +15,8 @@ describe('a map of points', () => {
     expect(distance(a, b) / distance(a, c)).toBeCloseTo(5);
     expect(Math.max(a?.[1] ?? 0, b?.[1] ?? 0)).toBeLessThanOrEqual(300);
     expect(fitted(points.slice(0, 1), 500, 300)).toEqual([[250, 150]]);
+    const [near, next] = fitted([{ ...points[0]!, x: 0 }, { ...points[0]!, x: 0.1 }], 552, 300, 0.5);
+    expect(distance(near, next)).toBeCloseTo(100);
   });
   it('colours values from the lowest to the highest', () => {
     expect(scaleColour(-20, -20, -10)).toBe('rgb(68, 1, 84)');
