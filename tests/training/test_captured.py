@@ -12,37 +12,9 @@ from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.experiment import Experiment
 from marlnb.training.loop import Loop
 from tests.training.fake_graph import FakeGraph
+from tests.training.test_on_device import loop_of
 
-ENVS = {
-    "spread": ["env=mpe/simple_spread", "env.max_cycles=5", "env.state=true", "env.terminate_on_success=true"],
-    "adversary": ["env=mpe/simple_adversary", "env.continuous_actions=true", "env.max_cycles=4"],
-    "tag": [
-        "env=tag/continuous",
-        "env.num_runners=4",
-        "env.num_taggers=2",
-        "env.num_other_agents_observed=3",
-        "env.episode_length=5",
-    ],
-    "dying": ["env=probe/dying"],
-    "two_step": ["env=matrix/two_step"],
-}
 N_ITERATIONS = WARM_UP_CALLS + 4
-
-
-def loop_of(env: str, algorithm: str, *overrides: str) -> Loop:
-    """As a GPU runs it: by masks, without asking for a value."""
-    experiment = Experiment.compose(
-        *ENVS[env], f"algorithm={algorithm}", "model.hidden=[8]", "n_envs=4", "rollout_steps=8", "frames=1",
-        "algorithm.minibatch_frames=16", "algorithm.sequence_length=4", "tuned=false", *overrides,
-    )  # fmt: skip
-    built = experiment.env.build(4)
-    built.restarts_by_mask = True
-    loop = Loop(experiment, built, torch.device("cpu"))
-    loop._collector.by_mask = True
-    for learner in loop.learners.values():
-        learner.by_mask = True  # type: ignore[attr-defined]
-    loop.begin(0)
-    return loop
 
 
 def train(loop: Loop, n: int) -> list[dict[str, Any]]:
@@ -50,18 +22,18 @@ def train(loop: Loop, n: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("env", "algorithm", "overrides"),
+    ("algorithm", "env", "model", "overrides"),
     [
-        ("spread", "mappo", []),
-        ("spread", "maa2c", ["model=gru"]),
-        ("adversary", "a2c", ["algorithm.lr_final=0.0001"]),
-        ("tag", "ippo", []),
-        ("dying", "mappo", ["model=gru"]),
-        ("two_step", "ippo", []),
+        ("mappo", "spread", "mlp", ["env.terminate_on_success=true"]),
+        ("maa2c", "spread", "gru", ["env.terminate_on_success=true"]),
+        ("a2c", "continuous", "mlp", ["algorithm.lr_final=0.0001"]),
+        ("ippo", "tag", "mlp", []),
+        ("mappo", "dying", "gru", []),
+        ("ippo", "matrix", "mlp", []),
     ],
 )
-def test_captured_equals_eager(env: str, algorithm: str, overrides: list[str]) -> None:
-    captured, eager = loop_of(env, algorithm, *overrides), loop_of(env, algorithm, *overrides)
+def test_captured_equals_eager(algorithm: str, env: str, model: str, overrides: list[str]) -> None:
+    captured, eager = (loop_of(algorithm, env, model, *overrides, by_mask=True) for _ in range(2))
     captured.capture(FakeGraph)
     assert captured._captured is not None
     for ours, theirs in zip(train(captured, N_ITERATIONS), train(eager, N_ITERATIONS), strict=True):
@@ -78,7 +50,8 @@ def test_captured_equals_eager(env: str, algorithm: str, overrides: list[str]) -
 
 def test_after_a_restore_it_is_captured_again() -> None:
     """A graph holds the seed of the reset; a restored training continues as one that was not interrupted."""
-    whole, resumed = loop_of("spread", "ippo"), loop_of("spread", "ippo", "seed=5")
+    whole = loop_of("ippo", "spread", "mlp", by_mask=True)
+    resumed = loop_of("ippo", "spread", "mlp", "seed=5", by_mask=True)
     for loop in (whole, resumed):
         loop.capture(FakeGraph)
         train(loop, N_ITERATIONS)
@@ -148,7 +121,7 @@ def test_without_a_gpu_the_option_says_so(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_target_kl_falls_back(capfd: pytest.CaptureFixture[str]) -> None:
-    captured, eager = (loop_of("two_step", "ippo", "algorithm.target_kl=0.00001") for _ in range(2))
+    captured, eager = (loop_of("ippo", "matrix", "mlp", "algorithm.target_kl=0.00001", by_mask=True) for _ in range(2))
     captured.capture(FakeGraph)
     for ours, theirs in zip(train(captured, N_ITERATIONS), train(eager, N_ITERATIONS), strict=True):
         assert ours["agent"] == pytest.approx(theirs["agent"], rel=1e-4, abs=1e-6)

@@ -37,10 +37,11 @@ ENVS = {
 }
 
 
-def loop_of(algorithm: str, env: str, model: str, *, by_mask: bool) -> Loop:
+def loop_of(algorithm: str, env: str, model: str, *overrides: str, by_mask: bool) -> Loop:
+    """`by_mask`: as a GPU runs it, without asking for a value."""
     experiment = Experiment.compose(
         *ENVS[env], f"algorithm={algorithm}", f"model={model}", "model.hidden=[8]", "n_envs=4", "rollout_steps=8",
-        "algorithm.sequence_length=4", "algorithm.minibatch_frames=16", "frames=1", "tuned=false",
+        "algorithm.sequence_length=4", "algorithm.minibatch_frames=16", "frames=1", "tuned=false", *overrides,
     )  # fmt: skip
     built = experiment.env.build(4)
     if hasattr(built, "restarts_by_mask"):
