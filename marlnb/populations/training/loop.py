@@ -23,7 +23,7 @@ from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.league.draws import draw_match, review
-from marlnb.populations.league.matches import Match, check_competitive, from_row, to_row, turn_results
+from marlnb.populations.league.matches import Match, check_competitive, from_text, to_text, turn_results
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.player_log import PlayerEvent, What
 from marlnb.populations.league.players import Player, snapshot_id
@@ -150,7 +150,7 @@ class LeagueLoop:
             "snapshot_frames": dict(self.league.snapshot_frames),
             "n_matches": self._files.n_matches,
             "n_events": self._files.n_events,
-            "finished": [to_row(match) for match in self._finished],
+            "finished": to_text(self._finished),
             "players": players,
             "payoff": self.league.payoff.state_dict() if self._others else None,
         }
@@ -221,7 +221,7 @@ class LeagueLoop:
             round=int(saved["round"]),
         )
         self._turn = int(saved["turn"])
-        self._finished = [from_row(row) for row in saved["finished"]]
+        self._finished = from_text(saved["finished"])
         self._check_competitive(matches)
 
     def _end_round(self) -> None:

@@ -26,9 +26,11 @@ from marlnb.populations.league.matches import (
     append_matches,
     check_competitive,
     count_by_kind,
+    from_text,
     outcomes_of,
     read_matches,
     to_row,
+    to_text,
 )
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.pfsp import pfsp_weights
@@ -114,6 +116,12 @@ def test_files_hold_the_record(tmp_path: Path) -> None:
         "m": Player("m", "main", learning=False, born_at_frames=9, checkpoint="ba4"),
         "e": Player("e", "exploiter"),
     }
+
+
+def test_a_checkpoint_holds_matches_as_text() -> None:
+    matches = [played("x", "y", 1.0, number) for number in range(2)]
+    assert from_text(to_text(matches)) == matches
+    assert from_text([to_row(match) for match in matches]) == matches  # as checkpoints had them before
 
 
 def test_a_summary_by_hand() -> None:

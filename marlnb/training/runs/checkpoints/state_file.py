@@ -57,7 +57,7 @@ def write_state(folder: Path, state: Mapping[str, Any], header: Mapping[str, Any
         manifest["files"] = {TENSORS: {"sha256": digest, "size_bytes": size_bytes}}
         manifest["sha256"] = manifest_digest(manifest)
         with open(folder / MANIFEST, "x", encoding="utf-8") as file:
-            json.dump(manifest, file, allow_nan=False)
+            file.write(json.dumps(manifest, allow_nan=False))  # json.dump, in Python, takes ten times as long
             file.flush()
             os.fsync(file.fileno())
         sync_folder(folder)
