@@ -16,7 +16,7 @@ from marlnb.training.runs.listing import RunListing
 from marlnb.training.runs.run_notes import write_notes
 from marlnb.training.runs.run_removal import delete_run
 
-BUDGET_S = 0.07  # of one answer
+BUDGET_S = 0.05  # of one answer
 QUEUE = Queue()
 
 

@@ -3,7 +3,10 @@ import { Signal } from '@lumino/signaling';
 import type { Backend } from './backend';
 import type { RunSummary, RunsAnswer } from './messages';
 
-/** A reading that takes long, as of very many runs, is repeated after this many times as long, but after 5 s at last. */
+/**
+ * A reading that takes long, as of very many runs, is repeated after this many times as long, but after 5 s at last. The
+ * first reading does not count: it reads every file, and later ones only look for changes.
+ */
 const PAUSE_FACTOR = 4;
 const MAX_PAUSE_MS = 5000;
 
@@ -73,6 +76,7 @@ export class RunsModel {
 
   private async read(): Promise<void> {
     const start = performance.now();
+    const isFirst = this.isFresh;
     try {
       let isComplete = false;
       while (!isComplete) {
@@ -83,7 +87,7 @@ export class RunsModel {
         this.merge(answer, fresh);
       }
       this.error = '';
-      const pause = Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * (performance.now() - start));
+      const pause = isFirst ? 0 : Math.min(MAX_PAUSE_MS, PAUSE_FACTOR * (performance.now() - start));
       this.poll.frequency = { ...this.poll.frequency, interval: Math.max(this.intervalMs, pause) };
     } catch (error) {
       this.isFresh = true;
@@ -116,7 +120,7 @@ export class RunsModel {
     this.changed.emit();
   }
 
-  private intervalMs = 1000;
+  private intervalMs = 800;
   private readonly poll: Poll;
   private readonly byPath = new Map<string, RunSummary>();
   private readonly viewers = new Set<object>();
