@@ -18,12 +18,14 @@ from benchmarks import peers
 from benchmarks.table import Row
 
 Clock = Literal["cpu_s", "wall_s"]
-Driver = Literal["agilerl", "benchmarl", "jaxmarl", "marlnb"]
+Driver = Literal["agilerl", "agilerl_evolution", "benchmarl", "jaxmarl", "marlnb", "marlnb_evolution"]
 PYTHONS: dict[Driver, Path] = {
     "agilerl": peers.python(peers.AGILERL),
+    "agilerl_evolution": peers.python(peers.AGILERL),
     "benchmarl": peers.python(peers.BENCHMARL),
     "jaxmarl": peers.python(peers.JAXMARL),
     "marlnb": Path(sys.executable),
+    "marlnb_evolution": Path(sys.executable),
 }
 
 

@@ -1,6 +1,7 @@
-"""Eight IPPO trainings on native simple_spread: together in one batched product, against eight processes.
+"""Populations against what else can train them.
 
-Wall-clock seconds of whole commands, starts included, on two cores that all share:
+Eight IPPO trainings on native simple_spread: together in one batched product, against eight processes. Wall-clock
+seconds of whole commands, starts included, on two cores that all share:
 
 - eight processes: `marlnb train seed=0..7 --jobs 8`, each with one thread; also `--jobs 2`, two at a time
 - together: `marlnb train seeds=8`, in one process, and with `--jobs 2` in two
@@ -8,6 +9,11 @@ Wall-clock seconds of whole commands, starts included, on two cores that all sha
 The commands take turns. Two settings: small minibatches (64 frames of 3 agents, 192 rows), where starting operations
 costs more than computing them, and the tuned settings of MPE (800 frames, 2,400 rows), where it does not. Target: 0.5
 times the eight processes.
+
+Four MADDPG members with evolution on PettingZoo's speaker_listener, against AgileRL with the settings of its
+multi-agent tutorial (`--settings agilerl`): frames per second by the clock on two cores. The two take turns by whole
+generations, with evaluation, selection and mutation. Both step mpe2 in worker processes. Target: 4 times AgileRL.
+Members one after the other, and native MPE, are measured too.
 """
 
 from __future__ import annotations
@@ -20,11 +26,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import peers
+from benchmarks.contest import Contestant, check_peers, measure
 from benchmarks.table import Row, report
 
 N_TRAININGS = 8
 N_CORES = 2
 TARGET = 0.5
+AGILERL_TARGET = 4.0
 SETTINGS = {
     "small": ("tuned=false", "n_envs=8", "rollout_steps=32", "algorithm.epochs=4", "algorithm.minibatch_frames=64"),
     "tuned": (),
@@ -55,7 +64,7 @@ def seconds_of(setting: str, command: str, frames: int, folder: Path) -> float:
     return time.perf_counter() - start
 
 
-def measure(setting: str, repetitions: int, frames: int) -> list[Row]:
+def measure_seeds(setting: str, repetitions: int, frames: int) -> list[Row]:
     spent: dict[str, list[float]] = {command: [] for command in COMMANDS}
     for repetition in range(repetitions):
         for command in sorted(COMMANDS, reverse=bool(repetition % 2)):
@@ -69,15 +78,30 @@ def measure(setting: str, repetitions: int, frames: int) -> list[Row]:
     ]
 
 
+def against_agilerl(repetitions: int) -> None:
+    check_peers(peers.AGILERL)
+    peer = Contestant("AgileRL", "agilerl_evolution", n_cores=N_CORES)
+    alone = Contestant("one after the other", "marlnb_evolution", n_cores=N_CORES, options=("--alone",))
+    together = Contestant("marlnb, together", "marlnb_evolution", n_cores=N_CORES)
+    title = "Four MADDPG members with evolution on speaker_listener, two cores"
+    rows = measure((peer, together), "speaker_listener", "wall_s", repetitions, AGILERL_TARGET)
+    report("evolution-agilerl", title, rows)
+    for task in ("speaker_listener", "native"):
+        report(f"evolution-{task}", f"{title}, {task}", measure((alone, together), task, "wall_s", repetitions, None))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--settings", nargs="+", choices=tuple(SETTINGS), default=tuple(SETTINGS))
+    choices = (*SETTINGS, "agilerl")
+    parser.add_argument("--settings", nargs="+", choices=choices, default=choices)
     parser.add_argument("--repetitions", type=int, default=3, help="times that each command runs")
     parser.add_argument("--frames", type=int, help="frames of each training (default: by setting)")
     arguments = parser.parse_args()
-    for setting in arguments.settings:
+    if "agilerl" in arguments.settings:
+        against_agilerl(arguments.repetitions)
+    for setting in (name for name in arguments.settings if name in SETTINGS):
         frames = arguments.frames or FRAMES[setting]
-        rows = measure(setting, arguments.repetitions, frames)
+        rows = measure_seeds(setting, arguments.repetitions, frames)
         title = f"{N_TRAININGS} IPPO trainings of {frames:,} frames on simple_spread, {setting} minibatches, two cores"
         report(f"evolution-{setting}", title, rows)
 

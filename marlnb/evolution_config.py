@@ -94,8 +94,8 @@ class EvolutionConfig(ABC):
     )
     together: bool = option(
         False,
-        help="members whose networks have equal shapes advance in one batched product: ippo and mappo with networks of "
-        "kind mlp, on batched environments",
+        help="members whose networks have equal shapes advance in one batched product: ippo, mappo, iddpg, maddpg and "
+        "matd3 with networks of kind mlp",
     )
     references: tuple[str, ...] = option(
         (), help="opponents of win_rate: folders of runs, or random; they stay the same"

@@ -68,9 +68,32 @@ class Native(Settings):
     n_minibatches: int = 4
 
 
+@dataclass(frozen=True)
+class EvolutionSettings:
+    """A population with the options of AgileRL's multi-agent tutorial; one gradient step in about 96 frames.
+
+    AgileRL learns once in every `learn_step // n_envs` steps of its environments: 12. marlnb makes two gradient steps
+    after each 24 steps.
+    """
+
+    population: int = 4
+    n_envs: int = 8
+    generation_frames: int = 4_800
+    rollout_steps: int = 24
+    updates: int = 2
+    learn_step: int = 100
+    batch_size: int = 128
+    hidden: tuple[int, ...] = (64, 64)
+    lr_actor: float = 1e-4
+    lr_critic: float = 1e-3
+    gamma: float = 0.95
+    tau: float = 0.01
+
+
 SETTINGS = Settings()
 BATCHED = Settings(n_envs=60, rollout_steps=100)
 OFF_POLICY = OffPolicySettings()
+EVOLUTION = EvolutionSettings()
 ALGORITHMS = ("ippo", "maddpg", "masac", "qmix", "iql")
 TASKS = ("multiwalker", "simple_spread", "navigation", "balance")
 VMAS = ("navigation", "balance")

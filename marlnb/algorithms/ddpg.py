@@ -15,17 +15,21 @@ from torch import Tensor
 
 from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.learner import linear_schedule
-from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
+from marlnb.models.policies.distributions import Generators, fill
 
 
 @LEARNERS.register(IDDPGConfig)
 class DDPGLearner(QActorCriticLearner):
-    """Learns one group's DeterministicPolicy; for MADDPG and MATD3 as well, by their options."""
+    """Learns one group's DeterministicPolicy; for MADDPG and MATD3 as well, by their options.
+
+    Attributes:
+        generator: of the random numbers in its losses.
+    """
 
     config: IDDPGConfig
     policy: DeterministicPolicy
@@ -36,13 +40,17 @@ class DDPGLearner(QActorCriticLearner):
         if config.noise_kind == "ornstein_uhlenbeck":
             policy.process = config.noise_theta, config.noise_dt
         super().__init__(config, policy, context.env, followed={"actor": policy.actor}, trained={"actor": policy.actor})
+        self.generator: Generators = torch.Generator(context.device).manual_seed(int(torch.randint(2**62, ())))
 
     def state_dict(self) -> dict[str, Any]:
-        state = super().state_dict()
+        assert isinstance(self.generator, torch.Generator)
+        state = super().state_dict() | {"generator": self.generator.get_state()}
         return state if self.policy.process is None else {**state, "noise_state": self.policy.noise_state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
+        if isinstance(self.generator, torch.Generator) and "generator" in state:  # not in old checkpoints
+            self.generator.set_state(state["generator"].cpu())
         noise_state = state.get("noise_state")
         self.policy.noise_state = None if noise_state is None else noise_state.to(self.policy.noise.device)
 
@@ -61,7 +69,7 @@ class DDPGLearner(QActorCriticLearner):
             with self.frozen_critics():
                 loss = self.actor_loss(batch, sample[group, "observation"])
                 grad_norm = self.take_step("actor", loss)
-            metrics |= {"actor_loss": loss.detach(), "grad_norm_actor": grad_norm[0]}
+            metrics |= {"actor_loss": loss.detach(), "grad_norm_actor": grad_norm[..., 0]}
         if actor_is_due or config.target_every:
             self.update_targets()
         return metrics
@@ -83,11 +91,13 @@ class DDPGLearner(QActorCriticLearner):
     def _next_code(self, observation: Tensor, mask: Tensor | None) -> Tensor:
         """mu'(s'), encoded; in TD3 smoothed: clip(mu'(s') + clip(noise, -c, c), -1, 1)."""
         actor = cast(Actor, self.targets["actor"])
-        code = self.policy.code(actor.distribution.mask(actor(observation), mask), self.config.temperature)
+        parameters = actor.distribution.mask(actor(observation), mask)
+        code = self.policy.code(parameters, self.config.temperature, self.generator)
         if not (self.config.twins and self.policy.continuous):
             return code
         bound = self.config.target_noise_clip
-        noise = torch.randn_like(code).mul_(self.config.target_noise).clamp_(-bound, bound)
+        noise = fill(torch.empty_like(code), Tensor.normal_, self.generator)
+        noise.mul_(self.config.target_noise).clamp_(-bound, bound)
         return (code + noise).clamp_(-1, 1)
 
     @torch.no_grad()
@@ -108,9 +118,10 @@ class DDPGLearner(QActorCriticLearner):
         """
         policy = self.policy
         output = policy.actor(observation)
-        own_code = policy.code(policy.actor.distribution.mask(output, batch.mask), self.config.temperature)
+        parameters = policy.actor.distribution.mask(output, batch.mask)
+        own_code = policy.code(parameters, self.config.temperature, self.generator)
         if self.config.policy_actions == "all":
             value = policy.critic(batch.encoded, batch.codes | {self.group.name: own_code})
         else:
             value = policy.critic.q_with_own_action(batch.encoded, batch.codes, own_code)
-        return masked_mean(self.config.output_penalty * output.square().mean(-1) - value, batch.acting)
+        return self.mean(self.config.output_penalty * output.square().mean(-1) - value, batch.acting)

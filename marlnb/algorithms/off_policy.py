@@ -6,7 +6,7 @@ A subclass builds its networks and implements one gradient step on a sample (`Of
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from marlnb.algorithms.configs.off_policy import OffPolicyConfig
 from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
+from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.replay import ReplayBuffer, Sample
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import own_turns
@@ -39,7 +40,10 @@ class OffPolicyLearner(Learner):
         frames: seen so far.
         steps: gradient steps so far.
         targets: slowly moving copies of the followed networks, without gradient; `update_targets` moves them.
+        mean: of a loss's values over the agents that acted: `masked_mean`, or `masked_means` of several trainings.
     """
+
+    mean: Callable[[Tensor, Tensor | None], Tensor] = staticmethod(masked_mean)
 
     def __init__(
         self,
@@ -58,8 +62,8 @@ class OffPolicyLearner(Learner):
         self.optimizers = {name: PartAdam(parts, config.adam_eps) for name, parts in trained.items()}
         networks = nn.ModuleDict(followed)
         self.targets = deepcopy(networks).requires_grad_(False)
-        self._target_weights: list[Tensor] = list(self.targets.parameters())
-        self._weights: list[Tensor] = list(networks.parameters())
+        self.target_weights: list[Tensor] = list(self.targets.parameters())
+        self.followed_weights: list[Tensor] = list(networks.parameters())
         self._buffers = list(zip(self.targets.buffers(), networks.buffers()))
         self.replay = ReplayBuffer(
             config.buffer_frames,
@@ -86,26 +90,43 @@ class OffPolicyLearner(Learner):
             the means of what `learn` returned (of a metric that some calls lack: over the calls that have it),
             `updates` made, and `replay_frames` in the buffer.
         """
+        self.store(rollout)
+        return self.learn_from_replay()
+
+    def store(self, rollout: Rollout) -> None:
+        """Adds a rollout to the replay buffer."""
         # in turn-based games an agent's transition leads to its own next turn, not to the next step
         self.replay.add(rollout if self.env.simultaneous else own_turns(rollout, self.group))
         self.frames += rollout.batch_size.numel()
+
+    @property
+    def updates_due(self) -> int:
+        """Gradient steps after the rollout that was stored last."""
+        return 0 if self.warming_up or not self.replay.n_samples else self.config.updates
+
+    def learn_from_replay(self) -> dict[str, float]:
+        """The gradient steps that are due; returns metrics as `update`."""
+        updates = self.updates_due
+        metrics = self.take_steps(updates, lambda: self.replay.sample(self.config.batch_size // self.sequence_length))
+        self.explore()
+        means = torch.stack(tuple(metrics.values())).tolist() if metrics else []  # one transfer from the device
+        return {**dict(zip(metrics, means)), "updates": float(updates), "replay_frames": float(len(self.replay))}
+
+    def take_steps(self, n: int, sample: Callable[[], Sample]) -> dict[str, Tensor]:
+        """n gradient steps, each on a new sample; returns the means of what `learn` returned."""
         metrics: dict[str, list[Tensor]] = {}
-        ready = not self.warming_up and self.replay.n_samples > 0
-        updates = self.config.updates if ready else 0
         with fast_training(nn.ModuleList([self.policy, self.targets])):
-            for _ in range(updates):
-                sample = self.replay.sample(self.config.batch_size // self.sequence_length)
-                for name, value in self.learn(sample).items():
+            for _ in range(n):
+                for name, value in self.learn(sample()).items():
                     metrics.setdefault(name, []).append(value)
                 self.steps += 1
-        self.explore()
-        means = torch.stack([torch.stack(values).mean() for values in metrics.values()]).tolist() if metrics else []
-        return {**dict(zip(metrics, means)), "updates": float(updates), "replay_frames": float(len(self.replay))}
+        return {name: torch.stack(values).mean(0) for name, values in metrics.items()}
 
     def take_step(self, name: str, loss: Tensor, lr: float | None = None) -> Tensor:
         """One step of an optimizer with the learning rate `lr` (None: the config's); gradient norms, `[part]`."""
         optimizer, config = self.optimizers[name], self.config
-        return optimizer.step(loss, dict.fromkeys(optimizer.parameters, lr or config.lr), config.max_grad_norm)
+        rates = dict.fromkeys(optimizer.parameters, config.lr if lr is None else lr)
+        return optimizer.step(loss, rates, config.max_grad_norm)
 
     @abstractmethod
     def learn(self, sample: Sample) -> dict[str, Tensor]:
@@ -123,7 +144,11 @@ class OffPolicyLearner(Learner):
         every = self.config.target_every
         if every and (self.steps + 1) % every:
             return
-        torch._foreach_lerp_(self._target_weights, self._weights, 1.0 if every else self.config.tau)
+        share = 1.0 if every else self.config.tau
+        if isinstance(share, Tensor):  # of several trainings, `[training, 1]`
+            torch._foreach_lerp_(self.target_weights, self.followed_weights, [share] * len(self.followed_weights))
+        else:
+            torch._foreach_lerp_(self.target_weights, self.followed_weights, share)
         for target, buffer in self._buffers:
             target.copy_(buffer)
 

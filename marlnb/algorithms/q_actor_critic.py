@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.learner import Learner
-from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
 from marlnb.errors import ConfigError
@@ -57,6 +56,9 @@ class QActorCriticLearner(OffPolicyLearner):
     Args:
         followed: networks by name that have target networks, in addition to the critics.
         trained: networks by name that have an optimizer each, in addition to the critics.
+
+    Attributes:
+        other_learners: by group, of the other groups whose actions the critics read.
     """
 
     config: QActorCriticConfig
@@ -70,7 +72,7 @@ class QActorCriticLearner(OffPolicyLearner):
         followed: Mapping[str, nn.Module],
         trained: Mapping[str, nn.Module],
     ) -> None:
-        self._other_learners: dict[str, Learner] = {}
+        self.other_learners: dict[str, Learner] = {}
         critics: dict[str, nn.Module] = dict(zip(("critic", "critic_2"), policy.critics))
         optimizers = {"critics": critics, **{part: {part: module} for part, module in trained.items()}}
         followed = {**critics, **followed}
@@ -79,9 +81,9 @@ class QActorCriticLearner(OffPolicyLearner):
     def bind_learners(self, learners: Mapping[str, Learner]) -> None:
         """Raises ConfigError if a critic reads the actions of a group with a recurrent policy."""
         group = self.group.name
-        self._other_learners = {name: learners[name] for name in self.policy.critic.reads if name != group}
+        self.other_learners = {name: learners[name] for name in self.policy.critic.reads if name != group}
         recurrent = sorted(
-            name for name, other in self._other_learners.items() if other.policy.recurrent_shape is not None
+            name for name, other in self.other_learners.items() if other.policy.recurrent_shape is not None
         )
         if recurrent:
             raise ConfigError(
@@ -107,7 +109,7 @@ class QActorCriticLearner(OffPolicyLearner):
             ),
             next_codes={
                 name: critic.encode_action(name, _next_action(other, sample, name))
-                for name, other in self._other_learners.items()
+                for name, other in self.other_learners.items()
             },
             next_mask=sample.get(("next", group, "action_mask")),
         )
@@ -140,16 +142,16 @@ class QActorCriticLearner(OffPolicyLearner):
         values = [critic(batch.encoded, batch.codes) for critic in self.policy.critics]
         if self.policy.critic.all_actions:
             values = [(value * own_codes).sum(-1) for value in values]
-        losses = torch.stack([masked_mean((value - target).square(), batch.acting) for value in values])
-        grad_norms = self.take_step("critics", losses.sum(), self.config.lr_critic)
+        losses = torch.stack([self.mean((value - target).square(), batch.acting) for value in values])
+        grad_norms = self.take_step("critics", losses.sum(0), self.config.lr_critic)
         return {
-            "critic_loss": losses.detach().sum(),
-            "q_mean": masked_mean(values[0].detach(), batch.acting),
-            "grad_norm_critic": grad_norms.mean(),
+            "critic_loss": losses.detach().sum(0),
+            "q_mean": self.mean(values[0].detach(), batch.acting),
+            "grad_norm_critic": grad_norms.mean(-1),
         }
 
 
-def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: float) -> Tensor:
+def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: float | Tensor) -> Tensor:
     """The one-step target, all arguments `[..., agent]`:
 
         y = r + gamma (1 - terminated) V(s')
@@ -158,7 +160,10 @@ def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: flo
 
     Source: Pardo et al. 2018, Time Limits in Reinforcement Learning (arXiv:1712.00378).
     """
-    return torch.addcmul(reward, next_value, (~terminated).to(next_value.dtype), value=gamma)
+    future = (~terminated).to(next_value.dtype)
+    if isinstance(gamma, Tensor):  # of several trainings, `[training, 1, 1]`
+        return torch.addcmul(reward, next_value, future * gamma)
+    return torch.addcmul(reward, next_value, future, value=gamma)
 
 
 def _next_action(other: Learner, sample: Sample, name: str) -> Tensor:

@@ -29,7 +29,8 @@ class Stepper(Protocol):
     arrays: Arrays
 
     def reset(self) -> None: ...
-    def step(self) -> None: ...
+    def start_step(self) -> None: ...
+    def finish_step(self) -> None: ...
     def write_labels(self) -> None: ...
     def render(self, index: int) -> np.ndarray: ...
     def close(self) -> None: ...
@@ -53,7 +54,10 @@ class InProcess:
         with self._isolated, PreservedGenerators(python=True):
             self._batch.reset()
 
-    def step(self) -> None:
+    def start_step(self) -> None:
+        self._check_open()
+
+    def finish_step(self) -> None:
         self._check_open()
         with self._isolated, PreservedGenerators(python=self._batch.draw_python):
             self._batch.step()
@@ -122,13 +126,20 @@ class ParallelVectorEnv(VectorEnv):
             EnvError: before the first `reset`; a group without actions; actions of another shape or dtype, NaN or
                 out of range; an environment raised (the message has index, seed and traceback; workers are ended).
         """
+        self.start_step(actions)
+        return self.finish_step()
+
+    def start_step(self, actions: Mapping[str, Tensor]) -> None:
         if not self._was_reset:
             raise EnvError(f"{self.spec.name}: reset before the first step")
         for name, port in self._actions.items():
             if name not in actions:
                 raise EnvError(f"{self.spec.name}: no actions for group {name!r}; got actions for {list(actions)}")
             port.put(actions[name])
-        self._stepper.step()
+        self._stepper.start_step()
+
+    def finish_step(self) -> Step:
+        self._stepper.finish_step()
         return self._on_device()
 
     def labels(self) -> dict[str, Tensor]:

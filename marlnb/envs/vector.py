@@ -103,6 +103,7 @@ class VectorEnv(ABC):
     state_axis: int | None = None
     episode_stride: int | None = None
     restarts_by_mask: bool | None = None
+    _actions_of_step: Mapping[str, Tensor]  # between `start_step` and `finish_step`
 
     @abstractmethod
     def reset(self, seed: int) -> Step:
@@ -127,6 +128,14 @@ class VectorEnv(ABC):
             actions: per group, in the form that `ActionSpec` states. Values of agents that are not acting are ignored.
                 The tensors belong to the caller and are never written to.
         """
+
+    def start_step(self, actions: Mapping[str, Tensor]) -> None:
+        """Begins a step, which `finish_step` returns; in between, environments in other processes step already."""
+        self._actions_of_step = actions
+
+    def finish_step(self) -> Step:
+        """The step that `start_step` began."""
+        return self.step(self._actions_of_step)
 
     def state_dict(self) -> dict[str, Tensor] | None:
         """Everything that `load_state_dict` needs to continue with the same bits; None if the env cannot be saved."""

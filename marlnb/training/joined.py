@@ -1,7 +1,8 @@
 """Several trainings advanced together: one batch of environments, one product for all their networks.
 
 Each training keeps its own Loop with its learners, random numbers and episodes, and so its own checkpoints and metrics.
-Joined are the environments (`marlnb.envs.joined`), the networks and the optimizers (`marlnb.algorithms.stacked`).
+Joined are the environments (`marlnb.envs.joined`, or `marlnb.envs.side_by_side` for those in processes), the networks
+and the optimizers (`marlnb.algorithms.stacked`).
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.rollout import Rollout
-from marlnb.algorithms.stacked.stacked_ppo import StackedPPO, check_together, have_equal_shapes
-from marlnb.envs.joined import check_joinable, load_joined, split_state
+from marlnb.algorithms.stacked.stack_learners import STACKABLE, check_together, have_equal_shapes, stack_learners
+from marlnb.envs.joined import load_joined, split_state
 from marlnb.envs.regroup import build_env
-from marlnb.envs.vector import VectorEnv
+from marlnb.envs.side_by_side import SideBySide
+from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
-from marlnb.models.policies.stacked_policy import StackedPolicy
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.learners import build_learners
@@ -95,9 +97,13 @@ class JoinedLoop(Loop):
         begins: Tensor = self._collector.state_dict()["begins"]
         return begins
 
-    def restore_env(self, state: Mapping[str, Tensor], first_steps: Tensor) -> None:
-        """Sets its own environments to what they are in the batch."""
-        step = self.env.load_state_dict(state)
+    @property
+    def current_step(self) -> Step:
+        """Of its own environments."""
+        return self._collector.step
+
+    def continue_from(self, step: Step, first_steps: Tensor) -> None:
+        """Its next rollout in its own environments begins with this step, to which the batch came."""
         self._collector.load_state_dict({"begins": first_steps, "recurrent": {}}, step)
 
     def look_at(self, rollout: Rollout) -> EpisodeStatistics:
@@ -129,8 +135,7 @@ class JoinedTrainings:
         return self.add(experiment, env, device)
 
     def add(self, experiment: Experiment, env: VectorEnv, device: torch.device) -> JoinedLoop:
-        """Adds a training. Raises EnvBuildError: its environments cannot be joined with others."""
-        check_joinable(env)
+        """Adds a training."""
         self._loops.append(JoinedLoop(experiment, env, device, self))
         return self._loops[-1]
 
@@ -202,19 +207,27 @@ class _Batch:
         self.loops, experiment = list(loops), loops[0].experiment
         self._n_envs = experiment.n_envs
         self._states: list[dict[str, Tensor]] | None = None  # of each training's environments, once they are needed
-        self._learners = {group: StackedPPO([loop.learners[group] for loop in loops]) for group in loops[0].learners}
-        spec, generators = loops[0].env.spec, [loop.generator for loop in loops]
-        policies = {
-            group: StackedPolicy(spec.group(group), learner.actor, generators)
-            for group, learner in self._learners.items()
+        self._learners = {
+            group: stack_learners([loop.learners[group] for loop in loops]) for group in loops[0].learners
         }
+        for learner in self._learners.values():
+            learner.bind(self._learners)
+        generators = [loop.generator for loop in loops]
+        policies = {group: learner.policy(generators) for group, learner in self._learners.items()}
         self._networks = nn.ModuleList(policies.values())
-        self._env = build_env(experiment, len(loops) * self._n_envs, device=experiment.device)
+        self._env, step = self._joined_env(experiment)
         self.collector = Collector(self._env, policies, experiment.rollout_steps, device=loops[0].device)
-        states = [state for loop in loops if (state := loop.env.state_dict()) is not None]
-        step = load_joined(self._env, states, self._n_envs)
         begins = torch.cat([loop.first_steps for loop in loops])
         self.collector.load_state_dict({"begins": begins, "recurrent": {}}, step)
+
+    def _joined_env(self, experiment: Experiment) -> tuple[VectorEnv, Step]:
+        """The environments of all: one larger batch, or where that cannot be, their own side by side."""
+        if self.loops[0].env.state_axis is None:
+            parts = SideBySide([loop.env for loop in self.loops], [loop.current_step for loop in self.loops])
+            return parts, parts.step_of_all()
+        env = build_env(experiment, len(self.loops) * self._n_envs, device=experiment.device)
+        states = [state for loop in self.loops if (state := loop.env.state_dict()) is not None]
+        return env, load_joined(env, states, self._n_envs)
 
     def advance(self) -> dict[JoinedLoop, Result]:
         """One rollout and update of all; errors are those of single trainings."""
@@ -252,10 +265,14 @@ class _Batch:
         return values[start : start + self._n_envs]
 
     def write_back(self, loop: JoinedLoop) -> None:
-        if self._states is None:
-            self._states = split_state(self._env, self._n_envs)
         begins: Tensor = self.collector.state_dict()["begins"]
-        loop.restore_env(self._states[self.loops.index(loop)], self.rows(loop, begins))
+        if isinstance(self._env, SideBySide):
+            step = self._env.steps[self.loops.index(loop)]
+        else:
+            if self._states is None:
+                self._states = split_state(self._env, self._n_envs)
+            step = loop.env.load_state_dict(self._states[self.loops.index(loop)])
+        loop.continue_from(step, self.rows(loop, begins))
 
     def end(self) -> None:
         for loop in self.loops:
@@ -324,7 +341,6 @@ def check_parts(experiment: Experiment) -> None:
         ConfigError, EnvBuildError: they cannot; or the experiment cannot be trained at all.
     """
     with build_env(experiment, 1, device=experiment.device) as env:
-        check_joinable(env)
         for learner in build_learners(experiment, env.spec).values():
             check_together([learner])
 
@@ -337,11 +353,10 @@ def _check_single(experiment: Experiment) -> None:
         (experiment.profile, "profile=true"),
         (experiment.cuda_graphs, "cuda_graphs=true"),
         ("wandb" in experiment.loggers, "loggers=wandb, which has one run in each process"),
-        (bool(experiment.groups), "groups="),
     ]
     for group in experiment.algorithms or ("",):
         algorithm = experiment.algorithm_of(group)
-        problems.append((not isinstance(algorithm, IPPOConfig), f"algorithm={algorithm.name}, not ippo or mappo"))
+        problems.append((not isinstance(algorithm, (IPPOConfig, IDDPGConfig)), f"algorithm={algorithm.name}"))
     networks = [experiment.model, experiment.critic, *experiment.models.values(), *experiment.critics.values()]
     for network in networks:
         if network is not None:
@@ -349,7 +364,7 @@ def _check_single(experiment: Experiment) -> None:
     for is_problem, what in problems:
         if is_problem:
             raise ConfigError(
-                f"trainings in one batch do not support {what}; they support ippo and mappo, networks of kind "
-                "mlp, and mpe/..., tag/..., games and your own TensorEnv. Train these in processes (seed=0..7 "
-                "--jobs 2), and members of a population one after the other (evolution.together=false)"
+                f"trainings in one batch do not support {what}; they support {STACKABLE}, and networks of kind mlp. "
+                "Train these in processes (seed=0..7 --jobs 2), and members of a population one after the other "
+                "(evolution.together=false)"
             )

@@ -219,10 +219,10 @@ def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
     critic_batch, observation = learner.critic_batch(sample), sample["walker", "observation"]
     policy, weights = learner.policy, list(learner.policy.actor.parameters())
 
-    torch.manual_seed(5)
+    learner.generator = torch.Generator().manual_seed(5)
     actual = learner.actor_loss(critic_batch, observation)
-    torch.manual_seed(5)  # the same Gumbel noise
-    named = policy.code(policy.actor(observation), config.temperature)
+    same = torch.Generator().manual_seed(5)  # the same Gumbel noise
+    named = policy.code(policy.actor(observation), config.temperature, same)
     taken = critic_batch.codes["walker"]
     values = []
     for agent in range(named.shape[1]):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from marlnb.errors import ConfigError, EnvBuildError
+from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.training.control import request
 from marlnb.training.joined import JoinedTrainings, check_joined, check_parts
@@ -19,6 +17,7 @@ from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.training.train_together import train_together
 from marlnb.training.trainer import Trainer
+from tests.training.together import assert_equal, together
 
 SMALL = (
     *("env=mpe/simple_spread", "algorithm=ippo", "model.hidden=[16,16]", "n_envs=4", "rollout_steps=10", "threads=1"),
@@ -29,30 +28,6 @@ TOLERANCE = 1e-6
 
 def compose(*words: str, seeds: int = 3) -> list[Experiment]:
     return [Experiment.compose(*SMALL, "frames=240", *words, f"seed={seed}") for seed in range(seeds)]
-
-
-def together(folder: Path, experiments: Sequence[Experiment]) -> list[Run]:
-    runs = [Run.create(folder / str(k), experiment) for k, experiment in enumerate(experiments)]
-    assert train_together(runs) == {}
-    return runs
-
-
-def tensors(value: Any, path: str = "") -> dict[str, torch.Tensor]:
-    if isinstance(value, dict):
-        return {name: x for key, part in value.items() for name, x in tensors(part, f"{path}/{key}").items()}
-    return {path: value} if isinstance(value, torch.Tensor) else {}
-
-
-def assert_equal(left: Run, right: Run, tolerance: float) -> None:
-    ours, theirs = (run.checkpoint().load() for run in (left, right))
-    assert tensors(ours).keys() == tensors(theirs).keys()
-    for name, value in tensors(ours).items():
-        other = tensors(theirs)[name]
-        exact = tolerance == 0 or not value.is_floating_point() or name.startswith("/env")
-        difference = 0.0 if torch.equal(value, other) else float((value.double() - other.double()).abs().max())
-        assert difference <= (0.0 if exact else tolerance), f"{name} differs by {difference}"
-    frames = [[learner["frames"] for learner in state["learners"].values()] for state in (ours, theirs)]
-    assert frames[0] == frames[1]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +141,10 @@ def test_one_that_diverges_or_stops_leaves_and_the_others_continue(tmp_path: Pat
 
 def test_what_cannot_advance_together_says_what_can() -> None:
     for words, message in (
-        (("algorithms.agent=qmix",), "do not support algorithm=qmix, not ippo or mappo; they support ippo and mappo"),
+        (
+            ("algorithms.agent=qmix",),
+            "do not support algorithm=qmix; they support ippo, mappo, iddpg, maddpg and matd3",
+        ),
         (("model=gru", "rollout_steps=16"), "a network of kind gru, not mlp"),
         (("compile=first",), "compile=first"),
         (("cuda_graphs=true",), "cuda_graphs=true"),
@@ -175,7 +153,7 @@ def test_what_cannot_advance_together_says_what_can() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             check_joined(compose(*words, seeds=2))
-    with pytest.raises(EnvBuildError, match="not joined to one batch for vmas/navigation; they are for mpe"):
-        check_parts(compose("env=vmas/navigation", seeds=1)[0])
+    with pytest.raises(ConfigError, match="take turns; trainings in one batch need all to act at every step"):
+        check_parts(compose("env=pettingzoo/tictactoe", seeds=1)[0])
     with pytest.raises(ConfigError, match=r"algorithm.target_kl=0.1 ends each update at another time"):
         check_parts(compose("algorithm.target_kl=0.1", seeds=1)[0])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.algorithms.gradients.adam import BETAS, PartAdam
+from marlnb.models.networks.stacking import stack_weights, stacked_views
 
 
 class StackedPart:
@@ -23,31 +24,18 @@ class StackedPart:
 
     Attributes:
         matrix: `[training, weight]`.
+        weights: by parameter's name, `[training, *shape]`: views of the matrix, for gradients.
         moments: m and v, each `[training, weight]`.
     """
 
     def __init__(self, name: str, modules: Sequence[nn.Module], optimizers: Sequence[PartAdam]) -> None:
-        self.name, self.module = name, modules[0]
-        self.matrix = torch.stack([nn.utils.parameters_to_vector(module.parameters()) for module in modules]).detach()
+        self.matrix = stack_weights(modules)
+        views = stacked_views(modules[0], self.matrix)
+        self.weights = {parameter: weight.requires_grad_() for parameter, weight in views.items()}
         of_parts = [optimizer.moments[name] for optimizer in optimizers]
         self.moments = tuple(torch.stack([moments[k] for moments in of_parts]) for k in range(len(BETAS)))
         for row, optimizer in enumerate(optimizers):
             optimizer.moments[name] = tuple(moment[row] for moment in self.moments)
-        for row, module in zip(self.matrix, modules, strict=True):
-            for parameter, values in zip(module.parameters(), self._columns(row), strict=True):
-                parameter.data = values.view(parameter.shape)
-
-    def weights(self) -> dict[str, Tensor]:
-        """By parameter's name, `[training, *shape]`: views of the matrix, for gradients."""
-        weights = {}
-        for (name, first), values in zip(self.module.named_parameters(), self._columns(self.matrix), strict=True):
-            shape = first.shape if "." in name else (*(1,) * (3 - first.ndim), *first.shape)  # [row, agent, unit]
-            weights[name] = values.view(len(self.matrix), *shape).requires_grad_()
-        return weights
-
-    def _columns(self, values: Tensor) -> Sequence[Tensor]:
-        """`[..., weight]` cut into the parameters' parts."""
-        return values.split([parameter.numel() for parameter in self.module.parameters()], dim=-1)
 
     def change(self, gradient: Tensor, lr: Tensor, steps: Tensor, eps: float, max_norm: Tensor) -> Tensor:
         """One step of Adam, `PartAdam`'s, for each training.
@@ -79,23 +67,38 @@ class StackedAdam:
     Args:
         optimizers: one for each training, with the same parts and the same eps.
         modules: by part, of each training.
+
+    Attributes:
+        parts: by name.
+        parameters: of each part, `[training, *shape]`, as `PartAdam` has them of one training.
     """
 
     def __init__(self, optimizers: Sequence[PartAdam], modules: Mapping[str, Sequence[nn.Module]]) -> None:
         self._optimizers, self._eps = list(optimizers), optimizers[0].eps
         self.parts = {name: StackedPart(name, of_part, optimizers) for name, of_part in modules.items()}
+        self.parameters = {name: list(part.weights.values()) for name, part in self.parts.items()}
 
-    @torch.no_grad()
-    def apply(self, gradients: Mapping[str, Tensor], lr: Mapping[str, Tensor], max_norm: Tensor) -> Tensor:
-        """One step.
+    def step(self, loss: Tensor, lr: Mapping[str, Tensor], max_norm: Tensor) -> Tensor:
+        """One gradient step.
 
         Args:
-            gradients: of each part, `[training, weight]`; they are overwritten.
+            loss: `[training]`.
             lr: learning rates of each part, `[training, 1]`, float64.
             max_norm: `[training, 1]`; infinite: none.
         Returns:
             each part's gradient norm before clipping, `[training, part]`.
         """
+        weights = [weight for of_part in self.parameters.values() for weight in of_part]
+        gradients = iter(torch.autograd.grad(loss.sum(), weights))
+        joined = {
+            name: torch.cat([next(gradients).flatten(1) for _ in of_part], dim=1)
+            for name, of_part in self.parameters.items()
+        }
+        return self._apply(joined, lr, max_norm)
+
+    @torch.no_grad()
+    def _apply(self, gradients: Mapping[str, Tensor], lr: Mapping[str, Tensor], max_norm: Tensor) -> Tensor:
+        """As `step`, with the gradients of each part, `[training, weight]`; they are overwritten."""
         for optimizer in self._optimizers:
             optimizer.steps += 1
         steps = torch.tensor([[optimizer.steps] for optimizer in self._optimizers], dtype=torch.float64)

@@ -16,18 +16,19 @@ from torch import Tensor
 
 from marlnb.algorithms.configs.choices import RegressionLoss
 from marlnb.algorithms.configs.ppo import IPPOConfig
-from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.losses import masked_means
 from marlnb.algorithms.ppo import Part, PPOLearner, evaluate, ppo_loss
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.stacked.stacked_adam import StackedAdam
+from marlnb.algorithms.stacked.stacked_learner import StackedLearner
 from marlnb.errors import ConfigError
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.networks.network import Network
-from marlnb.models.networks.stacking import check_stackable, stack
+from marlnb.models.networks.stacking import MAX_ROWS, check_stackable, stack
+from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.stacked_policy import StackedPolicy
 
 EQUAL_OPTIONS = ("epochs", "minibatch_frames", "n_minibatches", "adam_eps", "value_loss", "squash", "std_of")
-MAX_ROWS = 1024  # agents' samples in one training's minibatch; larger products gain nothing from being joined
 
 
 class Terms(NamedTuple):
@@ -50,23 +51,28 @@ class StackedPPO:
     Args:
         learners: of one group of agents, each of another training.
 
-    Attributes:
-        actor: all actors as one, `[training, env, agent, *shape] -> [training, env, agent, parameter]`.
     Raises:
         ConfigError: they cannot learn together.
     """
 
-    def __init__(self, learners: Sequence[Learner]) -> None:
-        self.learners = check_together(learners)
+    def __init__(self, learners: Sequence[PPOLearner]) -> None:
+        check_ppo(learners)
+        self.learners = list(learners)
         policies = [learner.policy for learner in self.learners]
         actors, critics = [policy.actor for policy in policies], [policy.critic for policy in policies]
         optimizers = [learner.optimizers["optimizer"] for learner in self.learners]
         self._adam = StackedAdam(optimizers, {"actor": actors, "critic": critics})
-        self._weights = {name: part.weights() for name, part in self._adam.parts.items()}
-        self.actor = stack(actors[0], self._weights["actor"])
-        self._critic = stack(critics[0], self._weights["critic"])
+        self._actor = stack(actors[0], self._adam.parts["actor"].weights)
+        self._critic = stack(critics[0], self._adam.parts["critic"].weights)
         self._device = next(actors[0].parameters()).device
         self._terms = self._terms_of([learner.config for learner in self.learners])
+
+    def policy(self, generators: Sequence[torch.Generator]) -> Policy:
+        group = self.learners[0].group
+        return StackedPolicy(group, self._actor, generators)
+
+    def bind(self, others: Mapping[str, StackedLearner]) -> None:
+        """Nothing: it reads other groups' observations only."""
 
     def update(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
         """As `OnPolicyLearner.update` of each learner, with its rollout."""
@@ -87,7 +93,7 @@ class StackedPPO:
                 "one process; train them one after the other"
             )
         samples = _stacked([of_one for of_one, _ in acted])
-        with fast_training(self.actor), fast_training(self._critic):
+        with fast_training(self._actor), fast_training(self._critic):
             names, metrics = self._learn(samples, bounds)
         reports = torch.stack([torch.stack(tuple(report.values())) for _, report in acted])
         numbers = torch.cat((metrics, reports), dim=1).tolist()  # one transfer from the device
@@ -115,28 +121,21 @@ class StackedPPO:
             }
             rows = []
             for start, stop in bounds:
-                gradients, metrics = self._gradients({key: value[:, start:stop] for key, value in shuffled.items()})
-                norms = self._adam.apply(gradients, rates, max_norms)
-                names = (*metrics, *(f"grad_norm_{part}" for part in gradients))
+                loss, metrics = self._loss({key: value[:, start:stop] for key, value in shuffled.items()})
+                norms = self._adam.step(loss, rates, max_norms)
+                names = (*metrics, *(f"grad_norm_{part}" for part in self._adam.parts))
                 rows.append(torch.cat((torch.stack(tuple(metrics.values()), dim=1), norms), dim=1))
             epochs.append(torch.stack(rows).mean(0))
         return names, torch.stack(epochs).mean(0)
 
-    def _gradients(self, minibatch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Of each part `[training, weight]`, and the metrics `[training]`."""
+    def _loss(self, minibatch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The losses and the metrics, each `[training]`."""
 
         def run(_: Part, network: Network, x: Tensor) -> Tensor:
             return network(x)[0]
 
-        evaluation = evaluate(self.actor, self._critic, minibatch, run)
-        loss, metrics = ppo_loss(self._terms, evaluation, minibatch, masked_means)
-        weights = [weight for of_part in self._weights.values() for weight in of_part.values()]
-        gradients = iter(torch.autograd.grad(loss.sum(), weights))
-        joined = {
-            name: torch.cat([next(gradients).flatten(1) for _ in of_part], dim=1)
-            for name, of_part in self._weights.items()
-        }
-        return joined, metrics
+        evaluation = evaluate(self._actor, self._critic, minibatch, run)
+        return ppo_loss(self._terms, evaluation, minibatch, masked_means)
 
     def _terms_of(self, configs: Sequence[IPPOConfig]) -> Terms:
         def option(name: str, *shape: int) -> Any:
@@ -164,22 +163,13 @@ class StackedPPO:
         return rates, torch.tensor(bounds, device=self._device)
 
 
-def check_together(learners: Sequence[Learner]) -> list[PPOLearner]:
-    """The learners, of one group of agents in several trainings.
-
-    Raises:
-        ConfigError: they cannot learn together; the message names what can.
-    """
-    group = learners[0].group
-    where = f"group {group.name!r}"
-    ppo = [learner for learner in learners if type(learner) is PPOLearner]
-    if len(ppo) < len(learners):
-        kinds = sorted({type(learner).__name__ for learner in learners if type(learner) is not PPOLearner})
-        raise ConfigError(f"{where} learns by {', '.join(kinds)}; trainings in one batch need ippo or mappo")
-    if ppo[0].turn_based:
+def check_ppo(learners: Sequence[PPOLearner]) -> None:
+    """Raises ConfigError: learners of one group in several trainings cannot learn together."""
+    where = f"group {learners[0].group.name!r}"
+    if learners[0].turn_based:
         raise ConfigError(f"agents of {where} take turns; trainings in one batch need all to act at every step")
-    first = ppo[0].config
-    for learner in ppo:
+    first = learners[0].config
+    for learner in learners:
         config = learner.config
         for name in EQUAL_OPTIONS:
             if getattr(config, name) != getattr(first, name):
@@ -193,18 +183,8 @@ def check_together(learners: Sequence[Learner]) -> list[PPOLearner]:
                 "process cannot do; use fewer epochs"
             )
     for part in ("actor", "critic"):
-        networks = [getattr(learner.policy, part).network for learner in ppo]
+        networks = [getattr(learner.policy, part).network for learner in learners]
         check_stackable(networks, f"the {part} of {where}")
-    return ppo
-
-
-def have_equal_shapes(learners: Sequence[Learner]) -> bool:
-    """Whether learners that can each be joined with their like, as `check_together` says, can be joined together."""
-    try:
-        check_together(learners)
-    except ConfigError:
-        return False
-    return True
 
 
 def _stacked(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

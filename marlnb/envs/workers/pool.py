@@ -44,19 +44,20 @@ class _Worker:
         self.slot, self.indices = slot, indices
         command_in, self.command = os.pipe()
         self.result, result_out = os.pipe()
-        dies_with_thread = int(threading.current_thread() is threading.main_thread())
-        words = [str(number) for number in (command_in, result_out, memory, slot, dies_with_thread)]
+        lifeline_in, self.lifeline = os.pipe()  # nothing is ever written to it; it closes when this process ends
+        inherited = (command_in, result_out, lifeline_in, memory)
+        words = [str(number) for number in (*inherited, slot)]
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(sys.path), *words],
-                pass_fds=(command_in, result_out, memory),
+                pass_fds=inherited,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # an interrupt typed at the terminal reaches only the parent
                 env={**os.environ, **_SETTINGS},
             )
         finally:
-            os.close(command_in)
-            os.close(result_out)
+            for descriptor in (command_in, result_out, lifeline_in):
+                os.close(descriptor)
 
     def answer(self) -> Any:
         """Waits for an object that the worker sends.
@@ -146,8 +147,11 @@ class Pool:
     def reset(self) -> None:
         self._command(RESET)
 
-    def step(self) -> None:
-        self._command(STEP)
+    def start_step(self) -> None:
+        self._start(STEP)
+
+    def finish_step(self) -> None:
+        self._finish()
 
     def write_labels(self) -> None:
         self._command(LABELS)
@@ -168,10 +172,30 @@ class Pool:
 
     def _command(self, kind: int) -> None:
         """Makes all workers do one thing. An interrupt is raised when they have finished, a second one at once."""
+        self._start(kind)
+        self._finish()
+
+    def _start(self, kind: int) -> None:
         if not self._close.alive:
             raise EnvError(f"{self.name} is closed")
+        if not self._is_idle():  # an interrupt came between a step's start and its end
+            self._wake_workers()
+            self._finish()
         self._head[1] = kind
         self._head[0] += 1
+        try:
+            self._wake_workers()
+        except KeyboardInterrupt:
+            self._wake_workers()
+            self._finish()
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _finish(self) -> None:
+        if not self._close.alive:
+            raise EnvError(f"{self.name} is closed")
         try:
             try:
                 self._wait_for_workers()
@@ -179,18 +203,23 @@ class Pool:
                 self._wait_for_workers()  # nothing is done twice: the command's number is the same
                 raise
         except KeyboardInterrupt:
-            if any(self._head[2 + worker.slot] != self._head[0] for worker in self.workers):
+            if not self._is_idle():
                 self.close()
             raise
         except BaseException:
             self.close()
             raise
 
+    def _is_idle(self) -> bool:
+        return all(self._head[2 + worker.slot] == self._head[0] for worker in self.workers)
+
+    def _wake_workers(self) -> None:
+        for worker in self.workers:
+            if self._head[2 + worker.slot] != self._head[0]:
+                self._wake(worker)
+
     def _wait_for_workers(self) -> None:
         head, number = self._head, self._head[0]
-        for worker in self.workers:
-            if head[2 + worker.slot] != number:
-                self._wake(worker)
         for worker in self.workers:
             while head[2 + worker.slot] != number:
                 if (word := os.read(worker.result, 1)) == FAILURE:
@@ -213,14 +242,16 @@ def _end(workers: list[_Worker], owner: int) -> None:
     for worker in workers:
         os.close(worker.command)
         os.close(worker.result)
-    if os.getpid() != owner:
-        return  # in a fork of the owner the processes are not children
     for worker in workers:
+        if os.getpid() != owner:
+            os.close(worker.lifeline)
+            continue  # in a fork of the owner the processes are not children
         try:
             worker.process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             worker.process.kill()
             worker.process.wait()
+        os.close(worker.lifeline)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(worker.process.pid, signal.SIGKILL)  # what its environments started and left behind
 

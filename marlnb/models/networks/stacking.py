@@ -24,6 +24,7 @@ from marlnb.models.networks.network import Network
 Module = TypeVar("Module", bound=nn.Module)
 
 STACKABLE: tuple[type[Network], ...] = (MLP, AgentId)  # networks that let further leading axes through
+MAX_ROWS = 1024  # of one network's input; on a CPU, larger products gain nothing from being joined
 
 
 class StackedLinear(nn.Module):
@@ -90,6 +91,33 @@ def stack(module: Module, weights: Mapping[str, Tensor]) -> Module:
         delattr(stacked, name)
         setattr(stacked, name, weights[name])
     return stacked
+
+
+def stack_weights(modules: Sequence[nn.Module]) -> Tensor:
+    """The weights of modules of one architecture as one matrix `[network, weight]`.
+
+    The modules' own parameters become views of its rows, so they can be read, saved and loaded as ever.
+    """
+    matrix = torch.stack([nn.utils.parameters_to_vector(module.parameters()) for module in modules]).detach()
+    for row, module in zip(matrix, modules, strict=True):
+        parameters = list(module.parameters())
+        for parameter, values in zip(parameters, row.split([each.numel() for each in parameters]), strict=True):
+            parameter.data = values.view(parameter.shape)
+    return matrix
+
+
+def stacked_views(module: nn.Module, matrix: Tensor) -> dict[str, Tensor]:
+    """By parameter's name, views of a matrix of `stack_weights`, as `stack` takes them.
+
+    Args:
+        module: one of the modules.
+    """
+    named = list(module.named_parameters())
+    views = {}
+    for (name, first), values in zip(named, matrix.split([weight.numel() for _, weight in named], dim=-1), strict=True):
+        shape = first.shape if "." in name else (*(1,) * (3 - first.ndim), *first.shape)  # [row, agent, unit]
+        views[name] = values.view(len(matrix), *shape)
+    return views
 
 
 def check_stackable(networks: Sequence[Network], what: str) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from marlnb.config import ModelConfig
 from marlnb.models.policies.actor import Actor
-from marlnb.models.policies.distributions import Deterministic
+from marlnb.models.policies.distributions import Deterministic, Generators, fill
 from marlnb.models.policies.policy import ActContext, ActorOutput
 from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.specs import EnvSpec, GroupSpec
@@ -48,8 +48,12 @@ class DeterministicPolicy(QActorCritic):
 
     @torch.no_grad()
     def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        return self.choose_from(self.actor(observation), context)
+
+    def choose_from(self, output: Tensor, context: ActContext) -> ActorOutput:
+        """As `choose`, from the actor's output `[env, agent, parameter]`."""
         distribution = self.actor.distribution
-        parameters = distribution.mask(self.actor(observation), context.action_mask)
+        parameters = distribution.mask(output, context.action_mask)
         if not context.explore:
             mode = distribution.mode(parameters)
             return ActorOutput(mode.action, mode.log_prob, parameters)
@@ -65,14 +69,14 @@ class DeterministicPolicy(QActorCritic):
             return parameters.tanh()
         return self.critic.encode_action(self.group.name, self.actor.distribution.mode(parameters).action)
 
-    def code(self, parameters: Tensor, temperature: float) -> Tensor:
+    def code(self, parameters: Tensor, temperature: float, generator: Generators = None) -> Tensor:
         """The action as critics read it, `[..., agent, code]`, with a gradient for the actor.
 
         Continuous: without noise. Discrete: a straight-through Gumbel-softmax sample.
         """
         if self.continuous:
             return parameters.tanh()
-        return straight_through(parameters, self.group.action.n, temperature)
+        return straight_through(parameters, self.group.action.n, temperature, generator)
 
     def action_of(self, code: Tensor) -> Tensor:
         """The continuous actions that a code encodes, in the environment's units."""
@@ -96,7 +100,7 @@ class DeterministicPolicy(QActorCritic):
             self.noise_state = self.noise_state.masked_fill(done.to(self.noise_state.device)[:, None, None], 0.0)
 
 
-def straight_through(logits: Tensor, n: tuple[int, ...], temperature: float) -> Tensor:
+def straight_through(logits: Tensor, n: tuple[int, ...], temperature: float, generator: Generators = None) -> Tensor:
     """One-hot samples from the softmax of logits `[..., choice]`, in components of n[k] choices each.
 
     Straight-through Gumbel-softmax, with g = -log(e), e ~ Exp(1):
@@ -106,7 +110,8 @@ def straight_through(logits: Tensor, n: tuple[int, ...], temperature: float) -> 
 
     Source: Jang et al. 2017, section 2.2 (arXiv:1611.01144).
     """
-    noisy = (logits - torch.empty_like(logits).exponential_().log_()) / temperature
+    exponential = fill(torch.empty_like(logits), Tensor.exponential_, generator)
+    noisy = (logits - exponential.log_()) / temperature
     parts = []
     for scores in noisy.split(n, dim=-1):
         soft = scores.softmax(-1)

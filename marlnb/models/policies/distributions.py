@@ -85,7 +85,7 @@ class Categorical(ActionDistribution):
         """Gumbel-max: argmax_k p_k / e_k with e_k ~ Exp(1) has the distribution p (Jang et al. 2017, section 2.1)."""
         log_probs = parameters.log_softmax(-1)
         weights = log_probs.exp()
-        exponential = _fill(torch.empty_like(weights), Tensor.exponential_, generator)
+        exponential = fill(torch.empty_like(weights), Tensor.exponential_, generator)
         return self._sample_of(log_probs, weights.div_(exponential).argmax(-1))
 
     def mode(self, parameters: Tensor) -> Sample:
@@ -162,7 +162,7 @@ class Gaussian(ActionDistribution):
 
     def sample(self, parameters: Tensor, generator: Generators = None) -> Sample:
         mean, log_std = self._split(parameters)
-        noise = _fill(torch.empty_like(mean, memory_format=torch.contiguous_format), Tensor.normal_, generator)
+        noise = fill(torch.empty_like(mean, memory_format=torch.contiguous_format), Tensor.normal_, generator)
         stored = torch.addcmul(mean, log_std.exp(), noise)
         return Sample(self._bound(stored), stored, self._density(noise, log_std, stored)[0])
 
@@ -228,8 +228,8 @@ def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDist
     return Categorical(spec.n[0]) if spec.kind == "discrete" else MultiDiscrete(spec.n)
 
 
-def _fill(x: Tensor, draw: Callable[..., Tensor], generator: Generators) -> Tensor:
-    """Fills x with random numbers by one of the tensor's methods."""
+def fill(x: Tensor, draw: Callable[..., Tensor], generator: Generators) -> Tensor:
+    """Fills x with random numbers by one of the tensor's methods, such as `Tensor.normal_`."""
     if isinstance(generator, Sequence):
         for part, of_part in zip(x.chunk(len(generator)), generator, strict=True):
             draw(part, generator=of_part)

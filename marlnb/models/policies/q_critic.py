@@ -158,13 +158,13 @@ class QCritic(nn.Module):
         taken = codes[self.group_name]
         n, size, before = *taken.shape[-2:], self.reads.index(self.group_name)
         start = encoded.shape[-1] + sum(codes[name].shape[-2:].numel() for name in self.reads[:before])
-        columns = first.linear.weight[:, start : start + n * size].unflatten(-1, (n, size))
+        columns = first.linear.weight[..., start : start + n * size].unflatten(-1, (n, size))
         common = first.linear(torch.cat((encoded, *(codes[name].flatten(-2) for name in self.reads)), dim=-1))
-        changes = torch.einsum("...ac,uac->a...u", own - taken, columns)
-        x = first.activate(common + changes)
+        changes = torch.einsum("...bac,...uac->...abu", own - taken, columns)  # b: of a sample
+        x = first.activate(common.unsqueeze(-3) + changes)
         for layer in later:
             x = layer(x)
-        return network.head(x).diagonal(dim1=0, dim2=-1)
+        return network.head(x).diagonal(dim1=-3, dim2=-1)
 
     def _rows(self, encoded: Tensor, codes: Mapping[str, Tensor], own: Tensor) -> Tensor:
         """The joint vector for each agent `[..., agent, feature]`, with its own action replaced by `own`."""

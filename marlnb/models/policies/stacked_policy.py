@@ -1,4 +1,4 @@
-"""StackedPolicy: what the agents of several trainings act with, in one batched product."""
+"""What the agents of several trainings act with, in one batched product."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from marlnb.models.policies.actor import Actor
+from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.specs import GroupSpec
 
@@ -32,3 +33,36 @@ class StackedPolicy(Policy):
         sample = distribution.choose(parameters, self._generators, explore=context.explore)
         extras = {} if sample.stored is sample.action else {distribution.stored_as: sample.stored}
         return ActorOutput(sample.action, sample.log_prob, parameters, None, extras)
+
+
+class StackedDeterministicPolicy(Policy):
+    """Acts as StackedPolicy does, and explores with the trainings' own policies, which have their noise.
+
+    Args:
+        actor: the trainings' actors as one.
+        policies: of the trainings.
+        generators: of each training's actions.
+    """
+
+    def __init__(
+        self, actor: Actor, policies: Sequence[DeterministicPolicy], generators: Sequence[torch.Generator]
+    ) -> None:
+        super().__init__()
+        self.group, self.actor = policies[0].group, actor
+        self._of_trainings = list(zip(policies, generators, strict=True))
+
+    @torch.no_grad()
+    def choose(self, observation: torch.Tensor, context: ActContext) -> ActorOutput:
+        n = len(self._of_trainings)
+        outputs = self.actor(observation.unflatten(0, (n, -1)))
+        masks = (None,) * n if context.action_mask is None else context.action_mask.chunk(n)
+        chosen = [
+            policy.choose_from(output, context._replace(action_mask=mask, generator=generator))
+            for (policy, generator), output, mask in zip(self._of_trainings, outputs, masks)
+        ]
+        action, log_prob, logits = (torch.cat(parts) for parts in zip(*(output[:3] for output in chosen)))
+        return ActorOutput(action, log_prob, logits)
+
+    def begin_episodes(self, done: torch.Tensor) -> None:
+        for (policy, _), of_one in zip(self._of_trainings, done.chunk(len(self._of_trainings))):
+            policy.begin_episodes(of_one)

@@ -155,10 +155,15 @@ class Collector:
         return self._rollout
 
     @property
+    def step(self) -> Step:
+        """With which the next rollout begins."""
+        assert self._step is not None, "call reset or load_state_dict first"
+        return self._step
+
+    @property
     def episode_seeds(self) -> Tensor:
         """`[env]`, of the episodes that are in progress."""
-        assert self._step is not None, "call reset or load_state_dict first"
-        return self._step.episode_seed
+        return self.step.episode_seed
 
     def _finish(self, step: Step) -> None:
         """Fills the fields that follow from the stored steps, for all steps at once."""

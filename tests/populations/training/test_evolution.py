@@ -20,6 +20,13 @@ SMALL = (
     "env=mpe/simple_spread", "algorithm=ippo", "algorithm.epochs=1", "model.hidden=[8]", "n_envs=2", "rollout_steps=8",
     "evolution=tournament", "evolution.population=3", "evolution.generation_frames=32", "evaluation_episodes=2",
 )  # fmt: skip
+OFF_POLICY = ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=2", "algorithm.batch_size=16")
+
+
+def _small(*overrides: str) -> tuple[str, ...]:
+    """SMALL with overrides, without the option that MADDPG has not."""
+    words = (*SMALL, *overrides)
+    return tuple(word for word in words if "epochs" not in word or OFF_POLICY[0] not in words)
 
 
 def _values(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -50,13 +57,12 @@ def _assert_equal(first: Path, second: Path) -> None:
     [
         (),
         ("evolution.together=true", "algorithm.minibatch_frames=8"),
-        ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=2"),
+        OFF_POLICY,
+        ("evolution.together=true", *OFF_POLICY),
     ],
 )
 def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
-    is_maddpg = "algorithm=maddpg" in overrides
-    overrides = tuple(text for text in (*SMALL, *overrides) if not (is_maddpg and "epochs" in text))
-    experiment = Experiment.compose(*overrides, "frames=700", "checkpoint_every=4", "keep_checkpoints=0")
+    experiment = Experiment.compose(*_small(*overrides), "frames=700", "checkpoint_every=4", "keep_checkpoints=0")
     mnb.train(experiment, tmp_path / "whole", progress=False)
     for kill_at in (6, 7):  # at the end of a generation, and after a selection
         path = tmp_path / str(kill_at)
@@ -249,9 +255,18 @@ def test_a_member_that_diverges_is_replaced(tmp_path: Path) -> None:
     assert rows[4].parent != 1 and rows[4].fitness is not None
 
 
-def test_members_of_equal_shapes_advance_together_as_they_would_one_after_the_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "learning",
+    [
+        pytest.param(("algorithm.minibatch_frames=8",), id="ippo"),
+        pytest.param((*OFF_POLICY, "env.continuous_actions=true"), id="maddpg"),
+    ],
+)
+def test_members_of_equal_shapes_advance_together_as_they_would_one_after_the_other(
+    tmp_path: Path, learning: tuple[str, ...]
+) -> None:
     probability = [f"evolution.probability.{kind}={share}" for kind, share in (("none", 0), ("width", 1))]
-    words = (*SMALL, *probability, "evolution.new_units=[2,4]", "algorithm.minibatch_frames=8", "frames=500")
+    words = (*_small(*learning), *probability, "evolution.new_units=[2,4]", "frames=500")
     rows = []
     for together in ("false", "true"):
         experiment = Experiment.compose(*words, f"evolution.together={together}")
@@ -281,7 +296,7 @@ def test_a_member_that_diverges_leaves_those_that_advance_together(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("algorithm=maddpg",), "do not support algorithm=maddpg, not ippo or mappo; they support ippo and mappo"),
+        (("algorithm=masac",), "do not support algorithm=masac; they support ippo, mappo, iddpg, maddpg and matd3"),
         (("algorithm=ippo", "model=gru", "rollout_steps=16"), "do not support a network of kind gru, not mlp"),
     ],
 )

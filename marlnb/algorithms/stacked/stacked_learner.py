@@ -1,0 +1,28 @@
+"""StackedLearner: what learners of several trainings are as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+
+from marlnb.algorithms.rollout import Rollout
+from marlnb.models.policies.policy import Policy
+
+
+class StackedLearner(Protocol):
+    """The learners of one group of agents in several trainings."""
+
+    def bind(self, others: Mapping[str, StackedLearner]) -> None:
+        """Called once, before the first update, with those of all groups."""
+
+    def policy(self, generators: Sequence[torch.Generator]) -> Policy:
+        """What the agents of all trainings act with, in environments that are sorted by training.
+
+        Args:
+            generators: of each training's actions, so that it explores as it would by itself.
+        """
+
+    def update(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
+        """As `Learner.update` of each training's learner, with its rollout."""

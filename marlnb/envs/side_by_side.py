@@ -1,0 +1,60 @@
+"""SideBySide: several environments of one kind stepped as one batch, each with its own state and seeds.
+
+For environments whose states cannot be joined (`marlnb.envs.joined`), such as PettingZoo's in worker processes: all
+workers of all parts step at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+
+import torch
+from torch import Tensor
+
+from marlnb.envs.vector import GroupStep, Step, VectorEnv
+
+
+class SideBySide(VectorEnv):
+    """The environments of several parts, one part after the other.
+
+    Args:
+        parts: of equal numbers of environments; they belong to the caller.
+        steps: of each, what its last `reset` or `step` returned.
+
+    Attributes:
+        steps: of each part, the current one.
+    """
+
+    def __init__(self, parts: Sequence[VectorEnv], steps: Sequence[Step]) -> None:
+        first = parts[0]
+        self.parts, self.steps = list(parts), list(steps)
+        self.spec, self.device, self.n_envs = first.spec, first.device, len(parts) * first.n_envs
+
+    def reset(self, seed: int) -> Step:
+        """Each part has the seeds of `seed`."""
+        self.steps = [part.reset(seed) for part in self.parts]
+        return self.step_of_all()
+
+    def step(self, actions: Mapping[str, Tensor]) -> Step:
+        by_group = {name: action.chunk(len(self.parts)) for name, action in actions.items()}
+        for k, part in enumerate(self.parts):
+            part.start_step({name: chunks[k] for name, chunks in by_group.items()})
+        self.steps = [part.finish_step() for part in self.parts]
+        return self.step_of_all()
+
+    def step_of_all(self) -> Step:
+        """The current step, in tensors of its own."""
+        first = self.steps[0]
+        groups = {name: _joined([step.groups[name] for step in self.steps]) for name in first.groups}
+        shared = {
+            name: torch.cat([getattr(step, name) for step in self.steps])
+            for name in ("done", "episode_seed", "state", "final_state")
+            if getattr(first, name) is not None
+        }
+        return replace(first, groups=groups, **shared)
+
+
+def _joined(groups: Sequence[GroupStep]) -> GroupStep:
+    names = [field.name for field in fields(GroupStep) if getattr(groups[0], field.name) is not None]
+    return replace(groups[0], **{name: torch.cat([getattr(group, name) for group in groups]) for name in names})

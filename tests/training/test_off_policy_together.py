@@ -1,0 +1,101 @@
+"""MADDPG and its family learn together what each training would by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
+from marlnb.training.joined import JoinedTrainings, check_parts
+from marlnb.training.runs.run import Run
+from marlnb.training.train import train
+from marlnb.training.train_together import train_together
+from marlnb.training.trainer import Trainer
+from tests.training.together import assert_equal, together
+
+SMALL = (
+    *("algorithm=maddpg", "model.hidden=[16,16]", "n_envs=4", "rollout_steps=10", "threads=1", "algorithm.updates=2"),
+    *("algorithm.batch_size=16", "algorithm.learning_starts=0", "algorithm.buffer_frames=200", "checkpoint_every=4"),
+    "evaluation_episodes=4",
+)
+SPREAD = ("env=mpe/simple_spread", "env.continuous_actions=true")
+LISTENER = ("env=mpe/simple_speaker_listener", "env.continuous_actions=false")
+TOLERANCE = 1e-6
+
+
+def compose(*words: str, env: tuple[str, ...] = SPREAD, seeds: int = 2, frames: int = 240) -> list[Experiment]:
+    return [Experiment.compose(*env, *SMALL, *words, f"frames={frames}", f"seed={seed}") for seed in range(seeds)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((), id="maddpg"),
+        pytest.param(("algorithm.policy_actions=all", "critic.layer_norm=true"), id="all actions"),
+        pytest.param(("algorithm=matd3", "env.continuous_actions=false", "algorithm.updates=3"), id="matd3"),
+        pytest.param(("algorithm=iddpg", "model.share_parameters=false"), id="unshared"),
+        pytest.param(LISTENER, id="two groups"),
+        pytest.param(("algorithm.noise_kind=ornstein_uhlenbeck", "algorithm.target_every=2"), id="correlated noise"),
+        pytest.param(("algorithm.batch_size=600", "algorithm.buffer_frames=600"), id="large minibatches"),
+    ],
+)
+def test_one_iteration_together_equals_one_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
+    experiments = compose(*words, frames=40)
+    for seed, run in enumerate(together(tmp_path / "together", experiments)):
+        alone = train(experiments[seed], tmp_path / f"alone_{seed}", progress=False)
+        assert_equal(run, alone, TOLERANCE)
+        ours, theirs = run.metrics().iloc[0], alone.metrics().iloc[0]
+        for name in theirs.index[theirs.index.str.startswith(("learning/", "episodes"))]:
+            assert ours[name] == pytest.approx(theirs[name], abs=1e-4, rel=1e-4), name
+
+
+def test_each_has_its_own_numbers(tmp_path: Path) -> None:
+    base, _ = compose(frames=40)
+    options = (
+        {"lr": 1e-3, "gamma": 0.9, "max_grad_norm": 0.1, "noise": 0.5},
+        {"lr": 3e-4, "lr_critic": 2e-3, "tau": 0.1, "batch_size": 24, "buffer_frames": 300},
+    )
+    experiments = [
+        replace(base, seed=seed, algorithm=replace(base.algorithm, **changes)) for seed, changes in enumerate(options)
+    ]
+    for k, run in enumerate(together(tmp_path / "together", experiments)):
+        assert_equal(run, train(experiments[k], tmp_path / str(k), progress=False), TOLERANCE)
+
+
+def test_a_resume_gives_the_same_bits(tmp_path: Path) -> None:
+    experiments = compose("algorithm.learning_starts=60")  # the first iteration is random and teaches nothing
+    whole = together(tmp_path / "whole", experiments)
+    joined, runs = JoinedTrainings(), [Run.create(tmp_path / str(k), each) for k, each in enumerate(experiments)]
+    trainers = [Trainer(run.experiment, run, build=joined.build_loop) for run in runs]
+    for _ in range(5):
+        for trainer in trainers:
+            next(trainer)
+    for trainer in trainers:  # as a kill would: 4 are saved, 1 is lost
+        trainer.fail(KeyboardInterrupt())
+    assert train_together(runs) == {}
+    for run, other in zip(runs, whole):
+        assert run.checkpoint().iteration == 6
+        assert_equal(run, other, 0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_environments_in_processes_step_side_by_side(tmp_path: Path, workers: int) -> None:
+    env = ("env=pettingzoo/simple_speaker_listener", f"env.workers={workers}")
+    experiments = compose("checkpoint_every=3", env=env, frames=200)  # such environments are reset at a checkpoint
+    for seed, run in enumerate(together(tmp_path / "together", experiments)):
+        alone = train(experiments[seed], tmp_path / f"alone_{seed}", progress=False)
+        ours, theirs = run.metrics(), alone.metrics()
+        assert ours["episodes"].tolist() == theirs["episodes"].tolist()
+        assert ours["episodes"].sum() == 4
+        assert ours["recent_return"].tolist()[-1] == pytest.approx(theirs["recent_return"].tolist()[-1], rel=1e-3)
+
+
+def test_a_critic_that_reads_another_kind_of_learner_says_so() -> None:
+    (mixed,) = compose("algorithms.speaker=ippo", "algorithms.listener=maddpg", env=LISTENER, seeds=1)
+    with pytest.raises(
+        ConfigError, match=r"the critic of group 'listener' reads the actions of 'speaker', .* PPOLearner"
+    ):
+        check_parts(mixed)
