@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +78,18 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
         if request.choices.get(part) is None:
             raise ConfigError(f"{part} takes a name, such as {part}={DEFAULTS[part]}; got none")
     if request.choices.get("env") is None:
-        names = sorted({*ENVIRONMENTS.names(), *variants.names("env")})
-        raise ConfigError(f"no environment; add env=<name>, one of: {', '.join(names)}")
+        families = _families({*ENVIRONMENTS.names(), *variants.names("env")})
+        raise ConfigError(
+            f"no environment; add env=<name>, such as env={EXAMPLES['env']}. Valid: {families}; `marlnb list envs` "
+            "shows the names"
+        )
     return request
+
+
+def _families(names: Iterable[str]) -> str:
+    """The number of names in each family, such as `mpe/… (9)`; a name without a family stands for itself."""
+    counts = Counter(family + slash for family, slash, _ in (name.partition("/") for name in sorted(names)))
+    return ", ".join(f"{family}… ({n})" if family.endswith("/") else family for family, n in counts.items())
 
 
 def named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[str, str | None]]:

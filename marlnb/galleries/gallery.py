@@ -43,7 +43,7 @@ class Gallery(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self.folders:
-            raise UnknownNameError(unknown("entry in the gallery", name, tuple(self.folders)))
+            raise UnknownNameError(unknown("gallery entry", name, tuple(self.folders)))
         return Entry(self.folders[name])
 
     def __iter__(self) -> Iterator[str]:

@@ -105,7 +105,10 @@ def test_free_form_options_take_new_keys() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["algorithm=mappo"], r"no environment; add env=<name>, one of: .*pettingzoo/multiwalker"),
+        (
+            ["algorithm=mappo"],
+            r"add env=<name>, such as env=mpe/simple_spread\. Valid: .*mpe/… \(9\), .*pettingzoo/… \(\d+\)",
+        ),
         (["env=multiwalkr"], r"no environment 'multiwalkr'; did you mean .*pettingzoo/multiwalker"),
         (["env=multiwalker"], r"did you mean 'pettingzoo/multiwalker'"),
         ([ENV, "algorithm=mapo"], r"no algorithm 'mapo'; did you mean 'mappo'"),
