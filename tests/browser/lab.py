@@ -178,7 +178,7 @@ def _served(
     base_url: str = "",
 ) -> Iterator[Lab]:
     home.mkdir(parents=True, exist_ok=True)
-    port, token = _free_port(), secrets.token_hex(16)
+    port, token = free_port(), secrets.token_hex(16)
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("JUPYTER", "MPLBACKEND"))},
         "JUPYTER_CONFIG_DIR": str(home),
@@ -217,7 +217,7 @@ def _wait(lab: Lab, server: subprocess.Popen[bytes], log: Path) -> None:
     raise TimeoutError(log.read_text())
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

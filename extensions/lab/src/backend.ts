@@ -21,7 +21,10 @@ interface Reply {
 export class Backend {
   constructor(
     private readonly services: ServiceManager.IManager,
-    private readonly kernelName: () => string
+    /** Name of the kernel that a person has chosen; empty: none. */
+    private readonly chosenKernel: () => string,
+    /** Name of the current notebook's kernel; empty: none. */
+    private readonly notebookKernel: () => string
   ) {}
 
   /** Whether answers come from another process than before, so that nothing it remembered is known any more. */
@@ -71,18 +74,15 @@ export class Backend {
   }
 
   private async open(): Promise<Kernel.IComm> {
-    const session = (this.session ??= await this.startSession());
+    const session = (this.session ??= this.follow(await this.findSession()));
     const kernel = session.kernel;
     if (!kernel) {
       this.session = null;
       throw new Error('the kernel of the panel has ended');
     }
-    const done = await kernel.requestExecute({ code: START, silent: true, store_history: false }).done;
-    if (done.content.status !== 'ok') {
-      const reason = done.content.status === 'error' ? `: ${done.content.evalue}` : '';
-      throw new Error(
-        `the kernel "${kernel.name}" cannot import marlnb${reason}. Choose one of an environment with marlnb in the settings.`
-      );
+    const problem = await load(kernel);
+    if (problem) {
+      throw new Error(problem);
     }
     const comm = kernel.createComm(TARGET);
     const greeted = new PromiseDelegate<Reply>();
@@ -106,17 +106,37 @@ export class Backend {
     return comm;
   }
 
-  private async startSession(): Promise<Session.ISessionConnection> {
+  /** A session whose kernel can import marlnb: the chosen one, or else the first of those that may have it. */
+  private async findSession(): Promise<Session.ISessionConnection> {
     const { sessions, kernelspecs } = this.services;
     await Promise.all([sessions.ready, kernelspecs.ready]);
-    const name = this.kernelName() || kernelspecs.specs?.default || '';
+    const specs = Object.values(kernelspecs.specs?.kernelspecs ?? {});
+    const marked = specs.flatMap(spec => (spec?.metadata?.['marlnb'] ? [spec.name] : []));
+    const likely = [this.notebookKernel(), ...marked, kernelspecs.specs?.default ?? ''].filter(Boolean);
+    const problems: string[] = [];
+    for (const name of this.chosenKernel() ? [this.chosenKernel()] : new Set(likely)) {
+      const session = await this.startSession(name);
+      const problem = session.kernel ? await load(session.kernel) : 'it did not start';
+      if (!problem) {
+        return session;
+      }
+      problems.push(problem);
+      await session.shutdown();
+      session.dispose();
+    }
+    throw new Error(
+      `${problems.join('; ')}. Choose a kernel of an environment with marlnb in the settings, or add one with \`marlnb hub install\`.`
+    );
+  }
+
+  private async startSession(name: string): Promise<Session.ISessionConnection> {
+    const { sessions } = this.services;
     for (const model of sessions.running()) {
       if (model.type === TYPE && model.name === SESSION && model.kernel?.name === name) {
-        return this.follow(sessions.connectTo({ model }));
+        return sessions.connectTo({ model });
       }
     }
-    const options = { name: SESSION, path: SESSION, type: TYPE, kernel: { name } };
-    return this.follow(await sessions.startNew(options));
+    return sessions.startNew({ name: SESSION, path: SESSION, type: TYPE, kernel: { name } });
   }
 
   private follow(session: Session.ISessionConnection): Session.ISessionConnection {
@@ -158,4 +178,11 @@ export class Backend {
   private comm: Promise<Kernel.IComm> | null = null;
   private readonly pending = new Map<number, PromiseDelegate<unknown>>();
   private lastId = 0;
+}
+
+/** Makes a kernel answer requests; returns why it cannot, or nothing. */
+async function load(kernel: Kernel.IKernelConnection): Promise<string> {
+  const { content } = await kernel.requestExecute({ code: START, silent: true, store_history: false }).done;
+  const reason = content.status === 'error' ? `: ${content.evalue}` : '';
+  return content.status === 'ok' ? '' : `the kernel "${kernel.name}" cannot import marlnb${reason}`;
 }

@@ -67,7 +67,8 @@ const runs: JupyterFrontEndPlugin<void> = {
     let chosenKernel = '';
     const backend = new Backend(
       app.serviceManager,
-      () => chosenKernel || (notebooks?.currentWidget?.sessionContext.session?.kernel?.name ?? '')
+      () => chosenKernel,
+      () => notebooks?.currentWidget?.sessionContext.session?.kernel?.name ?? ''
     );
     const model = new RunsModel(backend);
     const context: Context = { backend, model, commands: app.commands, trans };

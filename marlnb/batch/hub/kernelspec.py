@@ -95,7 +95,7 @@ class HubKernel:
             "argv": ["bash", f"{{resource_dir}}/{LAUNCHER}", "-f", "{connection_file}"],
             "display_name": self.shown_name,
             "language": "python",
-            "metadata": {"debugger": True},
+            "metadata": {"debugger": True, "marlnb": True},  # the extension's panels look for a kernel with marlnb
         }
         files = {KERNEL: (json.dumps(spec, indent=1) + "\n").encode(), LAUNCHER: self.launcher()}
         logos = sorted(Path(RESOURCES).glob("logo-*"))
