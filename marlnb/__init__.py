@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     from marlnb.analysis.interventions.usage import usage as usage
     from marlnb.analysis.populations.best_response import best_response as best_response
     from marlnb.analysis.populations.exploit import find_exploit as find_exploit
+    from marlnb.analysis.populations.inheritance import inheritance as inheritance
     from marlnb.analysis.populations.league_report import league_control as league_control
     from marlnb.analysis.populations.league_report import league_report as league_report
     from marlnb.analysis.populations.match import match as match
     from marlnb.analysis.populations.player_maps import player_maps as player_maps
+    from marlnb.analysis.populations.transplant import transplant as transplant
     from marlnb.analysis.representations.development import development as development
     from marlnb.analysis.representations.embedding import embed as embed
     from marlnb.analysis.representations.event_average import event_average as event_average

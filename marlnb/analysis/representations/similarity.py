@@ -64,7 +64,7 @@ def similarity(
         raise AnalysisError(
             f"n_shuffles must be 1 or more and n_bootstrap 20 or more; got {n_shuffles} and {n_bootstrap}"
         )
-    return _compare(as_view(a).open(), as_view(b).open(), method, n_shuffles, n_bootstrap, seed)
+    return compare_units(as_view(a).open(), as_view(b).open(), method, n_shuffles, n_bootstrap, seed)
 
 
 def similarity_matrix(
@@ -99,7 +99,7 @@ def similarity_matrix(
             if against is None and j < i and method != "pwcca":
                 cells[i, j] = cells[j, i]
             else:
-                cells[i, j] = _compare(left, right, method, n_shuffles, n_bootstrap, seed)
+                cells[i, j] = compare_units(left, right, method, n_shuffles, n_bootstrap, seed)
 
     def matrix(name: str) -> np.ndarray:
         return np.array([[getattr(cells[i, j], name) for j in range(len(columns))] for i in range(len(rows))])
@@ -129,9 +129,10 @@ def _open(
     return [View(views, site, agent).open() for site in names for agent in site_agents(views, site, agents)]
 
 
-def _compare(
+def compare_units(
     left: Units, right: Units, method: SimilarityMethod, n_shuffles: int, n_bootstrap: int, seed: int
 ) -> Similarity:
+    """As `similarity`, of views that are open."""
     at_left, at_right = _shared_steps(left, right)
     episode = left.episode[at_left]
     numbers, index = episode_index(episode)

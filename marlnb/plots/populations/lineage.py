@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,17 +10,43 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import INK, MARKERS, MUTED, OKABE_ITO, axes, finish, legend_outside, width_with_legend
+from marlnb.plots.canvas import (
+    ALARM,
+    INK,
+    MARKERS,
+    MUTED,
+    OKABE_ITO,
+    SEQUENTIAL,
+    axes,
+    finish,
+    legend_outside,
+    width_with_legend,
+)
 
 if TYPE_CHECKING:
+    from marlnb.analysis.populations.inheritance_result import Inheritance
     from marlnb.populations.run_population import RunPopulation
 
+Edge = tuple[tuple[float, float], tuple[float, float]]
 
-def lineage_tree(population: RunPopulation, *, title: str = "Lineage", ax: Axes | None = None) -> Axes:
+
+def lineage_tree(
+    population: RunPopulation,
+    *,
+    inheritance: Inheritance | None = None,
+    concept: str | None = None,
+    title: str = "Lineage",
+    ax: Axes | None = None,
+) -> Axes:
     """Fitness of each member by generation, with a line from its parent; the thick line leads to the fittest member.
 
     Colours and markers are operators. Members that diverged are not shown.
-    Raises AnalysisError: no generation has ended yet.
+
+    Args:
+        inheritance: as `mnb.inheritance` gives it: lines then have the colour of the similarity of child and parent.
+        concept: one of its concepts: members that hold it get a ring, and + and − say where it is gained and lost.
+    Raises:
+        AnalysisError: no generation has ended yet, or no such concept.
     """
     rows = {row.id: row for row in population.lineage() if row.fitness is not None}
     if not rows:
@@ -27,16 +54,48 @@ def lineage_tree(population: RunPopulation, *, title: str = "Lineage", ax: Axes 
     points = {name: (row.generation, float(row.fitness or 0.0)) for name, row in rows.items()}
     operators = list(dict.fromkeys(row.operator for row in rows.values()))
     ax = axes(ax, width=width_with_legend(operators), height=4.0)
-    edges = [(points[row.parent_id], points[name]) for name, row in rows.items() if row.parent_id in points]
-    ax.add_collection(LineCollection(edges, colors=MUTED, linewidths=0.6, alpha=0.6, zorder=1))
+    edges = {name: (points[row.parent_id], points[name]) for name, row in rows.items() if row.parent_id in points}
+    if inheritance is None:
+        ax.add_collection(LineCollection(list(edges.values()), colors=MUTED, linewidths=0.6, alpha=0.6, zorder=1))
+    else:
+        _draw_similarities(ax, inheritance, edges)
     line = [points[row.id] for row in population.ancestors(population.best.id) if row.id in points]
-    ax.plot(*zip(*line), color=INK, linewidth=2.2, zorder=2)
+    width = 2.2 if inheritance is None else 0.8
+    ax.plot(*zip(*line), color=INK, linewidth=width, zorder=2)
     for index, operator in enumerate(operators):
         own = np.array([points[name] for name, row in rows.items() if row.operator == operator])
         colour, marker = OKABE_ITO[index % len(OKABE_ITO)], MARKERS[index % len(MARKERS)]
         ax.scatter(own[:, 0], own[:, 1], s=22, color=colour, marker=marker, label=operator, zorder=3)
+    if inheritance is not None and concept is not None:
+        _draw_concept(ax, inheritance, concept, points)
     legend_outside(ax)
     return finish(ax, title=title, x="generation", y="fitness")
+
+
+def _draw_similarities(ax: Axes, inheritance: Inheritance, edges: Mapping[str, Edge]) -> None:
+    """A line from each parent to its child, in the colour of their similarity."""
+    known = dict(zip(inheritance.members, inheritance.similarity))
+    names = [name for name in edges if np.isfinite(known.get(name, np.nan))]
+    lines = LineCollection([edges[name] for name in names], cmap=SEQUENTIAL, linewidths=2.5, zorder=1)
+    lines.set_array(np.array([known[name] for name in names]))
+    lines.set_clim(0, 1)
+    ax.add_collection(lines)
+    others = [edge for name, edge in edges.items() if name not in names]
+    ax.add_collection(LineCollection(others, colors=MUTED, linewidths=0.6, alpha=0.6, zorder=1))
+    bar = ax.figure.colorbar(lines, ax=ax, pad=0.02)
+    bar.set_label(f"CKA of child and parent at {inheritance.site}", color=INK, fontsize=9)
+
+
+def _draw_concept(ax: Axes, inheritance: Inheritance, concept: str, points: Mapping[str, tuple[float, float]]) -> None:
+    """A ring around each member that holds a concept, and a sign where a child gained or lost it."""
+    holders = [points[name] for name in inheritance.members if inheritance.holds(name, concept) and name in points]
+    rings = np.array(holders).reshape(-1, 2)
+    ax.scatter(rings[:, 0], rings[:, 1], s=90, facecolors="none", edgecolors=ALARM, label=f"holds {concept}", zorder=4)
+    for name in inheritance.members:
+        for sign, concepts in (("+", inheritance.gained(name)), ("−", inheritance.lost(name))):
+            if concept in concepts and name in points:
+                text = f"{sign}{concept}"
+                ax.annotate(text, points[name], (6, 6), textcoords="offset points", color=ALARM, fontsize=9)
 
 
 def option_schedules(
