@@ -37,7 +37,7 @@ class StatusLine:
         self._interval = (
             NOTEBOOK_INTERVAL_S if self._notebook else LIVE_INTERVAL_S if self._terminal else LOG_INTERVAL_S
         )
-        self._written_at = -float("inf")
+        self._written_at, self._text = -float("inf"), ""
         self._handle: object | None = None
         self._rows = 1
 
@@ -61,8 +61,9 @@ class StatusLine:
             lines = [line[: columns - 1] for line in text.split("\n")[: max(1, rows - 1)]]
             self._stream.write(self._erase() + "\n".join(lines))
             self._rows = len(lines)
-        else:
+        elif text != self._text:  # a log has each text once
             self._stream.write(text + "\n")
+        self._text = text
         self._stream.flush()
 
     def say(self, text: str) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_json, print_table, quiet_stdout
 from marlnb.cli.trust_option import add_trust_argument
-from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,8 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if arguments.json:
         return print_json(result.to_json())
-    mode = "" if result.policy == "random" else f", {result.mode}"
-    print(f"{result.env}, policy {result.policy}, {count(result.episodes, 'episode')} from seed {result.seed}{mode}")
+    print(result.title)
     errors = {group: "-" if error is None else error for group, error in result.return_se.items()}
     print_table(["group", "return", "se"], [[group, mean, errors[group]] for group, mean in result.return_mean.items()])
 

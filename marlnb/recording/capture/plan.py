@@ -80,9 +80,14 @@ class RecordingPlan:
             f"{self.episodes:,} episodes, {rows}{frames}: "
             f"{format_bytes(self.size_bytes)} of {format_bytes(self.free_bytes)} free, "
             f"{format_bytes(self.memory_bytes)} of buffers, "
-            f"about {format_duration(self.time_s)} with {self.n_envs} envs, "
-            f"{format_duration(self.recording_s)} of it writing"
+            f"{self._duration()}"
         )
+
+    def _duration(self) -> str:
+        if self.time_s < 1:
+            return f"less than a second with {self.n_envs} envs"
+        writing = format_duration(self.recording_s)
+        return f"about {format_duration(self.time_s)} with {self.n_envs} envs, {writing} of it writing"
 
     def __str__(self) -> str:
         table = [("dataset", "axes", "type", "size"), *self.table()]

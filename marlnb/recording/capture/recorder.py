@@ -78,7 +78,7 @@ def record(
         attributes = root_attributes(prepared) | _checkpoint_attributes(prepared, origins)
         n_episodes = options.episodes * len(origins)
         if exist == "open" and reuse_or_set_aside(path, json.loads(attributes["settings"]), locking):
-            with EpisodeProgress(f"recording {path.stem}", n_episodes, shown=progress) as shown:
+            with EpisodeProgress(path.name, n_episodes, shown=progress) as shown:
                 shown.add(n_episodes)  # a notebook that runs again shows the same line as the first time
             return Recording.open(path, locking=locking)
         plan = make_plan(prepared, path, checkpoints=len(origins))
@@ -109,7 +109,7 @@ def write_recording(
     writer: RecordingWriter | SegmentedWriter | None = None
     frames: FrameStore | None = None
     complete = False
-    with EpisodeProgress(f"recording {plan.path.stem}", plan.episodes, shown=progress) as shown:
+    with EpisodeProgress(plan.path.name, plan.episodes, shown=progress) as shown:
         try:
             for index, preparation in enumerate(preparations):
                 with preparation as prepared:

@@ -98,12 +98,12 @@ class Evaluation:
     def __repr__(self) -> str:
         scores = [(name, mean, "" if error is None else f" ± {error:.2g}") for name, mean, error in self._scores()]
         returns = ", ".join(f"{name} {mean:.4g}{error}" for name, mean, error in scores)
-        return f"<{self._title}: mean return {returns}>"
+        return f"<{self.title}: mean return {returns}>"
 
     def _repr_html_(self) -> str:
         rows = [(name, f"{mean:.4g}", "" if error is None else f"{error:.2g}") for name, mean, error in self._scores()]
         header = ("group or agent", "return of one agent", "standard error over episodes")
-        return title_html(self._title) + table_html(header, rows)
+        return title_html(self.title) + table_html(header, rows)
 
     def _scores(self) -> list[tuple[str, float, float | None]]:
         """(name, mean return, standard error) of each group; of each agent where a group's play against each other."""
@@ -117,8 +117,11 @@ class Evaluation:
         return EXPLORING if self.explore else GREEDY
 
     @property
-    def _title(self) -> str:
-        who = f"policy {self.policy}" if self.checkpoint is None else f"checkpoint {self.checkpoint}"
+    def title(self) -> str:
+        """What was evaluated, such as `mpe/simple_spread, checkpoint 15, 100 episodes from seed 1000, greedy`."""
+        who = "random actions" if self.policy == "random" else "trained policies"
+        if self.checkpoint is not None:
+            who = f"checkpoint {self.checkpoint}"
         edited = f", {count(len(self.edits), 'edit')}" if self.edits else ""
         mode = "" if self.policy == "random" else f", {self.mode}"
         return f"{self.env}, {who}{edited}, {count(self.episodes, 'episode')} from seed {self.seed}{mode}"

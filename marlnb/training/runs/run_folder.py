@@ -1,4 +1,4 @@
-"""RunFolder: the files of one training, read and written. `Run` adds what needs the networks."""
+"""RunFolder: the files of one training, read and written without torch. `Run` adds what needs the networks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from marlnb.composition.experiment_text import tuned_text
 from marlnb.disk import append_line, problem_of, write_atomically
 from marlnb.display.notebook_html import facts_html
-from marlnb.envs.regroup import build_env
 from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec
@@ -94,8 +93,12 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"{folder} cannot be created: {problem_of(error, folder)}") from error
         if present:
-            hint = "open it with Run.open, continue it with resume, or" if EXPERIMENT in present else "please"
-            raise RunError(f"{folder} exists already and holds {', '.join(present[:5])}; {hint} choose another name")
+            if EXPERIMENT in present:
+                raise RunError(
+                    f"{folder} is a run already: resume it with resume or `marlnb resume {folder}`, open it with "
+                    "Run.open, or choose another name"
+                )
+            raise RunError(f"{folder} exists already and holds {', '.join(present[:5])}; choose another name")
         try:
             for name in PARTS:
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
@@ -118,7 +121,8 @@ class RunFolder:
         """
         folder = Path(path).expanduser()
         if not is_run(folder):
-            raise RunError(f"{folder} is not a run folder: it has no {EXPERIMENT}{_nearby_runs(folder)}")
+            problem = f"it has no {EXPERIMENT}" if folder.exists() else "it does not exist"
+            raise RunError(f"{folder} is not a run folder: {problem}{_nearby_runs(folder)}")
         opened = cls(folder, Experiment.from_json(read_json(folder / EXPERIMENT), origin=str(folder)))
         if trust:
             opened.trust()
@@ -170,6 +174,8 @@ class RunFolder:
         if self._spec is None and file.exists():
             self._spec = spec_from_json(read_json(file))
         if self._spec is None:
+            from marlnb.envs.regroup import build_env  # imports torch
+
             with build_env(self.experiment, 1) as env:
                 self._spec = env.spec
         return self._spec

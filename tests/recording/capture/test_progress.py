@@ -13,6 +13,9 @@ def test_a_log_keeps_the_first_and_the_last_line(capsys: pytest.CaptureFixture[s
         for _ in range(4):
             progress.add(1)
     assert capsys.readouterr().err == "recording x: 1/4 episodes, 25%\nrecording x: 4/4 episodes, 100%\n"
+    with EpisodeProgress("x.h5", 1, shown=True) as progress:
+        progress.add(1)
+    assert capsys.readouterr().err == "x.h5: 1/1 episodes, 100%\n"
     with EpisodeProgress("recording x", 4, shown=False) as progress:
         progress.add(4)
     assert capsys.readouterr().err == ""
