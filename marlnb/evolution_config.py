@@ -97,6 +97,9 @@ class EvolutionConfig(ABC):
         help="members whose networks have equal shapes advance in one batched product: ippo, mappo, iddpg, maddpg and "
         "matd3 with networks of kind mlp",
     )
+    shared_replay: bool = option(
+        False, help="off-policy members learn from one replay buffer, which has the experience of all"
+    )
     references: tuple[str, ...] = option(
         (), help="opponents of win_rate: folders of runs, or random; they stay the same"
     )

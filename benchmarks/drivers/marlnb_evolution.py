@@ -23,6 +23,7 @@ def experiment(task: str, threads: int, *, together: bool) -> Experiment:
     return Experiment.compose(
         *(*ENVIRONMENTS[task], *worker, "algorithm=maddpg", "tuned=false", f"threads={threads}", "seed=0"),
         *("evolution=agilerl", f"evolution.population={settings.population}", f"evolution.together={together}"),
+        "evolution.shared_replay=true",
         *(f"evolution.generation_frames={settings.generation_frames}", f"evaluation_episodes={settings.n_envs}"),
         *(f"n_envs={settings.n_envs}", f"rollout_steps={settings.rollout_steps}", "frames=1_000_000_000"),
         *(

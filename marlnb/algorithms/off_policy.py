@@ -40,9 +40,11 @@ class OffPolicyLearner(Learner):
         frames: seen so far.
         steps: gradient steps so far.
         targets: slowly moving copies of the followed networks, without gradient; `update_targets` moves them.
+        shares_replay: the replay buffer is that of several learners, and not part of this one's state.
         mean: of a loss's values over the agents that acted: `masked_mean`, or `masked_means` of several trainings.
     """
 
+    shares_replay = False
     mean: Callable[[Tensor, Tensor | None], Tensor] = staticmethod(masked_mean)
 
     def __init__(
@@ -157,7 +159,7 @@ class OffPolicyLearner(Learner):
             "policy": weights_of(self.policy),
             "targets": weights_of(self.targets),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
-            "replay": self.replay.state_dict() if self.config.save_replay else None,
+            "replay": self.replay.state_dict() if self.config.save_replay and not self.shares_replay else None,
             "frames": self.frames,
             "steps": self.steps,
         }

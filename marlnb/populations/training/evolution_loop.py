@@ -28,6 +28,7 @@ from marlnb.populations.evolution.lineage import Lineage, LineageFile
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.judges import Judgement, build_judge
 from marlnb.populations.training.offspring import Offspring, heir
+from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
 from marlnb.training.joined import JoinedTrainings, check_joined, check_parts
@@ -64,7 +65,8 @@ class EvolutionLoop:
             first = member_experiment(experiment, 0, 0)
             check_joined([replace(first, loggers=(), profile=False)])  # which are of the population, not of a member
             check_parts(first)
-        self._offspring = Offspring(experiment, self._targets, self._envs, device, self._joined)
+        self._replay = SharedReplay() if self.config.shared_replay else None
+        self._offspring = Offspring(experiment, self._targets, self._envs, device, self._joined, self._replay)
         self.generation = self._turn = 0
         self._best = 0  # the fittest member of the last generation that was evaluated
         self.members: list[Member] = []
@@ -147,6 +149,7 @@ class EvolutionLoop:
             "n_rows": self._files.n_rows,
             "best": self._best,
             "members": members,
+            "replay": {} if self._replay is None else self._replay.state_dict(),
         }
         return {"learners": learners, "population": population}
 
@@ -176,8 +179,11 @@ class EvolutionLoop:
                     frames=of_member["frames"],
                     diverged=of_member["diverged"],
                     joined=self._joined,
+                    replay=self._replay,
                 )
                 member.loop.load_state_dict(loop, iteration)
+            if self._replay is not None:
+                self._replay.load_state_dict(saved["replay"])
             if self._joined is not None:
                 self._joined.keep([member.loop for member in self.members])
         except (RunError, KeyError, TypeError, ValueError, IndexError) as error:

@@ -19,6 +19,7 @@ from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import Lineage
 from marlnb.populations.evolution.members import Scored
 from marlnb.populations.training.growth import change_of_outputs, grown_state
+from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import PolicyWeights
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
@@ -42,6 +43,7 @@ class Member:
         frames: that its weights have learned from.
         diverged: why its training ended, as its weights are not finite any more; empty while it trains.
         joined: the members that it advances with; None: it advances by itself.
+        replay: the buffers that the members share; None: each has its own.
 
     Attributes:
         loop: environments, learners and random numbers.
@@ -59,6 +61,7 @@ class Member:
         frames: int = 0,
         diverged: str = "",
         joined: JoinedTrainings | None = None,
+        replay: SharedReplay | None = None,
     ) -> None:
         self.experiment, self.env, self.born, self.row = experiment, env, born, row
         self.scores, self.frames, self.diverged = scores, frames, diverged
@@ -66,6 +69,8 @@ class Member:
             self.loop = Loop(experiment, env, device)
         else:
             self.loop = joined.add(experiment, env, device)
+        if replay is not None:
+            replay.join(self.loop.learners)
 
     @property
     def policies(self) -> dict[str, Policy]:

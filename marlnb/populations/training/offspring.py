@@ -23,6 +23,7 @@ from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMET
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
 from marlnb.populations.training.perturbation import perturb
+from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.training.joined import JoinedTrainings
 
 
@@ -37,6 +38,7 @@ class Offspring:
         envs: the environments of each place.
         device: of the networks.
         joined: the members advance together; None: one after the other.
+        replay: the buffers that the members share; None: each has its own.
     """
 
     def __init__(
@@ -46,10 +48,12 @@ class Offspring:
         envs: Sequence[VectorEnv],
         device: torch.device,
         joined: JoinedTrainings | None = None,
+        replay: SharedReplay | None = None,
     ) -> None:
         assert experiment.evolution is not None
         self.experiment, self.config = experiment, experiment.evolution
-        self._targets, self._envs, self._device, self._joined = targets, envs, device, joined
+        self._targets, self._envs, self._device = targets, envs, device
+        self._joined, self._replay = joined, replay
 
     def founder(self, place: int) -> Member:
         """A member of the first generation."""
@@ -60,7 +64,8 @@ class Offspring:
             options = {target.path: draw(rng, target, experiment) for target in self._targets}
             experiment = with_options(experiment, self._targets, options)
         row = Lineage(0, place, None, FOUNDER, seed=experiment.seed, options=options)
-        return Member(experiment, self._envs[place], self._device, born=0, row=row, joined=self._joined)
+        joined, replay = self._joined, self._replay
+        return Member(experiment, self._envs[place], self._device, born=0, row=row, joined=joined, replay=replay)
 
     def next_generation(self, parents: Sequence[Member], generation: int) -> tuple[list[Member], tuple[Successor, ...]]:
         """Selects and mutates: the members of a generation, and whom each of them continues.
@@ -145,6 +150,7 @@ class Offspring:
             frames=parent.frames,
             diverged=parent.diverged,
             joined=self._joined,
+            replay=self._replay,
         )
         child.inherit(parent, learners)
         child.loop.begin(0)

@@ -59,6 +59,7 @@ def _assert_equal(first: Path, second: Path) -> None:
         ("evolution.together=true", "algorithm.minibatch_frames=8"),
         OFF_POLICY,
         ("evolution.together=true", *OFF_POLICY),
+        ("evolution.shared_replay=true", "algorithm.buffer_frames=64", *OFF_POLICY),
     ],
 )
 def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
@@ -130,6 +131,22 @@ def test_the_lineage_says_everything(tmp_path: Path, capsys: pytest.CaptureFixtu
     longer = mnb.resume(winner, frames=winner.status()["frames"] + 16, progress=False)
     assert longer.status()["state"] == "complete"
     assert len(population.to_frame()) == len(rows) and best.id in repr(population)
+
+
+def test_the_schedule_of_a_member_is_an_ordinary_experiment(tmp_path: Path) -> None:
+    overrides = ("evolution.size=3", "evolution.probability.none=0", "evolution.change=all", "frames=1_000")
+    mutable = ("evolution.mutable=[lr,epochs]", "evolution.probability.width=0.5")
+    run = mnb.train(Experiment.compose(*SMALL, *overrides, *mutable), tmp_path / "run", progress=False)
+    best = next(member for member in run.population.members[::-1] if len(member.schedule()) > 2)
+    experiment = best.replay_experiment(seed=5)
+    assert experiment.evolution is None and experiment.frames == best.row.frames and experiment.seed == 5
+    assert Experiment.from_json(experiment.to_json()) == experiment
+    for frames, options in best.schedule():
+        algorithm = experiment.at_frames(frames).algorithm
+        assert (algorithm.lr, algorithm.epochs) == (options["algorithm.lr"], options["algorithm.epochs"])
+    assert experiment.actor_of("agent") == best.experiment.actor_of("agent")
+    replayed = mnb.train(experiment, tmp_path / "replayed", progress=False)
+    assert replayed.status()["state"] == "complete" and replayed.status()["frames"] == best.row.frames
 
 
 def test_founders_are_drawn_and_the_first_has_the_given_options(tmp_path: Path) -> None:
@@ -279,6 +296,28 @@ def test_members_of_equal_shapes_advance_together_as_they_would_one_after_the_ot
     for alone, joined in zip(*rows):
         assert (joined.operator, joined.changes, joined.seed) == (alone.operator, alone.changes, alone.seed)
         assert joined.score == pytest.approx(alone.score, abs=1e-2)
+
+
+@pytest.mark.parametrize("together", ["false", "true"])
+def test_members_share_a_replay_buffer(tmp_path: Path, together: str) -> None:
+    words = (*_small(*OFF_POLICY), "evolution.shared_replay=true", f"evolution.together={together}", "frames=300")
+    experiment = Experiment.compose(*words)
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        for n_rollouts in range(1, 10):  # after six, in the second generation, of children
+            report = next(trainer)
+            (learning,) = report.learning.values()
+            (buffer,) = {id(member.loop.learners["agent"].replay): member for member in trainer.loop.members}.values()
+            stored = 16 * (n_rollouts if together == "false" else -(-n_rollouts // 3) * 3)
+            assert len(buffer.loop.learners["agent"].replay) == stored and learning["replay_frames"] <= stored
+    saved = dict(_values(trainer.run.checkpoint().load()))
+    assert [name for name in saved if name.endswith("/rows/agent/action")] == [
+        "/population/replay/agent/rows/agent/action"
+    ]
+
+
+def test_only_off_policy_members_share_a_replay_buffer(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"group 'agent' has no replay buffer of single steps; .* such as maddpg"):
+        mnb.train(Experiment.compose(*SMALL, "evolution.shared_replay=true", "frames=300"), tmp_path / "run")
 
 
 def test_a_member_that_diverges_leaves_those_that_advance_together(tmp_path: Path) -> None:
