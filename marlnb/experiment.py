@@ -13,6 +13,7 @@ from marlnb.errors import ConfigError, TrustError, unknown
 from marlnb.evolution_config import EvolutionConfig
 from marlnb.league_config import LeagueConfig
 from marlnb.plugins.unloaded import Unloaded
+from marlnb.schedule import read_schedule
 from marlnb.trust import describe, loaded, trusted
 from marlnb.values import validate
 
@@ -59,6 +60,11 @@ class Experiment:
         help="end after this many steps of single agents; a step counts for the agents that act",
         unit="agent steps",
         ge=1,
+    )
+    schedule: tuple[str, ...] = option(
+        (),
+        help="numbers of algorithms that change during the training, such as ['50000 algorithm.lr=1e-4']: from 50,000 "
+        "frames on",
     )
     seed: int = option(0, help="seed of weights, environments and exploration", ge=0)
     device: str = option("cpu", help="device of networks, learning and native environments: cpu, cuda, cuda:1")
@@ -114,6 +120,7 @@ class Experiment:
             )
         if self.league is not None and self.evolution is not None:
             raise ConfigError("a training has a league= or an evolution=, not both", at="evolution")
+        self._check_schedule()
         n_iterations = -(-self.frames // self.iteration_frames)
         if self.max_iterations is not None and self.max_iterations > n_iterations:
             n_frames = self.max_iterations * self.iteration_frames
@@ -169,6 +176,41 @@ class Experiment:
         is_needed = self.target_return is not None and self.target_group is None
         if is_needed and facts.rewards_groups_differently and not self.groups:
             raise self.missing_target_group(groups)
+
+    def at_frames(self, frames: int) -> Experiment:
+        """This experiment with the options that its schedule has in effect after so many frames, without a schedule.
+
+        Raises:
+            ConfigError: the schedule names an option that there is not, or a value that does not fit.
+        """
+        if not self.schedule:
+            return self
+        current = replace(self, schedule=())
+        for change in read_schedule(self.schedule):
+            if change.frames > frames:
+                break
+            if change.group and change.group not in current.algorithms:
+                what = unknown("group with an algorithm of its own", change.group, current.algorithms)
+                raise ConfigError(f"schedule: {str(change)!r}: {what}", at="schedule")
+            algorithm = change.of(current.algorithm_of(change.group))
+            if change.group:
+                current = replace(current, algorithms={**current.algorithms, change.group: algorithm})
+            else:
+                current = replace(current, algorithm=algorithm)
+        return current
+
+    def _check_schedule(self) -> None:
+        if not self.schedule:
+            return
+        for name, is_set in (
+            ("league", self.league is not None),
+            ("evolution", self.evolution is not None),
+            ("cuda_graphs", self.cuda_graphs),
+        ):
+            if is_set:
+                raise ConfigError(f"a schedule= cannot be combined with {name}=", at="schedule")
+        if not self.unloaded:
+            self.at_frames(self.frames)
 
     def missing_target_group(self, groups: Iterable[str], returns: str = "") -> ConfigError:
         """The error of a `target_return` without `target_group` where these groups are rewarded differently."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import POPULATION, Lineage, read_lineage
 from marlnb.populations.training.evolving_member import member_experiment
 from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.schedule import Change
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learner
 from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
@@ -181,6 +183,28 @@ class PopulationMember:
                 schedule.append((start, dict(row.options)))
             start = row.frames
         return schedule
+
+    def replay_experiment(self, *, seed: int = 0) -> Experiment:
+        """An ordinary experiment of one training that follows this member's schedule from the beginning.
+
+        It has the networks that the member ended with, and as many frames as its weights have learned from. Noise on
+        weights is not repeated.
+
+        Args:
+            seed: of the training.
+        """
+        schedule = self.schedule()
+        own = self.experiment
+        targets = mutables(self.population.run.experiment, self.spec)
+        first = {**schedule[-1][1], **{target.path: schedule[0][1][target.path] for target in targets}}
+        changes = [
+            str(Change(frames, target.path.rpartition(".")[0], target.option, after[target.path]))
+            for (_, before), (frames, after) in itertools.pairwise(schedule)
+            for target in targets
+            if after[target.path] != before[target.path]
+        ]
+        experiment = with_options(replace(own, seed=seed), targets, first)
+        return replace(experiment, schedule=tuple(changes), frames=max(self.row.frames, own.iteration_frames))
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         return self.population.run.build_env(n_envs, device=device, env=env)

@@ -352,6 +352,7 @@ def _check_single(experiment: Experiment) -> None:
         (experiment.compile != "never", f"compile={experiment.compile}"),
         (experiment.profile, "profile=true"),
         (experiment.cuda_graphs, "cuda_graphs=true"),
+        (bool(experiment.schedule), "schedule="),
         ("wandb" in experiment.loggers, "loggers=wandb, which has one run in each process"),
     ]
     for group in experiment.algorithms or ("",):

@@ -127,7 +127,8 @@ class Loop:
     ) -> None:
         self.experiment, self.env, self.device = experiment, env, device
         self.on_rollout: list[Callable[[Rollout], None]] = []
-        self.learners = build_learners(experiment, env.spec) if learners is None else dict(learners)
+        self._iteration, self._options = 0, experiment.at_frames(0)
+        self.learners = build_learners(self._options, env.spec) if learners is None else dict(learners)
         self.episodes = EpisodeTracker(env.spec, experiment.n_envs)
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
@@ -166,6 +167,7 @@ class Loop:
     def begin(self, iteration: int) -> None:
         """Resets every environment, with a seed that depends on the experiment and the iteration only."""
         self._forget_captured()
+        self._iteration = iteration
         self.episodes.reset()
         self._collector.reset(derive_seed(self.experiment.seed, "env", iteration))
 
@@ -177,6 +179,7 @@ class Loop:
             EnvError: rewards or observations are not finite; nothing was learned from them or stored.
         """
         start = time.perf_counter()
+        self._follow_schedule()
         self._collector.timing = timing = Timing()
         with self._streams.active():  # the notebook's random numbers neither affect the training nor change
             with record_function("collect"), fast_training(self._networks):
@@ -190,6 +193,7 @@ class Loop:
                 learning = {name: learner.update(rollout) for name, learner in self.learners.items()}
         learning_s = time.perf_counter() - learning_start
         self._check_finite(learning)
+        self._iteration += 1
         seconds = time.perf_counter() - start
         return Advance(episodes, learning, agent_steps, timing.stepping_s, timing.acting_s, learning_s, seconds)
 
@@ -219,6 +223,8 @@ class Loop:
             CheckpointError: the state belongs to another experiment.
         """
         self._forget_captured()
+        self._iteration = iteration
+        self._follow_schedule()
         load_learners(self.learners, state.get("learners", {}))
         try:
             self._streams.load_state_dict(state["random"])
@@ -230,6 +236,19 @@ class Loop:
                 self._collector.load_state_dict(state["collector"], self.env.load_state_dict(state["env"]))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
+
+    def _follow_schedule(self) -> None:
+        """Continues with the options of algorithms that are in effect now; weights, moments and buffers stay."""
+        if not self.experiment.schedule:
+            return
+        options = self.experiment.at_frames(self._iteration * self.experiment.iteration_frames)
+        if options == self._options:
+            return
+        states = {name: learner.state_dict() for name, learner in self.learners.items()}
+        self._options, self.learners = options, build_learners(options, self.env.spec)
+        load_learners(self.learners, states)
+        self._networks = nn.ModuleList(self.policies.values())
+        self._collector = self._collector.with_policies(self.policies)
 
     def _collect(self) -> Rollout:
         """A rollout whose numbers are finite."""

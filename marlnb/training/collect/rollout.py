@@ -91,6 +91,13 @@ class Collector:
         self._step: Step | None = None
         self._rollout: Rollout | None = None
 
+    def with_policies(self, policies: Mapping[str, Policy]) -> Collector:
+        """One that continues the same episodes with other policies."""
+        other = Collector(self.env, policies, self._n_steps, generator=self._generator, device=self._device)
+        if self._step is not None:
+            other.load_state_dict(self.state_dict(), self._step)
+        return other
+
     def reset(self, seed: int) -> None:
         """Resets every environment."""
         self._step = self.env.reset(seed)

@@ -1,0 +1,84 @@
+"""Schedules: options of algorithms that change during a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import marlnb as mnb
+from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
+from marlnb.training.runs.run import Run
+from marlnb.training.trainer import Trainer
+
+SMALL = (
+    *("env=mpe/simple_spread", "tuned=false", "model.hidden=[8]", "n_envs=2", "rollout_steps=8", "frames=96"),
+    *("checkpoint_every=1", "keep_checkpoints=0", "evaluation_episodes=2"),
+)
+IPPO = ("algorithm=ippo", "algorithm.epochs=1", "algorithm.lr=1e-3")
+OFF_POLICY = ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=1", "algorithm.batch_size=16")
+
+
+def _weights(run: Run) -> dict[str, torch.Tensor]:
+    return run.policies()["agent"].state_dict()
+
+
+def test_an_option_changes_and_the_rest_stays(tmp_path: Path) -> None:
+    """Until then the training is the same as without a schedule; afterwards the steps of Adam are small."""
+    experiment = Experiment.compose(*SMALL, *IPPO, "schedule=['48 algorithm.lr=1e-5']")
+    run = Run.create(tmp_path / "run", experiment)
+    rates = []
+    with Trainer(experiment, run) as trainer:
+        for _ in trainer:
+            rates.append(trainer.loop.learners["agent"].config.lr)
+    assert rates == [1e-3] * 3 + [1e-5] * 3
+    plain = Experiment.compose(*SMALL, *IPPO)
+    with Trainer(plain, Run.create(tmp_path / "plain", plain)) as trainer:
+        for _ in range(3):
+            next(trainer)
+    at_48 = run.policies(3)["agent"].state_dict()
+    for name, value in Run.open(tmp_path / "plain").policies(3)["agent"].state_dict().items():
+        assert torch.equal(value, at_48[name])
+    moved = [float((value - at_48[name]).abs().max()) for name, value in _weights(run).items() if "actor" in name]
+    assert 0 < max(moved) < 1e-4  # three updates of Adam by at most about 1e-5 each
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        (*IPPO, "schedule=['40 algorithm.lr=1e-2','64 algorithm.epochs=3']"),
+        (*OFF_POLICY, "schedule=['40 algorithm.lr=1e-2','64 algorithm.batch_size=8']"),
+    ],
+)
+def test_a_resumed_training_follows_the_schedule_bit_for_bit(tmp_path: Path, algorithm: tuple[str, ...]) -> None:
+    experiment = Experiment.compose(*SMALL, *algorithm)
+    whole = mnb.train(experiment, tmp_path / "whole", progress=False)
+    for stop_at in (2, 3, 5):
+        run = Run.create(tmp_path / str(stop_at), experiment)
+        with Trainer(experiment, run) as trainer:
+            for _ in range(stop_at):
+                next(trainer)
+        resumed = mnb.resume(run.path, progress=False)
+        for name, value in _weights(whole).items():
+            assert torch.equal(value, _weights(resumed)[name]), name
+
+
+def test_it_survives_a_file_and_names_what_is_wrong() -> None:
+    experiment = Experiment.compose(*SMALL, *IPPO, "schedule=['1_000 algorithm.lr=1e-5','40 algorithm.clip=0.1']")
+    assert Experiment.from_json(experiment.to_json()) == experiment
+    assert (experiment.at_frames(39).algorithm.clip, experiment.at_frames(40).algorithm.clip) == (0.2, 0.1)
+    assert experiment.at_frames(40).schedule == ()
+
+    def message(*overrides: Any) -> str:
+        with pytest.raises(ConfigError) as raised:
+            Experiment.compose(*SMALL, *IPPO, *overrides)
+        return str(raised.value)
+
+    assert "'lr=3' is not a change" in message("schedule=['lr=3']")
+    assert "did you mean 'lr'" in message("schedule=['3 algorithm.lrr=3']")
+    assert "lr must be" in message("schedule=['3 algorithm.lr=-3']")
+    assert "group with an algorithm of its own" in message("schedule=['3 algorithms.agent.lr=1e-3']")
+    assert "cannot be combined with evolution=" in message("schedule=['3 algorithm.lr=1e-3']", "evolution=pbt")
