@@ -69,7 +69,7 @@ def test_train_says_what_it_started_from_and_ends_with_both_scores(
 def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2
-    assert f"{run} is a run already: resume it" in capsys.readouterr().err
+    assert f"{run} exists already and is a run: resume it" in capsys.readouterr().err
     assert main(["record", str(run), "--episodes", "3", "--quiet"]) == 2
     assert "already exists" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

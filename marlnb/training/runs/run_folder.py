@@ -95,8 +95,8 @@ class RunFolder:
         if present:
             if EXPERIMENT in present:
                 raise RunError(
-                    f"{folder} is a run already: resume it with resume or `marlnb resume {folder}`, open it with "
-                    "Run.open, or choose another name"
+                    f"{folder} exists already and is a run: resume it with resume or `marlnb resume {folder}`, open it "
+                    "with Run.open, or choose another name"
                 )
             raise RunError(f"{folder} exists already and holds {', '.join(present[:5])}; choose another name")
         try:

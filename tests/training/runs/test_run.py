@@ -34,7 +34,7 @@ def test_a_folder_with_anything_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "notebook.ipynb").touch()
     Run.create(tmp_path / "r", count_experiment())
-    with pytest.raises(RunError, match=r"is a run already: .*`marlnb resume .*r`"):
+    with pytest.raises(RunError, match=r"exists already and is a run: .*`marlnb resume .*r`"):
         Run.create(tmp_path / "r", count_experiment())
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").touch()
