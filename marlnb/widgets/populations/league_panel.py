@@ -121,7 +121,7 @@ class LeaguePanel(Panel):
         self._poller.now()
 
     def _opened(self, result: MatchResult) -> None:
-        self.result, self.microscope = result, microscope(result.recording, env=_rendered(self.run.experiment.env))
+        self.result, self.microscope = result, microscope(result.recording, env=rendered(self.run.experiment.env))
         replace_children(self._scope, [self.microscope.widget])
         self._about.show_note(f"{result.verdict} Below: {result.a} as {next(iter(result.recordings))}.")
         self.open_button.disabled = False
@@ -153,8 +153,8 @@ class LeaguePanel(Panel):
         self._add_ratings(now, list(states))
         end = max([1, *(event.frames for event in now.events), *summary.players["frames"].tolist()])
         self.timeline.show(now.events, states, end)
-        _set_options(self._opponent, [name for name, state in states.items() if state != "retired"])
-        _set_options(self._player, [name for name, state in states.items() if state == "learning"])
+        set_options(self._opponent, [name for name, state in states.items() if state != "retired"])
+        set_options(self._player, [name for name, state in states.items() if state == "learning"])
         if now.requests:
             asked = ", ".join(f"{request.action} {request.player}" for request in now.requests)
             self._requested.show_note(f"at the end of this round: {asked}")
@@ -181,13 +181,13 @@ class LeaguePanel(Panel):
         return f"LeaguePanel({self.run!r})"
 
 
-def _rendered(env: EnvConfig) -> EnvConfig | None:
+def rendered(env: EnvConfig) -> EnvConfig | None:
     """The environment with pictures, where that is one of its options; None: as it is."""
     can_choose = any(item.name == "render" for item in fields(env))
     return replace(env, render=True) if can_choose else None  # type: ignore[call-arg]
 
 
-def _set_options(dropdown: Dropdown, names: list[str]) -> None:
+def set_options(dropdown: Dropdown, names: list[str]) -> None:
     if list(dropdown.options) != names:
         before = dropdown.value
         dropdown.options = names

@@ -69,6 +69,12 @@ def _league_tab(panel: RunPanel) -> RunTab:
     return LeaguePanel(panel.run)
 
 
+def _population_tab(panel: RunPanel) -> RunTab:
+    from marlnb.widgets.populations.population_panel import PopulationPanel
+
+    return PopulationPanel(panel.run)
+
+
 def _recordings_tab(panel: RunPanel) -> RunTab:
     from marlnb.widgets.recordings.recording_panel import RecordingPanel
 
@@ -77,6 +83,7 @@ def _recordings_tab(panel: RunPanel) -> RunTab:
 
 TABS: dict[str, Callable[[RunPanel], RunTab]] = {
     "League": _league_tab,
+    "Population": _population_tab,
     "Checkpoints": _checkpoints_tab,
     "Recordings": _recordings_tab,
 }
@@ -84,7 +91,7 @@ TABS: dict[str, Callable[[RunPanel], RunTab]] = {
 
 
 class RunPanel:
-    """Curves, progress, losses, log and buttons of one run, with tabs for its league, checkpoints and recordings.
+    """Curves, progress, losses, log and buttons of one run, with tabs for its league or population, and recordings.
 
     Attributes:
         run: the run.
@@ -124,7 +131,9 @@ class RunPanel:
         titles = ["losses and other numbers", "log"]
         details = Accordion([self.numbers.box, self._log], titles=titles, selected_index=None)
         controls = row(*self.buttons.values(), self._bar)
-        titles = [title for title in TABS if title != "League" or self.run.experiment.league is not None]
+        experiment = self.run.experiment
+        missing = {"League": experiment.league is None, "Population": experiment.evolution is None}
+        titles = [title for title in TABS if not missing.get(title)]
         self._pages = {"Numbers and log": details, **{title: w.VBox() for title in titles}}
         self.tabs = Tab(list(self._pages.values()), titles=list(self._pages), selected_index=0)
         self.tabs.observe(self._open_tab, "selected_index")
