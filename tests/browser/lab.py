@@ -141,13 +141,10 @@ def until(holds: Callable[[], object], deadline_s: float = 60.0) -> None:
 
 
 @contextmanager
-def lab_on(
-    folder: Path, *, options: Sequence[str] = (), python: Path | None = None, base_url: str = ""
-) -> Iterator[Lab]:
+def lab_on(folder: Path, *, options: Sequence[str] = (), python: Path | None = None) -> Iterator[Lab]:
     """A JupyterLab with nothing of this user's settings, ended with its kernels afterwards.
 
     Args:
-        base_url: the path of `--ServerApp.base_url`, without its last slash.
         python: of the environment whose JupyterLab and marlnb run; None: this one's, with the marlnb of this folder.
     """
     words = ["jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}"]
@@ -156,7 +153,7 @@ def lab_on(
     settings = home / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false"}))
-    with _served(words, folder, home, "--ServerApp.port={}", python, base_url) as lab:
+    with _served(words, folder, home, "--ServerApp.port={}", python) as lab:
         yield lab
 
 
@@ -175,7 +172,6 @@ def _served(
     home: Path,
     port_option: str,
     python: Path | None = None,
-    base_url: str = "",
 ) -> Iterator[Lab]:
     home.mkdir(parents=True, exist_ok=True)
     port, token = free_port(), secrets.token_hex(16)
@@ -193,7 +189,7 @@ def _served(
     with open(home / "server.log", "wb") as log:
         server = subprocess.Popen(words, env=environment, cwd=folder, stdout=log, stderr=log)
     try:
-        lab = Lab(f"http://127.0.0.1:{port}{base_url}", token, folder)
+        lab = Lab(f"http://127.0.0.1:{port}", token, folder)
         _wait(lab, server, home / "server.log")
         yield lab
     finally:

@@ -31,17 +31,29 @@ if ASKED:
 
     @pytest.fixture(scope="session")
     def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """The Python of an environment with the installed wheel; what it needs comes from this one's environment."""
-        folder = tmp_path_factory.mktemp("environment") / "env"
+        """The Python of an environment with the installed wheel and this environment's JupyterLab."""
+        installed = _environment(tmp_path_factory.mktemp("environment") / "env", wheel)
+        for name in ("etc", "share/jupyter/lab"):  # Notebook 7 is enabled in etc
+            (installed.parents[1] / name).symlink_to(Path(sys.prefix) / name)
+        return installed
+
+    @pytest.fixture(scope="session")
+    def oldest_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """The Python of an environment with the installed wheel and JupyterLab 4.4."""
+        return _environment(tmp_path_factory.mktemp("oldest") / "env", wheel, "jupyterlab==4.4.*")
+
+    def _environment(folder: Path, wheel: Path, *packages: str) -> Path:
+        """An environment with these packages and the wheel; what else they need comes from this one's environment."""
         venv.create(folder, symlinks=True, with_pip=False)
         installed = folder / "bin" / "python"
-        words = [sys.executable, "-m", "pip", "--python", str(installed), "install", "--quiet", "--no-deps", str(wheel)]
-        subprocess.run([*words, "--no-index", "--disable-pip-version-check"], check=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(installed), "install", "--quiet"]
+        if packages:
+            subprocess.run([*pip, *packages], check=True)
+        subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        packages = folder / "lib" / version / "site-packages"
-        (packages / "rest.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        packages_folder = folder / "lib" / version / "site-packages"
+        (packages_folder / "rest.pth").write_text(sysconfig.get_path("purelib") + "\n")
         ours, theirs = Path(sys.prefix) / "share" / "jupyter", folder / "share" / "jupyter"
-        (theirs / "lab").symlink_to(ours / "lab")
         for name in ("@jupyter-widgets", "anywidget", "@jupyter-notebook"):
             (theirs / "labextensions" / name).symlink_to(ours / "labextensions" / name)
         return installed

@@ -3,7 +3,7 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import type { Widget } from '@lumino/widgets';
+import { SplitPanel, type Widget } from '@lumino/widgets';
 import { CommandIDs } from './commandIds';
 import { ComparePage } from './comparePage';
 import type { Context } from './context';
@@ -114,6 +114,9 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
         shown.title.closable = true;
         argsOf.set(shown, args);
         app.shell.add(shown, 'main');
+        if (!shown.isAttached) {
+          addBelow(app, shown);
+        }
         await tracker.add(shown);
       }
       app.shell.activateById(shown.id);
@@ -124,4 +127,14 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
     args: widget => argsOf.get(widget) ?? {},
     name: widget => widget.id
   });
+}
+
+/** In Notebook 7, where the notebook alone is in the main area, a page is below it; the border can be dragged. */
+function addBelow(app: JupyterFrontEnd, page: Widget): void {
+  app.shell.add(page, 'down');
+  for (let part = page.parent; part; part = part.parent) {
+    if (part instanceof SplitPanel && part.orientation === 'vertical') {
+      part.setRelativeSizes([1, 1]);
+    }
+  }
 }
