@@ -32,7 +32,7 @@ class StartingValues:
 
     Attributes:
         values: by the option's path; `("critic",)` holds all options of a critic that would else be the actor's kind.
-        tuned: the tuned settings that were applied; empty: there are none.
+        tuned: the tuned settings that were applied, one for each algorithm; empty: there are none.
     """
 
     values: dict[Path, Any] = field(default_factory=dict)
@@ -143,7 +143,9 @@ class _Start:
             options["updates"] = max(1, round(options["updates"] * self._iteration_frames / frames))
         self._put_all(part, options, entry)
         name = self._part(part)["name"]
-        self.result.tuned.append(TunedBy(env=self.env.name, algorithm=name, found_by=entry.found_by))
+        settings = TunedBy(env=self.env.name, algorithm=name, found_by=entry.found_by)
+        if settings not in self.result.tuned:  # several groups may learn by one algorithm
+            self.result.tuned.append(settings)
 
     @property
     def _is_recurrent(self) -> bool:

@@ -114,6 +114,7 @@ def test_updates_per_frame_stay_those_of_the_search_and_short_trainings_have_ite
         ("algorithm=maddpg", "critic.hidden=[9]", "models.agent_0=gru", "rollout_steps=50"),
         ("algorithm=maddpg", "critic=null", "model.hidden=[7]"),
         ("algorithm=ippo", "algorithms.agent=maddpg", "n_envs=32", "tuned=false"),
+        ("algorithm=ippo", "algorithms.agent.anneal_frames=0"),
         ("model=gru", "algorithm.sequence_length=8", "algorithm.lr=1e-4", "env.N=5"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_second_interrupt_gives_up_on_a_hanging_environment() -> None:
 
 
 SCRIPT = """
-import os, sys, time
+import os, subprocess, sys, time
 import numpy as np, torch
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
@@ -158,6 +158,7 @@ class Mine(ParallelEnv):
     def observation_space(self, agent): return spaces.Box(0, 100, (1,), np.float32)
     def action_space(self, agent): return spaces.Discrete(2)
     def reset(self, seed=None, options=None):
+        if STARTS: subprocess.Popen(["sleep", "1000"])
         self.agents = ["p_0"]
         return {"p_0": np.array([self.x], np.float32)}, {"p_0": {}}
     def step(self, actions):
@@ -168,7 +169,7 @@ class Mine(ParallelEnv):
 def make(x=1):
     return Mine(x)
 
-SLEEP = "sleep" in sys.argv
+SLEEP, STARTS = "sleep" in sys.argv, len(sys.argv) > 1
 env = ENVIRONMENTS.get("my/env")(workers=2, kwargs={"x": 41}).build(2)
 env.reset(0)
 print(*[worker.process.pid for worker in env._stepper.workers], flush=True)
@@ -202,7 +203,7 @@ def test_an_environment_of_a_script_without_a_main_guard(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("state", ["wait", "sleep"])
 def test_a_killed_parent_takes_its_workers_along(tmp_path: Path, state: str) -> None:
-    """Whether they wait for an order or are in the middle of a step."""
+    """Whether they wait for an order or are in the middle of a step; and the processes that environments started."""
     with script(tmp_path, state) as process:
         assert process.stdout is not None
         mine = [int(pid) for pid in process.stdout.readline().split()]
@@ -211,8 +212,9 @@ def test_a_killed_parent_takes_its_workers_along(tmp_path: Path, state: str) -> 
         else:
             time.sleep(0.3)
         assert len(mine) == 2 and [memory(pid) for pid in (process.pid, *mine)] == [["/memfd:marlnb"]] * 3
+        started = [int(n) for pid in mine for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         process.kill()
-        assert gone(mine)
+        assert len(started) >= 2 and gone([*mine, *started])
 
 
 def test_workers_of_a_thread_outlive_it() -> None:

@@ -7,7 +7,7 @@ Commands are in shared memory, so a byte that is lost or sent twice changes noth
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import fcntl
 import mmap
 import os
 import pickle
@@ -26,12 +26,12 @@ COMMAND_BYTES = 4096  # head of the shared memory: command count, command kind, 
 LENGTH = struct.Struct("<Q")
 
 
-def main(command: int, result: int, memory: int, slot: int, dies_with_thread: bool) -> None:
+def main(command: int, result: int, lifeline: int, memory: int, slot: int) -> None:
     """Runs a worker with the file descriptors that it inherited."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     _keep_to_this_process(command, result)
-    _end_with_parent(command, dies_with_thread)
+    _end_with_parent(command, lifeline)
     try:
         _serve(command, result, memory, slot)
     except EOFError:
@@ -94,13 +94,17 @@ def _keep_to_this_process(*pipes: int) -> None:
     os.register_at_fork(after_in_child=close)
 
 
-def _end_with_parent(command: int, dies_with_thread: bool) -> None:
-    """Ends this process when its parent has ended, however that happened, even in the middle of a step."""
+def _end_with_parent(command: int, lifeline: int) -> None:
+    """Ends this process, and those that its environments started, when its parent has ended, even in a step.
+
+    On Linux the system itself kills the group of processes when the parent's end of `lifeline` is closed. A thread of
+    this process would wait for a step that keeps the interpreter to itself.
+    """
     threading.Thread(target=_watch, args=(command,), daemon=True).start()
-    if dies_with_thread and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: sent when the starting thread ends
-        if os.getppid() == 1:
-            os._exit(0)
+    if sys.platform == "linux":
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # minus: the group that this process leads
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
 
 
 def _watch(command: int) -> None:
@@ -108,7 +112,7 @@ def _watch(command: int) -> None:
     poll.register(command, 0)  # waits only for the hang-up
     poll.poll()
     threading.Event().wait(2.0)  # gives an orderly end the time to happen first
-    os._exit(0)
+    os.killpg(0, signal.SIGKILL)
 
 
 def _describe_error(error: BaseException) -> tuple[str, str]:
