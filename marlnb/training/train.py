@@ -17,13 +17,14 @@ from types import FrameType
 from typing import Any
 
 from marlnb.envs.device import check_device
-from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError, TrustError
+from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.limits import LENGTHS, limits_of
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end
 from marlnb.training.report import Report
+from marlnb.training.runs.comparable import check_same
 from marlnb.training.runs.files import (
     EXPERIMENT,
     JOB_VARIABLE,
@@ -248,29 +249,6 @@ def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
         for name, value in changes.items():
             run.log_event(f"{name} changed from {getattr(run.experiment, name)} to {value}")
         run.experiment = experiment
-
-
-def check_same(run: Run, experiment: Experiment) -> None:
-    """Raises RunError, with the options that differ, unless the run has this experiment."""
-    theirs = run.experiment
-    with suppress(TrustError):  # of an earlier version of the code: loading adds the defaults of new options
-        theirs = theirs.loaded()
-    existing, requested = _flat(theirs.to_json()), _flat(experiment.to_json())
-    differences = [
-        f"{key}: {existing.get(key, '(none)')} there, {requested.get(key, '(none)')} here"
-        for key in sorted({*existing, *requested})
-        if key != "tuned" and existing.get(key) != requested.get(key)
-    ]
-    if differences:
-        lengths = [name for name in LENGTHS if any(text.startswith(f"{name}:") for text in differences)]
-        hint = f"; resume(run, {'=..., '.join(lengths)}=...) changes its length" if lengths else ""
-        raise RunError(f"{run.path} is a run of another experiment; {'; '.join(differences)}{hint}")
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(value, Mapping) and value:
-        return {name: item for key, part in value.items() for name, item in _flat(part, f"{prefix}.{key}").items()}
-    return {prefix.lstrip("."): value}
 
 
 def _free_path(experiment: Experiment) -> Path:

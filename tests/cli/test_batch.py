@@ -53,6 +53,20 @@ def test_dry_run_prints_plan_and_script_and_writes_nothing(noting: Notes, capsys
     assert plan["profile"]["cores"] == 3 and [job["submits"] for job in plan["jobs"]] == [True, True, True]
 
 
+def test_a_dry_run_checks_the_experiments_without_torch(tmp_path: Path) -> None:
+    notebook(
+        tmp_path / "a.ipynb",
+        """import marlnb as mnb
+experiment = mnb.Experiment.compose("env=mpe/simple_spread", f"algorithm={text or 'ippo'}")""",
+    )
+    code = "import sys; from marlnb.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    for algorithms, answer in (("ippo,mappo", "0 False"), ("ippo,mapo", "2 False")):
+        words = [sys.executable, "-c", code, "batch", "a.ipynb", "-p", f"text={algorithms}", "--dry-run"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=200, cwd=tmp_path)
+        assert done.stdout.splitlines()[-1] == answer
+        assert ("did you mean 'mappo'" in done.stderr) == ("mapo" in algorithms.split(","))
+
+
 def test_submitting_returns_with_the_path(noting: Notes, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text("n: [5, 6]\ntext: x\n", encoding="utf-8")
     words = ("batch", "a.ipynb", "--parameters-file", "sweep.yaml", "-p", "text=y,z", "--on", "noting")

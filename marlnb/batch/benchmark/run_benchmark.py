@@ -14,7 +14,7 @@ from marlnb.batch.benchmark.benchmark import REPORT, Benchmark
 from marlnb.batch.benchmark.results import evaluate_if_missing, finish, is_complete
 from marlnb.batch.benchmark.spec import BenchmarkSpec, Overrides, PlannedRun, read_spec
 from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
-from marlnb.batch.trainings.launch_together import is_faster_together, run_together
+from marlnb.batch.trainings.launch_together import groups_of_seeds, is_faster_together, run_together
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.training.runs.files import is_run
@@ -116,15 +116,10 @@ def benchmark(
 
 def _faster_together(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[PlannedRun]]:
     """Runs of several seeds that train in less time together, and the others."""
-    faster: dict[str, bool] = {}  # by the first run of several seeds
-    first_of: dict[str, str] = {}
-    for run in runs:
-        same = [other for other in runs if replace(other.experiment, seed=run.experiment.seed) == run.experiment]
-        first = first_of[run.folder] = same[0].folder
-        if first not in faster:
-            faster[first] = len(same) > 1 and is_faster_together(run.experiment)
-    together = [run for run in runs if faster[first_of[run.folder]]]
-    return together, [run for run in runs if run not in together]
+    groups = groups_of_seeds(runs)
+    faster = [group for group in groups if len(group) > 1 and is_faster_together(group[0].experiment)]
+    together = [run for group in faster for run in group]
+    return together, [run for group in groups if group not in faster for run in group]
 
 
 def write_report(

@@ -1,4 +1,7 @@
-"""Train several runs to their ends: one after the other in this process, or in parallel processes."""
+"""Train several runs to their ends: one after the other in this process, or in parallel processes.
+
+The process that plans and starts them does not import torch, unless it trains them itself.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from marlnb.allocations import usable_cores
 from marlnb.batch.job.signals import interrupt_on_signals
@@ -21,12 +24,15 @@ from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsPr
 from marlnb.disk import writing
 from marlnb.errors import MarlnbError
 from marlnb.training.report import Report
+from marlnb.training.runs.comparable import check_same
 from marlnb.training.runs.files import is_run
-from marlnb.training.runs.run import Run
-from marlnb.training.runs.run_folder import trust_training
-from marlnb.training.train import check_same, resume
+from marlnb.training.runs.run_folder import RunFolder, trust_training
+
+if TYPE_CHECKING:
+    from marlnb.training.runs.run import Run
 
 LOG = "output.log"
+WORKER = "marlnb.batch.trainings.worker"
 POLL_S = 0.2
 STOPPED = 130
 
@@ -62,6 +68,8 @@ class Finish(Protocol):
 
 def finish_training(run: Run, on_report: Sequence[Callable[[Report], None]] = ()) -> End:
     """Trains a run to its end, from its last checkpoint."""
+    from marlnb.training.train import resume
+
     resume(run, progress=False, on_report=on_report)
     return "complete" if run.status()["state"] == "complete" else "stopped"
 
@@ -74,20 +82,22 @@ def check_runs(folder: Path, runs: Sequence[PlannedTraining]) -> None:
     """
     for run in runs:
         if is_run(folder / run.folder):
-            check_same(Run.open(folder / run.folder), run.experiment)
+            check_same(RunFolder.open(folder / run.folder), run.experiment)
 
 
 def run_in_turn(
     folder: Path, runs: Sequence[PlannedTraining], display: TrainingsProgress, finish: Finish = finish_training
 ) -> list[Outcome]:
     """Runs one after the other in this process. A stop ends all; a failure ends only its run."""
+    from marlnb.training.runs.run import Run
+
     outcomes: list[Outcome] = []
     with interrupt_on_signals():
         for planned in runs:
             display.start(planned)
             try:
                 show = partial(_show, display, planned)
-                outcome = Outcome(planned, finish(open_or_create(folder, planned), [show]))
+                outcome = Outcome(planned, finish(Run.open(open_or_create(folder, planned)), [show]))
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
             except Exception as error:  # an environment may raise anything; the other runs continue
@@ -134,35 +144,45 @@ class _Job:
     """A run in its own process."""
 
     planned: PlannedTraining
-    run: Run
+    run: RunFolder
     process: subprocess.Popen[bytes]
     slot: int
-    log: IO[bytes] = field(repr=False)
 
     @staticmethod
     def start(folder: Path, planned: PlannedTraining, slot: int, jobs: int, finish: Finish) -> _Job:
-        run = open_or_create(folder, planned)
-        cores = core_numbers()
-        share = cores[slot::jobs] if len(cores) >= jobs else []
-        words = [sys.executable, "-m", "marlnb.batch.trainings.worker", str(run.path), ",".join(map(str, share))]
-        words.append(f"{finish.__module__}:{finish.__qualname__}")
-        threads = str(max(1, usable_cores() // jobs))
-        env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ}
-        with writing(run.path / LOG):
-            log = open(run.path / LOG, "ab")  # noqa: SIM115
-        return _Job(planned, run, subprocess.Popen(words, stdout=log, stderr=log, env=env), slot, log)
+        run = RunFolder.open(open_or_create(folder, planned))
+        words = [f"{finish.__module__}:{finish.__qualname__}", str(run.path)]
+        return _Job(planned, run, start_worker(WORKER, words, run.path / LOG, slot, jobs), slot)
 
     def outcome(self) -> Outcome:
-        code = self.process.wait()
-        self.log.close()
+        code, log = self.process.wait(), self.run.path / LOG
         if code == 0:
             return Outcome(self.planned, "complete")
         if code in (STOPPED, -signal.SIGINT, -signal.SIGTERM):
             return Outcome(self.planned, "stopped")
         if code < 0:
             return Outcome(self.planned, "failed", f"killed by {signal.Signals(-code).name}")
-        lines = (self.run.path / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return Outcome(self.planned, "failed", f"{lines[-1] if lines else f'exit code {code}'} (see {self.log.name})")
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return Outcome(self.planned, "failed", f"{lines[-1] if lines else f'exit code {code}'} (see {log})")
+
+
+def start_worker(module: str, words: Sequence[str], log: Path, slot: int, jobs: int) -> subprocess.Popen[bytes]:
+    """A process that executes `python -m module CORES WORDS...`; CORES is its share, such as `0,2`, or empty for all.
+
+    Args:
+        log: its output is appended to this file.
+        slot: its number among the processes that run at once, from 0.
+        jobs: how many run at once.
+    Raises:
+        DiskError: the log cannot be written.
+    """
+    cores = core_numbers()
+    share = cores[slot::jobs] if len(cores) >= jobs else []
+    command = [sys.executable, "-m", module, ",".join(map(str, share)), *words]
+    threads = str(max(1, usable_cores() // jobs))
+    env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ}
+    with writing(log), open(log, "ab") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output, env=env)
 
 
 def _collect(running: list[_Job], slots: deque[int], display: TrainingsProgress) -> list[Outcome]:
@@ -197,9 +217,11 @@ def _show(display: TrainingsProgress, planned: PlannedTraining, report: Report) 
     display.update(planned, report.frames)
 
 
-def open_or_create(folder: Path, planned: PlannedTraining) -> Run:
+def open_or_create(folder: Path, planned: PlannedTraining) -> Path:
+    """The folder of a run, which is created if it is missing."""
     path = folder / planned.folder
-    if not is_run(path):
-        return Run.create(path, planned.experiment)
-    trust_training(planned.experiment, path)  # where the record cannot be written, it is trusted again
-    return Run.open(path)
+    if is_run(path):
+        trust_training(planned.experiment, path)  # where the record cannot be written, it is trusted again
+    else:
+        RunFolder.create(path, planned.experiment)
+    return path

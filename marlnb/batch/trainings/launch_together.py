@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from marlnb.algorithms.configs.ppo import IPPOConfig
-from marlnb.algorithms.stacked.stacked_ppo import MAX_ROWS
-from marlnb.allocations import usable_cores
 from marlnb.batch.job.signals import interrupt_on_signals
-from marlnb.batch.local.machine import core_numbers
-from marlnb.batch.trainings.launch import LOG, POLL_S, Outcome, open_or_create
+from marlnb.batch.trainings.launch import LOG, POLL_S, Outcome, open_or_create, start_worker
 from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsProgress
 from marlnb.errors import ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
+from marlnb.models.networks.stacking import MAX_ROWS
 from marlnb.training.joined import check_joined, check_parts
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train_together import train_together
 
+WORKER = "marlnb.batch.trainings.worker_together"
+Planned = TypeVar("Planned", bound=PlannedTraining)
+Opened = Mapping[Run, PlannedTraining]
 
-def groups_together(runs: Sequence[PlannedTraining]) -> list[list[PlannedTraining]]:
-    """The runs that differ in their seed only, in their order.
 
-    Raises:
-        ConfigError: some of them cannot advance together.
-    """
-    groups: list[list[PlannedTraining]] = []
+def groups_of_seeds(runs: Sequence[Planned]) -> list[list[Planned]]:
+    """The runs that differ in their seed only, in their order."""
+    groups: list[list[Planned]] = []
     for run in runs:
         same = (group for group in groups if replace(group[0].experiment, seed=run.experiment.seed) == run.experiment)
         group = next(same, None)
@@ -42,6 +38,12 @@ def groups_together(runs: Sequence[PlannedTraining]) -> list[list[PlannedTrainin
             groups.append([run])
         else:
             group.append(run)
+    return groups
+
+
+def groups_together(runs: Sequence[PlannedTraining]) -> list[list[PlannedTraining]]:
+    """`groups_of_seeds`, of runs that can advance together. Raises ConfigError: some of them cannot."""
+    groups = groups_of_seeds(runs)
     for group in groups:
         check_joined([run.experiment for run in group])
     return groups
@@ -102,15 +104,17 @@ def run_together(
         for group in groups_together(runs):
             for planned in group:
                 display.start(planned)
-            opened = [open_or_create(folder, planned) for planned in group]
-            train = _train_here if jobs == 1 else _train_in_processes
+            opened = {Run.open(open_or_create(folder, planned)): planned for planned in group}
             errors: dict[Run, str] = {}
             is_interrupted = False
             try:
-                errors = train(group, opened, display, jobs, after)
+                if jobs == 1:
+                    errors = _train_here(opened, display, after)
+                else:
+                    errors = _train_in_processes(opened, display, after, jobs)
             except KeyboardInterrupt:
                 is_interrupted = True
-            for planned, run in zip(group, opened):
+            for run, planned in opened.items():
                 outcome = _outcome(planned, run, errors.get(run, ""), is_interrupted=is_interrupted)
                 display.end(planned, str(outcome))
                 outcomes.append(outcome)
@@ -119,20 +123,13 @@ def run_together(
     return outcomes
 
 
-def _train_here(
-    group: Sequence[PlannedTraining],
-    opened: Sequence[Run],
-    display: TrainingsProgress,
-    jobs: int,
-    after: AfterTraining,
-) -> dict[Run, str]:
+def _train_here(opened: Opened, display: TrainingsProgress, after: AfterTraining) -> dict[Run, str]:
     """Returns, by run, why it failed after its training."""
-    planned_of = {run.path: planned for planned, run in zip(group, opened)}
 
     def show(run: Run, report: Report) -> None:
-        display.update(planned_of[run.path], report.frames)
+        display.update(opened[run], report.frames)
 
-    train_together(opened, [show])
+    train_together(list(opened), [show])
     errors = {}
     for run in opened:
         if run.status()["state"] == "complete":
@@ -143,25 +140,19 @@ def _train_here(
     return errors
 
 
-def _train_in_processes(
-    group: Sequence[PlannedTraining],
-    opened: Sequence[Run],
-    display: TrainingsProgress,
-    jobs: int,
-    after: AfterTraining,
-) -> dict[Run, str]:
+def _train_in_processes(opened: Opened, display: TrainingsProgress, after: AfterTraining, jobs: int) -> dict[Run, str]:
     """Each process trains an equal part of the runs; its output is in `output.log` of its first run.
 
     Returns, by run, that its process failed. Raises KeyboardInterrupt, once all have saved.
     """
-    n_jobs = min(jobs, len(opened))
-    bounds = [len(opened) * k // n_jobs for k in range(n_jobs + 1)]
-    parts = [opened[start:stop] for start, stop in itertools.pairwise(bounds)]
+    runs, n_jobs = list(opened), min(jobs, len(opened))
+    bounds = [len(runs) * k // n_jobs for k in range(n_jobs + 1)]
+    parts = [runs[start:stop] for start, stop in itertools.pairwise(bounds)]
     processes = [_start(part, slot, n_jobs, after) for slot, part in enumerate(parts)]
     try:
         while any(process.poll() is None for process in processes):
             time.sleep(POLL_S)
-            for planned, run in zip(group, opened):
+            for run, planned in opened.items():
                 display.update(planned, int(run.status().get("frames", 0)))
     except KeyboardInterrupt:
         display.say("stopping: each run saves first; interrupt again to end at once")
@@ -185,14 +176,8 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def _start(runs: Sequence[Run], slot: int, n_jobs: int, after: AfterTraining) -> subprocess.Popen[bytes]:
     """A process that trains some runs together."""
-    cores = core_numbers()
-    share = cores[slot::n_jobs] if len(cores) >= n_jobs else []
-    words = [sys.executable, "-m", "marlnb.batch.trainings.worker_together", ",".join(map(str, share))]
-    words += [f"{after.__module__}:{after.__qualname__}", *(str(run.path) for run in runs)]
-    threads = str(max(1, usable_cores() // n_jobs))
-    env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ}
-    with open(runs[0].path / LOG, "ab") as log:
-        return subprocess.Popen(words, stdout=log, stderr=log, env=env)
+    words = [f"{after.__module__}:{after.__qualname__}", *(str(run.path) for run in runs)]
+    return start_worker(WORKER, words, runs[0].path / LOG, slot, n_jobs)
 
 
 def _outcome(planned: PlannedTraining, run: Run, error: str, *, is_interrupted: bool) -> Outcome:

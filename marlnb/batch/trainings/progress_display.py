@@ -10,6 +10,8 @@ from typing import Protocol, TextIO
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames
 from marlnb.training.progress import StatusLine, describe_progress
+from marlnb.training.runs.files import is_run
+from marlnb.training.runs.status import read_status
 
 
 class PlannedTraining(Protocol):
@@ -77,10 +79,7 @@ class TrainingsProgress:
 
 def frames_done(folder: Path, planned: PlannedTraining) -> int:
     """Number of frames of a run; 0 if it has not started."""
-    from marlnb.training.runs.files import is_run
-    from marlnb.training.runs.run import Run
-
-    return min(int(Run.open(folder).status().get("frames", 0)), planned_frames(planned)) if is_run(folder) else 0
+    return min(int(read_status(folder).get("frames", 0)), planned_frames(planned)) if is_run(folder) else 0
 
 
 def planned_frames(planned: PlannedTraining) -> int:

@@ -18,14 +18,12 @@ from hydra.errors import HydraException
 
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
-from marlnb.batch.trainings.launch_together import groups_together, run_together
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
-from marlnb.training.joined import check_parts
 from marlnb.training.runs.files import METRICS, is_run, write_atomically
 from marlnb.training.runs.rows import read_rows
-from marlnb.training.runs.run import Run
+from marlnb.training.runs.status import read_status
 
 FILE = "trainings.json"  # in the common folder: the overrides
 MAX_TRAININGS = 10_000
@@ -173,9 +171,14 @@ def train_all(
         raise ConfigError(f"jobs: expected at least 1; got {jobs}")
     path = common_folder(trainings) if folder is None else Path(folder).expanduser()
     check_folder(path, trainings)
+    launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
     if together:
+        from marlnb.batch.trainings.launch_together import groups_together, run_together
+        from marlnb.training.joined import check_parts
+
         for group in groups_together(trainings):
             check_parts(group[0].experiment)
+        launch = partial(run_together, jobs=jobs)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / FILE, json.dumps({"trainings": [each.folder for each in trainings]}, indent=2) + "\n")
     frames = {each.folder: frames_done(path / each.folder, each) for each in trainings}
@@ -186,9 +189,6 @@ def train_all(
             display.end(each, "already complete")
         else:
             pending.append(each)
-    launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
-    if together:
-        launch = partial(run_together, jobs=jobs)
     try:
         outcomes = launch(path, pending, display)
     finally:
@@ -239,14 +239,13 @@ def _named(text: str) -> Any:
 
 
 def _state(folder: Path) -> str:
-    return str(Run.open(folder).status()["state"]) if is_run(folder) else "missing"
+    return str(read_status(folder)["state"]) if is_run(folder) else "missing"
 
 
 def _results(folder: Path) -> dict[str, Any]:
     if not is_run(folder):
         return {"state": "missing", "frames": 0, "minutes": 0.0}
-    run = Run.open(folder)
-    status, rows = run.status(), read_rows(run.path / METRICS)
+    status, rows = read_status(folder), read_rows(folder / METRICS)
     last = rows[-1] if rows else {}
     evaluations = [row["evaluation"] for row in rows if row.get("evaluation")]
     returns = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})

@@ -1,4 +1,4 @@
-"""A process for one of several trainings: `python -m marlnb.batch.trainings.worker RUN CORES FINISH`.
+"""A process for one of several trainings: `python -m marlnb.batch.trainings.worker CORES FINISH RUN`.
 
 CORES is a list like `0,2`, or empty for all. FINISH is the path of the function that trains a run to its end,
 `module:function`. The process that starts this one has created the run, or has checked that it is of the experiment
@@ -11,7 +11,7 @@ import os
 import sys
 
 
-def main(folder: str, cores: str, finish: str) -> int:
+def main(cores: str, finish: str, folder: str) -> int:
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     from marlnb.batch.trainings.launch import STOPPED

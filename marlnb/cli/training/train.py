@@ -95,7 +95,6 @@ def is_swept(word: str) -> bool:
 def _train_several(arguments: argparse.Namespace, folder: str | None, overrides: list[str]) -> int:
     from pathlib import Path
 
-    from marlnb.batch.trainings.launch_together import groups_together
     from marlnb.batch.trainings.train_all import (
         Trainings,
         check_folder,
@@ -110,6 +109,8 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
     overrides, together = expand_seeds(overrides)
     trainings = plan_trainings(overrides, config_dir=arguments.config_dir)
     if together:
+        from marlnb.batch.trainings.launch_together import groups_together
+
         groups_together(trainings)  # raises an error if some cannot
     if arguments.dry_run:
         path = Path(folder) if folder is not None else common_folder(trainings)

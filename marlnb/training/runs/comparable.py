@@ -1,14 +1,21 @@
-"""Which runs can be averaged: settings of runs with joined names, what differs, and reasons against an average."""
+"""What differs between runs, in settings with joined names: whether they are one experiment, and which to average."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from marlnb.errors import RunError, TrustError
+from marlnb.training.limits import LENGTHS
 from marlnb.training.runs.code import code_label
 from marlnb.training.runs.files import EXPERIMENT, read_json
+
+if TYPE_CHECKING:
+    from marlnb.experiment import Experiment
+    from marlnb.training.runs.run_folder import RunFolder
 
 SEED = "seed"
 CODE = "code"
@@ -33,6 +40,19 @@ def differences(settings: Sequence[Settings]) -> dict[str, list[Any]]:
     keys = dict.fromkeys(key for each in settings for key in each)
     values = {key: [each.get(key) for each in settings] for key in keys}
     return {key: row for key, row in values.items() if len({json.dumps(value) for value in row}) > 1}
+
+
+def check_same(run: RunFolder, experiment: Experiment) -> None:
+    """Raises RunError, with the settings that differ, unless the run has this experiment."""
+    theirs = run.experiment
+    with suppress(TrustError):  # of an earlier version of the code: loading adds the defaults of new options
+        theirs = theirs.loaded()
+    changed = differences([dict(_flat(each.to_json())) for each in (theirs, experiment)])
+    texts = [f"{key}: {there} there, {here} here" for key, (there, here) in changed.items() if key != "tuned"]
+    if texts:
+        lengths = [key for key in changed if key in LENGTHS]
+        hint = f"; resume(run, {'=..., '.join(lengths)}=...) changes its length" if lengths else ""
+        raise RunError(f"{run.path} is a run of another experiment; {'; '.join(texts)}{hint}")
 
 
 def groups_to_average(settings: Mapping[str, Settings], average_over: Sequence[str] = (SEED,)) -> list[list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from marlnb.disk import problem_of
 from marlnb.errors import CheckpointError, DiskError
-from marlnb.training.runs.checkpoints.state_file import read_manifest, read_state, sync_folder, write_state
+from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.files import METRICS, read_lines
 from marlnb.training.shared_return import earn_differently, shared_return
 
@@ -80,6 +80,8 @@ class Checkpoint:
         Raises:
             CheckpointError: a file is missing, damaged or malformed.
         """
+        from marlnb.training.runs.checkpoints.state_file import read_state  # imports torch
+
         return read_state(self.path)
 
 
@@ -110,6 +112,8 @@ def save_checkpoint(
     Raises:
         CheckpointError: it cannot be written; the message lists the remaining checkpoints.
     """
+    from marlnb.training.runs.checkpoints.state_file import sync_folder, write_state  # imports torch
+
     temporary = folder / f"{TEMPORARY}{iteration}"
     target = folder / str(iteration)
     scores = {"score": shared_return(returns), "returns": dict(returns)}
