@@ -138,7 +138,7 @@ def test_seeds_train_together_as_ordinary_runs(tmp_path: Path, capsys: pytest.Ca
     assert Run.open(runs[0].path).status()["frames"] == 128
     capsys.readouterr()
     for wrong, message in (
-        ("seeds=x", "seeds=x: expected how many, from 2 to 10,000"),
+        ("seeds=x", "seeds=x: expected the number of seeds, from 2 to 10,000"),
         ("seed=0,1", "seeds=3 needs one first seed; got seed=0,1"),
         ("algorithms.agent=a2c", "trainings in one batch do not support algorithm=a2c"),
         ("env=tree/kuhn_poker", "take turns; trainings in one batch need all to act at every step"),

@@ -97,7 +97,7 @@ def expand_seeds(overrides: Sequence[str]) -> tuple[list[str], bool]:
     """Overrides with `seeds=N` written as `seed=FIRST..LAST`, and whether it was there. `seed=` gives the first seed.
 
     Raises:
-        ConfigError: N is no number from 2 on, or `seed=` has several values.
+        ConfigError: N is not a whole number of at least 2, or `seed=` has several values.
     """
     texts = [text.partition("=")[2] for text in overrides if text.startswith("seeds=")]
     if not texts:
@@ -107,7 +107,7 @@ def expand_seeds(overrides: Sequence[str]) -> tuple[list[str], bool]:
         raise ConfigError(f"seeds={texts[-1]} needs one first seed; got seed={first}")
     if not texts[-1].isdecimal() or not 2 <= int(texts[-1]) <= MAX_TRAININGS:
         raise ConfigError(
-            f"seeds={texts[-1]}: expected how many, from 2 to {MAX_TRAININGS:,}; one training takes seed="
+            f"seeds={texts[-1]}: expected the number of seeds, from 2 to {MAX_TRAININGS:,}; for one training give seed="
         )
     others = [text for text in overrides if not text.startswith(("seeds=", "seed="))]
     return [*others, f"seed={first}..{int(first) + int(texts[-1]) - 1}"], True
