@@ -17,19 +17,16 @@ from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Dropdown, button_for
 from marlnb.widgets.core.curves import LiveCurves
-from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.style import HTML, LABEL, Message, row, styled
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.microscope.microscope import Microscope, microscope
+from marlnb.widgets.populations.followed_panel import EPISODES, FollowedPanel
 from marlnb.widgets.populations.league_state import LeagueFollower, LeagueNow, counts_html, payoff_html, weights_tag
 from marlnb.widgets.populations.timeline import SnapshotTimeline
 
-LIVE_S, RUNNING_S = 1.0, 5.0  # minimum time between two readings; the poller waits longer if they cost much
-EPISODES = 8  # of the match that the microscope opens
 
-
-class LeaguePanel(Panel):
+class LeaguePanel(FollowedPanel[LeagueNow]):
     """The league of a run. Everything is read from its files; freezing and retiring are requests in its folder.
 
     Attributes:
@@ -81,18 +78,6 @@ class LeaguePanel(Panel):
         parts = [self._line, self._error, tables, curves, control, self._requested, self.timeline, self._about, chosen]
         self.widget = styled(*parts, self._scope, name="marlnb-league")
 
-    def refresh(self) -> None:
-        """Reads the files again."""
-        self._poller.now()
-
-    def catch_up(self) -> None:
-        """Shows the current content of the files."""
-        self._poller.catch_up()
-
-    def close(self) -> None:
-        """Stops reading the files."""
-        self._poller.end()
-
     @with_ui_lock
     def open_microscope(self) -> None:
         """Plays the chosen snapshot against the chosen opponent in a thread, and shows the first episode below."""
@@ -126,23 +111,13 @@ class LeaguePanel(Panel):
         self._about.show_note(f"{result.verdict} Below: {result.a} as {next(iter(result.recordings))}.")
         self.open_button.disabled = False
 
-    def _not_opened(self, error: Exception) -> None:
-        self._about.show_problem(error)
-        self.open_button.disabled = False
-
     def _choose(self) -> None:
         chosen = self.timeline.chosen
         self.open_button.disabled = not chosen
         text = f"{chosen}: choose whom it plays against" if chosen else "choose a snapshot: a dot on the lines above"
         self._about.show_note(text)
 
-    def _show(self, now: LeagueNow | None) -> float:
-        """Shows what is new. Returns the time until the next reading."""
-        if now is not None:
-            self._show_league(now)
-        return LIVE_S if self.run.status()["state"] == "running" else RUNNING_S
-
-    def _show_league(self, now: LeagueNow) -> None:
+    def _show_now(self, now: LeagueNow) -> None:
         summary = now.summary
         self._line.show_note(f"{summary.title}. {summary.ratings.verdict}")
         self._counts.value, self._payoff.value = counts_html(summary), payoff_html(summary)

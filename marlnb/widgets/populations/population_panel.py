@@ -19,16 +19,14 @@ from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Dropdown, button_for
-from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import png
 from marlnb.widgets.core.style import HTML, LABEL, Message, row, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.microscope.microscope import Microscope
+from marlnb.widgets.populations.followed_panel import EPISODES, FollowedPanel
 from marlnb.widgets.populations.league_panel import rendered, set_options
 
-LIVE_S, RUNNING_S = 1.0, 5.0  # minimum time between two readings; the poller waits longer if they cost much
-EPISODES = 8  # that are recorded before the microscope opens
 HEAD = ("member", "parent", "operator", "fitness", "score", "changes")
 
 
@@ -47,7 +45,7 @@ class PopulationNow:
     tree: str
 
 
-class PopulationPanel(Panel):
+class PopulationPanel(FollowedPanel[PopulationNow]):
     """The population of a run. Everything is read from its files.
 
     Attributes:
@@ -82,18 +80,6 @@ class PopulationPanel(Panel):
         parts = [self._line, self._error, self._members, figures, chosen, self._about, self._scope]
         self.widget = styled(*parts, name="marlnb-population")
 
-    def refresh(self) -> None:
-        """Reads the files again."""
-        self._poller.now()
-
-    def catch_up(self) -> None:
-        """Shows the current content of the files."""
-        self._poller.catch_up()
-
-    def close(self) -> None:
-        """Stops reading the files."""
-        self._poller.end()
-
     @with_ui_lock
     def open_member(self) -> None:
         """Plays the chosen member in a thread, and shows the first episode below."""
@@ -117,10 +103,6 @@ class PopulationPanel(Panel):
         self._about.show_note(f"below: {member.id}, recorded in {recording.path}")
         self.open_button.disabled = False
 
-    def _not_opened(self, error: Exception) -> None:
-        self._about.show_problem(error)
-        self.open_button.disabled = False
-
     def _read(self) -> PopulationNow | None:
         """The population now; None if no generation has ended since the last call."""
         try:
@@ -134,13 +116,7 @@ class PopulationPanel(Panel):
         ranked = sorted(members, key=lambda member: (member.row.fitness is None, -(member.row.fitness or 0.0)))
         return PopulationNow(rows, ranked, _picture(lineage_tree(self.population), "who descends from whom"))
 
-    def _show(self, now: PopulationNow | None) -> float:
-        """Shows what is new. Returns the time until the next reading."""
-        if now is not None:
-            self._show_population(now)
-        return LIVE_S if self.run.status()["state"] == "running" else RUNNING_S
-
-    def _show_population(self, now: PopulationNow) -> None:
+    def _show_now(self, now: PopulationNow) -> None:
         best, n_generations = now.members[0], now.rows[-1].generation + 1
         self._line.show_note(
             f"{count(n_generations, 'generation')} of {self.population.config.population} members; the fittest is "
