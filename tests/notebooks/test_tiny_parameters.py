@@ -41,6 +41,7 @@ TINY: dict[str, dict[str, Any]] = {
     "agents_from_elsewhere": {"episodes": 2, "intervention_episodes": 2, "n_units": 4, "seed": 3},
     "batched_environments": {"n_envs": 4, "frames": 400, "episodes": 10},
     "league": {"frames": 3072, "episodes": 4},
+    "evolution": {"frames": 6000, "generation_frames": 400, "episodes": 16, "n_seeds": 1},
 }
 REPORTS = ("benchmark", "compare")  # of what other tests make
 ALWAYS_TRUE = ("agents_from_elsewhere", "who_knows_what_when")  # what they claim holds even so

@@ -106,9 +106,11 @@ class Inheritance(Result):
         if not len(with_parent):
             text = f"{where}, no member was compared with a parent"
         else:
+            n = len(with_parent)
+            children = "1 child" if n == 1 else f"{n} children"
             least = int(with_parent[np.argmin(self.similarity[with_parent])])
             text = (
-                f"{where}, the units of {len(with_parent)} children have a median CKA of "
+                f"{where}, the units of {children} have a median CKA of "
                 f"{np.median(self.similarity[with_parent]):.2f} to their parents' (episodes paired at random "
                 f"{np.median(self.shuffled[with_parent]):.2f}); the least similar is {self.members[least]} "
                 f"({self.operators[least]}, {self.similarity[least]:.2f} [{self.low[least]:.2f}, "
