@@ -69,8 +69,9 @@ def sample_efficiency(
         for frames_of_run, values in runs.get(name, ()):
             ax.plot(np.asarray(frames_of_run, dtype=float) / scale, values, color=colour, alpha=0.35, linewidth=0.8)
         ax.fill_between(xs, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
-        # markers of different curves at different x: curves can overlap
-        style |= {"markersize": 4.5, "markevery": (names.index(name) * step // len(names), step)}
+        # markers of different curves at different x: curves can overlap; a curve of few points has one too
+        first = min(names.index(name) * step // len(names), len(xs) - 1)
+        style |= {"markersize": 4.5, "markevery": (first, step)}
         ax.plot(xs, band.value, linewidth=2, label=literal(name), **style)
     reference_lines(ax, references or {})
     legend_outside(ax, offset=offset)

@@ -242,6 +242,14 @@ def test_sample_efficiency_shows_each_algorithm_with_its_band_and_the_levels() -
     assert "million" in ax.get_xlabel() and "bootstrap" in ax.get_xlabel() and "random\n(-42.9)" in texts(ax)
 
 
+def test_a_single_evaluation_is_a_point_of_each_algorithm() -> None:
+    curves = {
+        name: ([800], Interval(*np.array([[value], [value], [value]]))) for name, value in (("a", 1.0), ("b", 2.0))
+    }
+    lines = plots.sample_efficiency(curves).get_lines()
+    assert [line.get_markevery()[0] for line in lines] == [0, 0]
+
+
 def test_aggregates_are_bars_from_low_to_high() -> None:
     aggregates = {
         "IQM": {"a": interval(0.5), "b": interval(0.7)},

@@ -180,20 +180,21 @@ class Usage(Result):
         return pd.DataFrame([asdict(test) for test in tests]).drop(columns="random")
 
     def _repr_table(self) -> pd.DataFrame:
-        tests = [*self.tests, *(test for confound in self.confounds for test in confound.tests)]
+        families = [of_given(self.tests, False), of_given(self.tests, True), *(c.tests for c in self.confounds)]
         return pd.DataFrame(
             [
                 {
                     "edit": test.edit,
                     "without": test.given or "-",
                     f"effect ({self.units})": f"{test.effect:.3f} [{test.low:.3f}, {test.high:.3f}]",
-                    "random": f"{test.random_mean:.3f} (p = {test.p_value:.2g})",
-                    "equal variance": "none" if test.p_matched is None
-                    else f"{test.matched_mean:.3f} (p = {test.p_matched:.2g})",
+                    "random, p (Holm)": f"{test.random_mean:.3f}, {p:.2g}",
+                    "equal variance, p (Holm)": "none" if test.p_matched is None
+                    else f"{test.matched_mean:.3f}, {p_matched:.2g}",
                     "return": "" if isnan(test.return_change)
                     else f"{test.return_change:+.2f} [{test.return_low:.2f}, {test.return_high:.2f}]",
                 }
-                for test in tests
+                for tests in families
+                for test, p, p_matched in zip(tests, *corrected(tests))
             ]
         )  # fmt: skip
 
@@ -203,17 +204,24 @@ def of_given(tests: Sequence[UsageTest], given: bool) -> tuple[UsageTest, ...]:
     return tuple(test for test in tests if bool(test.given) == given)
 
 
+def corrected(tests: Sequence[UsageTest]) -> tuple[np.ndarray, np.ndarray]:
+    """Holm's p-values `[test]` over some edits: against random directions, and against those of equal variance.
+
+    A missing control counts as p = 1.
+    """
+    p_matched = [1.0 if test.p_matched is None else test.p_matched for test in tests]
+    return holm(np.array([test.p_value for test in tests])), holm(np.array(p_matched))
+
+
 def beyond_random(tests: Sequence[UsageTest], negligible: float) -> tuple[UsageTest, ...]:
     """The edits that move actions more than random directions (Holm over the edits) and than `negligible`."""
-    corrected = holm(np.array([test.p_value for test in tests]))
-    return tuple(test for p, test in zip(corrected, tests) if p <= ALPHA and test.low > negligible)
+    return tuple(test for p, test in zip(corrected(tests)[0], tests) if p <= ALPHA and test.low > negligible)
 
 
 def beyond_matched(tests: Sequence[UsageTest], negligible: float) -> bool:
     """Whether one of `beyond_random` also moves them more than directions that vary as much (Holm over the edits)."""
     candidates = beyond_random(tests, negligible)
-    corrected = holm(np.array([1.0 if test.p_matched is None else test.p_matched for test in tests]))
-    return any(p <= ALPHA and test in candidates for p, test in zip(corrected, tests))
+    return any(p <= ALPHA and test in candidates for p, test in zip(corrected(tests)[1], tests))
 
 
 def strongest(tests: Sequence[UsageTest]) -> UsageTest:
@@ -228,10 +236,8 @@ def _effect(test: UsageTest, units: str) -> str:
 
 def _controls(tests: Sequence[UsageTest], test: UsageTest) -> str:
     """The random directions and those of equal variance, with p-values corrected for the edits (Holm)."""
-    at = list(tests).index(test)
-    p = holm(np.array([each.p_value for each in tests]))[at]
+    p, p_matched = (values[list(tests).index(test)] for values in corrected(tests))
     text = f"random directions by {test.random_mean:.2f} (p = {p:.2g})"
     if test.p_matched is None:
         return f"{text}, and no random direction varies as much"
-    p_matched = holm(np.array([1.0 if each.p_matched is None else each.p_matched for each in tests]))[at]
     return f"{text}, those that vary as much by {test.matched_mean:.2f} (p = {p_matched:.2g})"

@@ -187,7 +187,10 @@ def test_what_is_given_is_removed_and_both_effects_are_reported(rumour: Agents) 
     left = result.of("erase", given=True)
     assert left.effect < 0.02 < result.of("erase").effect
     assert left.share_left == pytest.approx(1 / np.hypot(1, 0.66), abs=0.02)
-    assert "signal_0" in result.not_separable_from and "signal_0" in str(result._repr_table())
+    table = result._repr_table()
+    assert "signal_0" in result.not_separable_from and "signal_0" in str(table)
+    shown = [text.split(", ")[1] for text in table["random, p (Holm)"]]
+    assert any(f"(p = {p})" in result.verdict for p in shown[:2])  # the table and the sentence have the same p-values
     own = usage(rumour, event(0.66, 1.0, "signal_0"), given=["action", "rumour_0"], episodes=40, n_envs=40)
     assert own.of("steer", given=True).given == "action, rumour_0"
     with pytest.raises(AnalysisError, match="signal_0"):
