@@ -9,12 +9,10 @@ import pytest
 
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.training.joined import JoinedTrainings, check_parts
-from marlnb.training.runs.run import Run
+from marlnb.training.joined import check_parts
 from marlnb.training.train import train
 from marlnb.training.train_together import train_together
-from marlnb.training.trainer import Trainer
-from tests.training.together import assert_equal, together
+from tests.training.together import assert_equal, interrupted, together
 
 SMALL = (
     *("algorithm=maddpg", "model.hidden=[16,16]", "n_envs=4", "rollout_steps=10", "threads=1", "algorithm.updates=2"),
@@ -68,13 +66,7 @@ def test_each_has_its_own_numbers(tmp_path: Path) -> None:
 def test_a_resume_gives_the_same_bits(tmp_path: Path) -> None:
     experiments = compose("algorithm.learning_starts=60")  # the first iteration is random and teaches nothing
     whole = together(tmp_path / "whole", experiments)
-    joined, runs = JoinedTrainings(), [Run.create(tmp_path / str(k), each) for k, each in enumerate(experiments)]
-    trainers = [Trainer(run.experiment, run, build=joined.build_loop) for run in runs]
-    for _ in range(5):
-        for trainer in trainers:
-            next(trainer)
-    for trainer in trainers:  # as a kill would: 4 are saved, 1 is lost
-        trainer.fail(KeyboardInterrupt())
+    runs = interrupted(tmp_path, experiments, iterations=5)  # 4 are saved, 1 is lost
     assert train_together(runs) == {}
     for run, other in zip(runs, whole):
         assert run.checkpoint().iteration == 6

@@ -17,7 +17,7 @@ from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.training.train_together import train_together
 from marlnb.training.trainer import Trainer
-from tests.training.together import assert_equal, together
+from tests.training.together import assert_equal, interrupted, together
 
 SMALL = (
     *("env=mpe/simple_spread", "algorithm=ippo", "model.hidden=[16,16]", "n_envs=4", "rollout_steps=10", "threads=1"),
@@ -80,13 +80,7 @@ def test_trainings_of_other_shapes_form_batches_of_their_own(tmp_path: Path) -> 
 def test_a_resume_gives_the_same_bits_together_and_one_continues_alone(tmp_path: Path) -> None:
     experiments = compose()
     whole = together(tmp_path / "whole", experiments)
-    joined, runs = JoinedTrainings(), [Run.create(tmp_path / str(k), each) for k, each in enumerate(experiments)]
-    trainers = [Trainer(run.experiment, run, build=joined.build_loop) for run in runs]
-    for _ in range(5):
-        for trainer in trainers:
-            next(trainer)
-    for trainer in trainers:  # as a kill would: 4 are saved, 1 is lost
-        trainer.fail(KeyboardInterrupt())
+    runs = interrupted(tmp_path, experiments, iterations=5)  # 4 are saved, 1 is lost
     assert [run.checkpoint().iteration for run in runs] == [4, 4, 4]
     assert train_together(runs) == {}
     for run, other in zip(runs, whole):

@@ -9,13 +9,27 @@ from typing import Any
 import torch
 
 from marlnb.experiment import Experiment
+from marlnb.training.joined import JoinedTrainings
 from marlnb.training.runs.run import Run
 from marlnb.training.train_together import train_together
+from marlnb.training.trainer import Trainer
 
 
 def together(folder: Path, experiments: Sequence[Experiment]) -> list[Run]:
     runs = [Run.create(folder / str(k), experiment) for k, experiment in enumerate(experiments)]
     assert train_together(runs) == {}
+    return runs
+
+
+def interrupted(folder: Path, experiments: Sequence[Experiment], iterations: int) -> list[Run]:
+    """Runs that were trained together for some iterations, and ended without saving, as by a kill."""
+    joined, runs = JoinedTrainings(), [Run.create(folder / str(k), each) for k, each in enumerate(experiments)]
+    trainers = [Trainer(run.experiment, run, build=joined.build_loop) for run in runs]
+    for _ in range(iterations):
+        for trainer in trainers:
+            next(trainer)
+    for trainer in trainers:
+        trainer.fail(KeyboardInterrupt())
     return runs
 
 
