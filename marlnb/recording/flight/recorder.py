@@ -68,8 +68,8 @@ class FlightRecorder:
     Raises:
         ConfigError: an option is unknown or out of range.
         SiteError: a pattern matches no site.
-        RecordingError: when the training starts: the file exists, or the training is a league or a population, which
-            has several loops; while training: the file cannot be written.
+        RecordingError: when the training starts: the file exists, the training is a league or a population, which
+            has several loops, or it has a schedule; while training: the file cannot be written.
     """
 
     @accepts_options(FlightOptions)
@@ -83,6 +83,11 @@ class FlightRecorder:
             raise RecordingError(
                 "FlightRecorder records a training with one policy for each group; leagues and populations have "
                 "several: record their players with marlnb.record"
+            )
+        if trainer.experiment.schedule:
+            raise RecordingError(
+                "FlightRecorder does not record a training with a schedule=, which builds its networks again at each "
+                "change: record its checkpoints with marlnb.record"
             )
         path, hashes = self._files(trainer)
         hashes.cut(trainer.iteration)

@@ -68,8 +68,8 @@ def replay_training(
         trust: allow the code that another person's run folder names.
         overrides: options that replace those of `config`.
     Raises:
-        RunError: the run has not been trained so far, is a league or a population, or was trained on a GPU, whose
-            random numbers a CPU cannot draw.
+        RunError: the run has not been trained so far, is a league or a population, has a schedule, or was trained on a
+            GPU, whose random numbers a CPU cannot draw.
         RecordingError: the file exists; there are no hashes; or an env differs from the training: the message names
             the iteration and the first such env.
         ConfigError: there is no such env or iteration.
@@ -147,9 +147,10 @@ def _loop(experiment: Experiment, checkpoint: Checkpoint | None, envs: Sequence[
 
 def _checked(run: Run, experiment: Experiment, iteration: int, last: int, envs: Sequence[int]) -> list[int]:
     """The envs, once each and in order."""
-    if experiment.league is not None or experiment.evolution is not None:
+    if experiment.league is not None or experiment.evolution is not None or experiment.schedule:
         raise RunError(
-            f"{run.path} is a league or a population; replay_training plays trainings with one policy per group"
+            f"{run.path} is a league or a population, or has a schedule; replay_training plays trainings with one "
+            "policy per group"
         )
     if not experiment.device.startswith("cpu"):
         raise RunError(

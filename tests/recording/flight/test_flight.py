@@ -224,5 +224,7 @@ def test_what_cannot_be_recorded_is_an_error_before_the_start(tmp_path: Path) ->
     )
     with pytest.raises(RecordingError, match="leagues and populations"):
         train(tmp_path / "league", league, mnb.FlightRecorder())
+    with pytest.raises(RecordingError, match="with a schedule="):
+        train(tmp_path / "schedule", experiment("schedule=['8 algorithm.lr=1e-4']"), mnb.FlightRecorder())
     with pytest.raises(ConfigError, match="every_envs"):
         mnb.FlightRecorder(every_envs=0)
