@@ -2,7 +2,8 @@
 
 After a kill the same command, given again, completes, and leaves what an undisturbed one does. A disk that refuses is
 an error of marlnb, which names the disk; a training's state is then "failed"; and the command completes when the disk
-works again. A clock that is set back changes nothing.
+works again. A clock that is set back changes nothing. Where a fault leaves the same files as an earlier one, the
+command is not given again.
 
 Every 25th call comes first, in all scenarios, then every fifth, then the others. With `--log FILE` each attempt is a
 line of that file, and a test that was interrupted and is given again continues after the last one.
@@ -76,7 +77,9 @@ def main(arguments: list[str]) -> int:
 def try_all(options: argparse.Namespace, folder: Path) -> int:
     """Makes the attempts that the log does not have; returns the exit code."""
     from tests.faults.trials import Trial
+    from tests.recording.forked_walks import walk_in_forks
 
+    walk_in_forks()
     trials = {name: Trial(name, folder) for name in options.scenario or NAMES}
     n_calls = {name: len(trial.calls) for name, trial in trials.items()}
     attempts = planned(n_calls, options.kind or KINDS, options.every, options.first)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -67,24 +67,27 @@ class Scenario:
     in_process: bool = True
 
 
+_SPREAD = ("env=mpe/simple_spread", "env.N=2", "env.max_cycles=5")
 _SMALL = (
-    "env=mpe/simple_spread", "env.N=2", "env.max_cycles=5", "algorithm=ippo", "algorithm.epochs=1",
-    "model.hidden=[4]", "n_envs=2", "rollout_steps=5", "threads=1", "keep_checkpoints=2",
-)  # fmt: skip
+    *("algorithm=ippo", "algorithm.epochs=1", "model.hidden=[4]", "n_envs=2", "rollout_steps=5", "threads=1"),
+    *("keep_checkpoints=2", "evaluation_episodes=2"),
+)
 
 
-def _experiment() -> Experiment:
-    overrides = ("frames=40", "checkpoint_every=1", "evaluate_every=2", "evaluation_episodes=2")
+@cache
+def _experiment(*overrides: str) -> Experiment:
+    """Composed once, in the process of which all attempts are forks."""
     return Experiment.compose(*_SMALL, *overrides)
 
 
 def _train(folder: Path) -> None:
-    train(_experiment(), folder / "run", resume=True, progress=False)
+    experiment = _experiment(*_SPREAD, "frames=40", "checkpoint_every=1", "evaluate_every=2")
+    train(experiment, folder / "run", resume=True, progress=False)
 
 
 def _evolve(folder: Path) -> None:
     overrides = ("evolution=tournament", "evolution.population=2", "evolution.generation_frames=10")
-    experiment = Experiment.compose(*_SMALL, *overrides, "frames=120", "checkpoint_every=3", "evaluation_episodes=2")
+    experiment = _experiment(*_SPREAD, *overrides, "frames=120", "checkpoint_every=3")
     train(experiment, folder / "run", resume=True, progress=False)
 
 
@@ -96,8 +99,7 @@ def _evolved(folder: Path) -> Result:
 
 def _league(folder: Path, frames: int = 80) -> None:
     """Two rounds of four players that learn, with snapshots."""
-    overrides = ("env=tests.populations.training.games:RockPaperScissors", "league=alphastar", "frames=40")
-    experiment = Experiment.compose(*overrides, *(word for word in _SMALL if not word.startswith("env")))
+    experiment = _experiment("env=tests.populations.training.games:RockPaperScissors", "league=alphastar", "frames=40")
     train(replace(experiment, checkpoint_every=3, frames=frames), folder / "run", resume=True, progress=False)
 
 
@@ -310,7 +312,7 @@ SCENARIOS = {
     "league": Scenario(lambda folder: None, _league, _with_league),
     "retire": Scenario(_make_request, _retire, _with_league),
     "record": Scenario(_make_recordings, partial(_record, frames=True), _recorded),
-    "segments": Scenario(_make_recordings, partial(_record, segment_bytes=40_000), _recorded),
+    "segments": Scenario(_make_recordings, partial(_record, segment_bytes=9_000, sites=["a/actor/head"]), _recorded),
     "merge": Scenario(partial(_make_recordings, seeds=(0, 100)), _merge, _recorded),
     "repair": Scenario(_make_damaged, _repair, _recorded),
     "backfill": Scenario(_make_without_sites, _backfill, _recorded),

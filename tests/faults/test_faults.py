@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import pytest
 
+from marlnb.recording.file import inspection, structure
 from tests.faults.__main__ import planned, read_log
 from tests.faults.processes import compiler
+from tests.faults.trials import digest_of
+from tests.recording.forked_walks import walk_in_forks
 
 
 @pytest.mark.skipif(compiler() is None, reason="no C compiler (cc, gcc or clang) for tests/faults/faults.c")
@@ -34,3 +40,31 @@ def test_calls_far_apart_come_first_and_an_interrupted_test_continues(tmp_path: 
     log = tmp_path / "log"
     log.write_text('{"scenario": "train", "kind": "kill", "at": 6, "problems": ["hang"]}\n{"scenario": "tr')
     assert read_log(log) == {("train", "kill", 6): ["hang"]} and len(log.read_text().splitlines()) == 1
+
+
+def test_numbers_of_processes_do_not_distinguish_what_faults_left(tmp_path: Path) -> None:
+    def digest(name: str, content: str) -> str:
+        folder = tmp_path / f"{name}{content}"
+        folder.mkdir()
+        (folder / name).write_text(content)
+        return digest_of(folder)
+
+    assert digest(".run.h5.new-1234", "a") == digest(".run.h5.new-56789", "a") != digest(".run.h5.new-1234", "b")
+    assert digest("0001.h5", "a") != digest("0002.h5", "a")
+
+
+def test_a_fork_inspects_a_file_as_a_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, linked = tmp_path / "good.h5", tmp_path / "linked.h5"
+    for path in (good, linked):
+        with h5py.File(path, "w") as file:
+            file["x"] = [1.0, 2.0]
+    with h5py.File(linked, "r+") as file:
+        file["y"] = h5py.SoftLink("/x")
+    by_process = inspection._run_walks([good, linked], damaged=False)
+    monkeypatch.setattr(inspection, "subprocess", None)
+    walk_in_forks()
+    assert inspection._run_walks([good, linked], damaged=False) == by_process
+    assert [bool(result["problem"]) for result in by_process] == [False, True]
+    monkeypatch.setattr(structure, "inspect", lambda path, *, damaged: os.kill(os.getpid(), signal.SIGKILL))
+    crashed = inspection._run_walks([good], damaged=False)[0]
+    assert "crashed while reading its structure (signal 9)" in crashed["problem"]

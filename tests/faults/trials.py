@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
@@ -11,6 +13,7 @@ from pathlib import Path
 from tests.faults.processes import Fault, Outcome, run_with_fault
 
 FULL = ("ENOSPC", "EDQUOT", "full")
+PROCESS = re.compile(r"[.-]\d{4,}(?=/|$)")
 WORDS = {"ENOSPC": "is full", "full": "is full", "EDQUOT": "quota", "EROFS": "is read-only", "EIO": "does not work"}
 
 
@@ -23,6 +26,8 @@ class Trial:
         self.name, self.scenario = name, SCENARIOS[name]
         self.prepared, self.folder = work / f"{name}-prepared", work / name
         self.prepared.mkdir()
+        self.continued: dict[str, list[str]] = {}
+        """What was wrong after the command was given again, by the digest of what a fault had left."""
         self._run(partial(self.scenario.prepare, self.prepared))
         self._copy()
         self._warm_up()
@@ -43,16 +48,23 @@ class Trial:
         command = partial(self.scenario.command, self.folder)
         outcome = run_with_fault(command, fault, self.folder, program=self.scenario.program)
         problems = self._wrong(outcome, fault)
+        left = digest_of(self.folder) if self.scenario.in_process else ""
+        if not left or left not in self.continued:
+            self.continued[left] = self._wrong_again(command)
+        return [*problems, *self.continued[left]]
+
+    def _wrong_again(self, command: Callable[[], object]) -> list[str]:
+        """What is wrong after the command was given again in the folder as it is."""
         again = run_with_fault(command, Fault(0), self.folder)
         if again.kind != "done":
-            return [*problems, f"again: {again.kind}: {again.text}"]
-        left = run_with_fault(partial(self.scenario.result, self.folder), Fault(0), self.folder)
-        if left.kind != "done":
-            return [*problems, f"its result: {left.kind}: {left.text}"]
-        different = sorted(
-            name for name in {*left.text, *self.expected} if left.text.get(name) != self.expected.get(name)
-        )
-        return [*problems, *(f"{name} is {left.text.get(name)!r}" for name in different)]
+            return [f"again: {again.kind}: {again.text}"]
+        result = run_with_fault(partial(self.scenario.result, self.folder), Fault(0), self.folder)
+        if result.kind != "done":
+            return [f"its result: {result.kind}: {result.text}"]
+        names = sorted({*result.text, *self.expected})
+        return [
+            f"{name} is {result.text.get(name)!r}" for name in names if result.text.get(name) != self.expected.get(name)
+        ]
 
     def _wrong(self, outcome: Outcome, fault: Fault) -> list[str]:
         """What is wrong with how a command ended under a fault."""
@@ -84,3 +96,13 @@ class Trial:
         if outcome.kind != "done":
             raise RuntimeError(f"{self.name} without a fault: {outcome.kind}: {outcome.text}")
         return outcome
+
+
+def digest_of(folder: Path) -> str:
+    """A hash of all names and contents below a folder; numbers of processes in the names of files do not count."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(PROCESS.sub("", str(path.relative_to(folder))).encode() + b"\0")
+        if path.is_file():
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

@@ -132,6 +132,10 @@ def main(arguments: list[str]) -> int:
     parts = planned(samples, options.times, options.seed, options.start)
     done = read_log(options.log)
     left = [part for part in parts if part not in done]
+    if any(part.kind == "recordings" for part in left):
+        from tests.recording.forked_walks import walk_in_forks
+
+        walk_in_forks()
     targets: dict[str, Target] = {}
     shown_at = started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="marlnb-fuzz-") as folder:
