@@ -34,10 +34,11 @@ COMMON = ("tuned=false", "model.hidden=[64,64]", "evaluation_episodes=200")
 
 
 def scores(folder: Path, words: Sequence[str], seeds: range, how: Sequence[str]) -> list[float]:
-    """The final score of each seed."""
+    """The final score of each seed: the mean over groups of the evaluation's return."""
     command = [sys.executable, "-m", "marlnb", "train", *words, *COMMON, *how, f"run={folder}", "--quiet"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return [float(Run.open(folder / f"seed={seed}").status()["scores"]["greedy"]) for seed in seeds]
+    by_seed = [Run.open(folder / f"seed={seed}").status()["scores"]["greedy"] for seed in seeds]
+    return [float(np.mean(list(score.values()) if isinstance(score, dict) else score)) for score in by_seed]
 
 
 def main() -> int:

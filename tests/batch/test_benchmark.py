@@ -19,9 +19,10 @@ from marlnb.batch.benchmark import run_benchmark
 from marlnb.batch.benchmark.benchmark import Benchmark
 from marlnb.batch.benchmark.run_benchmark import benchmark
 from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
-from marlnb.batch.trainings.launch_together import run_together
+from marlnb.batch.trainings.launch_together import is_faster_together, run_together
 from marlnb.cli import main
 from marlnb.errors import AnalysisError, ConfigError, RunError
+from marlnb.experiment import Experiment
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.runs.run import Run
 from tests.training import toys  # registers toy/count
@@ -256,6 +257,20 @@ def test_a_signal_saves_what_is_running_and_the_same_line_goes_on(tmp_path: Path
 
 
 assert toys.CountConfig.name == "toy/count"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_faster"),
+    [
+        (("algorithm=maddpg", "algorithm.batch_size=340"), True),
+        (("algorithm=maddpg", "algorithm.batch_size=342"), False),  # times three agents: 1,026 rows
+        (("algorithm=masac", "algorithm.batch_size=32"), False),
+        (("algorithm=ippo", "algorithm.minibatch_frames=64"), True),
+    ],
+)
+def test_what_is_faster_together(words: tuple[str, ...], is_faster: bool) -> None:
+    experiment = Experiment.compose("env=mpe/simple_spread", "tuned=false", *words)
+    assert is_faster_together(experiment) is is_faster
 
 
 def test_seeds_with_small_minibatches_train_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.trainings.launch import LOG, POLL_S, Outcome, open_or_create, start_worker
@@ -69,11 +70,14 @@ def is_faster_together(experiment: Experiment) -> bool:
     0.2 to 0.9 times as long as eight; larger ones are not joined.
     """
     facts, algorithm = experiment.env.facts, experiment.algorithm
-    if not facts.batched or facts.n_agents is None or not isinstance(algorithm, IPPOConfig):
+    if not facts.batched or facts.n_agents is None or not isinstance(algorithm, (IPPOConfig, IDDPGConfig)):
         return False
-    frames = algorithm.minibatch_frames
-    if algorithm.n_minibatches:
+    if isinstance(algorithm, IDDPGConfig):
+        frames = algorithm.batch_size
+    elif algorithm.n_minibatches:
         frames = experiment.iteration_frames // algorithm.n_minibatches
+    else:
+        frames = algorithm.minibatch_frames
     if frames * facts.n_agents > MAX_ROWS:
         return False
     try:

@@ -58,8 +58,11 @@ class DeterministicPolicy(QActorCritic):
             mode = distribution.mode(parameters)
             return ActorOutput(mode.action, mode.log_prob, parameters)
         if self.continuous:
-            code = self._exploring_code(parameters, context.generator)
-            return ActorOutput(self.action_of(code), parameters.new_zeros(parameters.shape[:-1]), parameters)
+            if self.uniform:
+                code = torch.empty_like(parameters).uniform_(-1, 1, generator=context.generator)
+            else:
+                code = (parameters.tanh() + self.action_noise(parameters, context.generator)).clamp_(-1, 1)
+            return self.output_of(code, parameters)
         uniform = distribution.mask(torch.zeros_like(parameters), context.action_mask)
         sample = distribution.sample(uniform if self.uniform else parameters, context.generator)
         return ActorOutput(sample.action, sample.log_prob, parameters)
@@ -82,18 +85,21 @@ class DeterministicPolicy(QActorCritic):
         """The continuous actions that a code encodes, in the environment's units."""
         return self.critic.decode_action(self.group.name, code)
 
-    def _exploring_code(self, parameters: Tensor, generator: torch.Generator | None) -> Tensor:
-        if self.uniform:
-            return torch.empty_like(parameters).uniform_(-1, 1, generator=generator)
+    def output_of(self, code: Tensor, parameters: Tensor) -> ActorOutput:
+        """Of continuous actions `[env, agent, code]`."""
+        return ActorOutput(self.action_of(code), parameters.new_zeros(parameters.shape[:-1]), parameters)
+
+    def action_noise(self, parameters: Tensor, generator: torch.Generator | None) -> Tensor:
+        """u of the next step, in the shape of the parameters `[env, agent, component]`."""
         noise = torch.randn(parameters.shape, device=parameters.device, generator=generator)
         if self.process is None:
-            return torch.addcmul(parameters.tanh(), noise, self.noise).clamp_(-1, 1)
+            return noise.mul_(self.noise)
         theta, dt = self.process
         before = self.noise_state
         if before is None or before.shape != parameters.shape:  # of other environments, as in an evaluation
             before = torch.zeros_like(parameters)
         self.noise_state = before * (1 - theta * dt) + noise * (self.noise * dt**0.5)
-        return (parameters.tanh() + self.noise_state).clamp_(-1, 1)
+        return self.noise_state
 
     def begin_episodes(self, done: Tensor) -> None:
         if self.noise_state is not None and len(self.noise_state) == len(done):

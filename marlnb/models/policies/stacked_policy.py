@@ -53,8 +53,13 @@ class StackedDeterministicPolicy(Policy):
 
     @torch.no_grad()
     def choose(self, observation: torch.Tensor, context: ActContext) -> ActorOutput:
-        n = len(self._of_trainings)
+        n, first = len(self._of_trainings), self._of_trainings[0][0]
         outputs = self.actor(observation.unflatten(0, (n, -1)))
+        if first.continuous and context.explore and not any(policy.uniform for policy, _ in self._of_trainings):
+            each = zip(self._of_trainings, outputs)
+            noise = [policy.action_noise(output, generator) for (policy, generator), output in each]
+            parameters = outputs.flatten(0, 1)
+            return first.output_of((parameters.tanh() + torch.cat(noise)).clamp_(-1, 1), parameters)
         masks = (None,) * n if context.action_mask is None else context.action_mask.chunk(n)
         chosen = [
             policy.choose_from(output, context._replace(action_mask=mask, generator=generator))
