@@ -53,6 +53,7 @@ def test_each_combination_is_composed_before_anything_starts() -> None:
     ]
     with pytest.raises(ConfigError, match="algorithm=mapo: no algorithm 'mapo'; did you mean 'mappo'"):
         plan_trainings([*SMALL, "algorithm=ippo,mapo"])
+    assert plan_trainings([*SMALL, "model=mlp,gru", "algorithm.sequence_length=8"])  # gru has a state
     with pytest.raises(BatchError, match="given twice"):
         plan_trainings([*SMALL, "seed=1,1"])
 
@@ -115,6 +116,7 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (("seed=0,1", "--record", "every_iterations=1"), "--record needs one run"),
         (("--jobs", "2"), "--jobs needs several runs"),
         (("algorithm.sequence_length=8",), "sequence_length=8 has no effect: mlp has no state"),
+        (("algorithm.sequence_length=8", "seed=0,1"), "seed=0: algorithm.sequence_length=8 has no effect: mlp has no"),
         (("model=gru", "seed=0,1"), "seed=0: mappo: sequence_length=16 must divide rollout_steps=8"),
         (("seed=0,1", "--jobs", "0"), "jobs: expected at least 1"),
     ]:

@@ -35,7 +35,7 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     judge = Judge(TIME_LIMIT_S)
     baseline = follow(cells, {}, judge)
     jobs = {name: follow(cells, values, judge) for name, values in _chosen_jobs(sweep).items()}
-    errors, notes = _errors(baseline, jobs)
+    errors, notes = _errors(baseline, jobs, names_jobs=bool(sweep.axes))
     unused_errors, unused_notes = _unused(baseline, jobs)
     if errors := [*errors, *unused_errors]:
         more = f"\nand {len(errors) - MAX_LINES} more" if len(errors) > MAX_LINES else ""
@@ -47,7 +47,7 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     return list(dict.fromkeys([*unused_notes, *notes]))[:MAX_LINES]
 
 
-def _errors(baseline: Reached, jobs: Mapping[str, Reached]) -> tuple[list[str], list[str]]:
+def _errors(baseline: Reached, jobs: Mapping[str, Reached], *, names_jobs: bool) -> tuple[list[str], list[str]]:
     """Errors that end a job, and errors that may come from the check, in words."""
     valid_cells = {each.cell for each in baseline.compositions if each.verdict and each.verdict.error is None}
     errors: list[str] = []
@@ -57,7 +57,8 @@ def _errors(baseline: Reached, jobs: Mapping[str, Reached]) -> tuple[list[str], 
             if not each.is_fatal or each.verdict is None:
                 continue
             if each.cell in valid_cells and not each.verdict.doubtful:
-                errors.append(f"job {name}, cell {each.cell}: {each.verdict.error}")
+                job = f"job {name}, " if names_jobs else ""
+                errors.append(f"{job}cell {each.cell}: {each.verdict.error}")
             else:
                 notes.append(f"cell {each.cell} could not be checked: {each.verdict.error}")
     return errors, notes

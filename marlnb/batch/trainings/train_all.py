@@ -117,7 +117,8 @@ def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -
     """One training for each combination of values, the last override varying fastest; each is composed and checked.
 
     Raises:
-        ConfigError: an override cannot be read or composed; the message names the training.
+        ConfigError: an override cannot be read or composed, or has no effect in any training; the message names the
+            training.
         BatchError: a value is given twice.
     """
     axes = swept_values(overrides)
@@ -125,7 +126,7 @@ def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -
     names = Sweep({key: tuple(_named(value) for value in values) for key, values in axes.items()}, {})
     if len(names) > MAX_TRAININGS:
         raise ConfigError(f"these values make {len(names):,} trainings; at most {MAX_TRAININGS:,}")
-    trainings = []
+    trainings, unused = [], []
     for (name, swept), values in zip(names.jobs(), itertools.product(*axes.values()), strict=True):
         words = [f"{key}={value}" for key, value in zip(axes, values, strict=True)]
         try:
@@ -134,6 +135,9 @@ def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}", at=error.at) from error
         trainings.append(SweptTraining(name, swept, experiment))
+        unused.append(experiment.unused_overrides([*fixed, *words]))
+    if all(unused):
+        raise ConfigError(f"{trainings[0]}: {'; '.join(unused[0])}")
     return trainings
 
 
