@@ -19,7 +19,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-evolution verify-leagues groundtruth gallery-check wheel clean
+.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-evolution verify-leagues verify-together groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,6 +163,9 @@ verify-leagues: $(READY) ## compare leagues, PSRO, fictitious play and self-play
 
 verify-evolution: $(READY) ## compare tournaments, PBT and MF-PBT with their controls at equal steps; ARGS="--seeds 2"
 	$(BIN)/python -m benchmarks.verify.evolution $(ARGS)
+
+verify-together: $(READY) ## compare the final scores of eight seeds trained together and alone; ARGS="--frames 20000"
+	$(BIN)/python -m benchmarks.verify.together $(ARGS)
 
 verify-defaults: $(READY) ## a table of score and time of `env=E algorithm=A` without other options; hours; ARGS="simple_spread ippo"
 	$(BIN)/python -m benchmarks.verify.default_settings $(ARGS)
