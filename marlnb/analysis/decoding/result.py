@@ -81,9 +81,14 @@ class Decoding(Result):
         """In words, how small a p-value the number of shuffles allows."""
         n, smallest = len(self.scores), 1 / (1 + self.n_shuffles)
         text = f"{n} {'score' if n == 1 else 'scores'}, p-values no smaller than {smallest:.2g}"
-        if smallest * n > ALPHA:
-            text += f": none can survive Holm's correction with fewer than {ceil(n / ALPHA) - 1} shuffles"
+        if self.n_shuffles < self.min_shuffles:
+            text += f": none can survive Holm's correction with fewer than {self.min_shuffles} shuffles"
         return text
+
+    @property
+    def min_shuffles(self) -> int:
+        """The smallest number of shuffles with which the p-value of one of these scores can be ALPHA."""
+        return ceil(len(self.scores) / ALPHA) - 1
 
     def of(
         self, agent: str | None = None, t: int | None = None, site: str | None = None, offset: int | None = None
@@ -178,11 +183,15 @@ class Decoding(Result):
         is_observed = score.is_feed_forward and any(gain.control == "observation" for gain in negligible)
         limit = " (a feed-forward unit cannot hold more than its observation)" if is_observed else ""
         few = f"{score.n_episodes} episodes are too few for a conclusion, which needs {MIN_EPISODES_FOR_INTERVALS}"
+        chance = f"is not decoded above chance from {source}"
+        if self.n_shuffles < self.min_shuffles:
+            needed = f"p = {ALPHA} needs {self.min_shuffles} shuffles of the labels, got {self.n_shuffles}"
+            chance = f"cannot be told from chance at {source}: {needed}"
         text = {
             "beyond controls": f"is decoded from {source} better than from {self._names(score.gains)}",
             "no more than controls": f"is decoded from {source} no better than from {self._names(negligible)}{limit}",
             "not separable from controls": f"is decoded from {source}, not separable from {self._names(score.limits)}",
-            "not above chance": f"is not decoded above chance from {source}",
+            "not above chance": chance,
             "too few episodes": f"from {source}: {few}",
         }[score.conclusion]
         corrected = "corrected p" if len(self.scores) > 1 else "p"
