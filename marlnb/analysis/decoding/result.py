@@ -186,7 +186,7 @@ class Decoding(Result):
         chance = f"is not decoded above chance from {source}"
         if self.n_shuffles < self.min_shuffles:
             needed = f"p = {ALPHA} needs {self.min_shuffles} shuffles of the labels, got {self.n_shuffles}"
-            chance = f"cannot be told from chance at {source}: {needed}"
+            chance = f"cannot be distinguished from chance at {source}: {needed}"
         text = {
             "beyond controls": f"is decoded from {source} better than from {self._names(score.gains)}",
             "no more than controls": f"is decoded from {source} no better than from {self._names(negligible)}{limit}",

@@ -62,7 +62,8 @@ def test_noise_is_not_above_chance(recording: Recording) -> None:
 def test_gains_are_paired_over_the_same_folds(recording: Recording) -> None:
     result = decode(recording, site=SITE, label=planted_in_units(recording), n_shuffles=1)
     assert (
-        "cannot be told from chance" in result.verdict and "p = 0.05 needs 19 shuffles of the labels" in result.verdict
+        "cannot be distinguished from chance" in result.verdict
+        and "p = 0.05 needs 19 shuffles of the labels" in result.verdict
     )
     gain = next(gain for gain in result.of().gains if gain.control == "observation")
     assert gain.gain == pytest.approx(result.of().score - result.of().observation)
