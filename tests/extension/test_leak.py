@@ -144,8 +144,8 @@ def _detached(session: CDPSession) -> dict[str, int]:
     prototype = session.send("Runtime.evaluate", {"expression": "Node.prototype"})["result"]["objectId"]
     nodes = session.send("Runtime.queryObjects", {"prototypeObjectId": prototype})["objects"]["objectId"]
     call = {"functionDeclaration": DETACHED, "objectId": nodes, "returnByValue": True}
-    found: dict[str, int] = session.send("Runtime.callFunctionOn", call)["result"]["value"]
-    return found
+    counts: dict[str, int] = session.send("Runtime.callFunctionOn", call)["result"]["value"]
+    return counts
 
 
 def _kernel_mb(lab: Lab) -> float:
