@@ -24,6 +24,7 @@ from tests.recording.forked_walks import walk_in_forks
     [
         "--scenario train --scenario evolve --scenario league --kind kill --kind full --every 110",
         "--scenario record --kind kill --kind full --every 380",
+        "--scenario attribute --kind ENOSPC --first 30 --every 2",
     ],
 )
 def test_a_sample_of_the_crash_matrix(sample: str) -> None:

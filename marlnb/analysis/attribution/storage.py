@@ -75,7 +75,9 @@ class AttributionFile:
         rows = slice(self.done, self.done + len(values))
         with writing(self.path, kind=AnalysisError, saved=f"{self.done:,} rows are, and the same call continues"):
             for name, part in zip(BY_ROW, (values, score, baseline_score)):
-                self.file[name][rows] = part
+                dataset = self.file[name]
+                dataset[rows] = part
+                dataset.flush()  # raises where the disk refuses; closing would not, and HDF5 would crash later
             self.file.flush()
             self.done += len(values)
             self.file.attrs["rows_done"] = self.done
