@@ -40,6 +40,8 @@ def unmarked(part: Locator) -> list[str]:
 
 @pytest.fixture
 def runs(lab: Lab) -> Iterator[Path]:
+    for name in ("queue", "runs"):  # batches of other tests, whose names are no words of the extension
+        shutil.rmtree(lab.folder / name, ignore_errors=True)
     folder = lab.folder / "words"
     states = ("complete", "failed", "paused", "created", "stopped", "running")
     for seed, state in enumerate(states):
