@@ -49,7 +49,7 @@ class DDPGLearner(QActorCriticLearner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        if isinstance(self.generator, torch.Generator) and "generator" in state:  # not in old checkpoints
+        if isinstance(self.generator, torch.Generator):
             self.generator.set_state(state["generator"].cpu())
         noise_state = state.get("noise_state")
         self.policy.noise_state = None if noise_state is None else noise_state.to(self.policy.noise.device)

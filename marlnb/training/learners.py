@@ -23,7 +23,7 @@ from marlnb.training.population_support import population_support
 from marlnb.training.runs.run_folder import RunFolder
 
 COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
-_MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
+MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
 
 
 def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:
@@ -110,7 +110,7 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     state = whole["learners"].get(trained.name, {})
     try:
         learner.load_state_dict(state)
-    except _MISFIT as error:
+    except MISFIT as error:
         raise CheckpointError(f"{where}: {checkpoint.path} does not fit its own run: {error!r}") from error
     if not isinstance(learner.policy, ActorPolicy):
         theirs = run.experiment.algorithm_of(trained.name).name
@@ -130,7 +130,7 @@ def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> 
     for name, learner in learners.items():
         try:
             learner.load_state_dict(state[name])
-        except _MISFIT as error:
+        except MISFIT as error:
             raise CheckpointError(f"the checkpoint does not fit the learner of {name!r}: {error}") from error
 
 

@@ -27,7 +27,7 @@ from marlnb.training.collect.episode_statistics import EpisodeStatistics, Episod
 from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
-from marlnb.training.learners import build_learners, load_learners
+from marlnb.training.learners import MISFIT, build_learners, load_learners
 from marlnb.training.limits import Trained
 from marlnb.training.population_support import population_support
 from marlnb.training.report import Report
@@ -234,7 +234,7 @@ class Loop:
                 self.begin(iteration)
             else:
                 self._collector.load_state_dict(state["collector"], self.env.load_state_dict(state["env"]))
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except MISFIT as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
 
     def _follow_schedule(self) -> None:

@@ -10,7 +10,7 @@ import torch
 from marlnb.errors import CheckpointError, ConfigError, EnvError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.collect.seeds import derive_seed
-from marlnb.training.loop import DivergedError
+from marlnb.training.loop import DivergedError, Loop
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
@@ -255,3 +255,13 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     foreign.rename(run.path / "checkpoints" / "3")
     with pytest.raises(CheckpointError, match="'a'"):
         Trainer.resume(run)
+
+
+def test_a_state_with_a_value_of_another_kind_does_not_fit() -> None:
+    experiment = Experiment.compose(*NATIVE)
+    loop = Loop(experiment, experiment.env.build(experiment.n_envs), torch.device("cpu"))
+    loop.begin(0)
+    state = loop.state_dict()
+    with pytest.raises(CheckpointError, match="does not fit this experiment"):
+        loop.load_state_dict({**state, "env": {**state["env"], "seed": 3}}, 0)
+    loop.load_state_dict(state, 0)

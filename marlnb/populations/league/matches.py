@@ -110,9 +110,9 @@ def to_text(matches: Iterable[Match]) -> str:
     return json.dumps([to_row(match) for match in matches])
 
 
-def from_text(text: str | Sequence[Mapping[str, Any]]) -> list[Match]:
-    """The matches of `to_text`, or the rows that older checkpoints hold. Raises RunError: a row is not a match."""
-    return [from_row(row) for row in (json.loads(text) if isinstance(text, str) else text)]
+def from_text(text: str) -> list[Match]:
+    """The matches of `to_text`. Raises RunError: a row is not a match."""
+    return [from_row(row) for row in json.loads(text)]
 
 
 def read_matches(folder: Path) -> list[Match]:

@@ -121,7 +121,6 @@ def test_files_hold_the_record(tmp_path: Path) -> None:
 def test_a_checkpoint_holds_matches_as_text() -> None:
     matches = [played("x", "y", 1.0, number) for number in range(2)]
     assert from_text(to_text(matches)) == matches
-    assert from_text([to_row(match) for match in matches]) == matches  # as checkpoints had them before
 
 
 def test_a_summary_by_hand() -> None:
