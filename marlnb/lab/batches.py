@@ -6,19 +6,26 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.profile import profiles
+from marlnb.batch.profile import Profile, find_profile, profiles
 from marlnb.batch.sweep.parameters import read_parameters
+from marlnb.errors import MarlnbError
 
 TIMEOUT_S = 300
 MAX_OUTPUT = 200_000
+RESOURCES = ("time_limit", "cores", "gpus", "memory_gb", "at_once")  # keys of a profile that most jobs change
 
 
 def batch_form(notebook: str) -> dict[str, Any]:
-    """What can be chosen: `parameters` of the notebook's cell of that tag, and `profiles` by name.
+    """What can be chosen.
 
+    Returns:
+        parameters: of the notebook's cell of that tag. resources: keys of a profile, each with its help.
+        profiles: by name, the values of these keys as text; none of a profile that cannot be read.
     Raises:
         ConfigError: the notebook or its parameters cannot be read.
     """
@@ -26,7 +33,15 @@ def batch_form(notebook: str) -> dict[str, Any]:
         {"name": name, "takes": each.takes, "code": each.code, "help": each.help, "required": each.is_required}
         for name, each in read_parameters(Path(notebook)).items()
     ]
-    return {"parameters": parameters, "profiles": sorted(profiles())}
+    keys = {each.name: each.metadata for each in fields(Profile)}
+    resources = [{"name": name, "help": keys[name]["help"]} for name in RESOURCES]
+    values: dict[str, dict[str, str]] = {}
+    for name in sorted(profiles()):
+        values[name] = {}
+        with suppress(MarlnbError, OSError):  # the plan says what is wrong with it
+            profile = find_profile(name).to_json()
+            values[name] = {key: str(profile[key]) for key in RESOURCES if profile[key] is not None}
+    return {"parameters": parameters, "resources": resources, "profiles": values}
 
 
 def run_batch(

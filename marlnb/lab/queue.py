@@ -86,7 +86,7 @@ class Queue:
         return {"batches": batches, "problems": list(dict.fromkeys(filter(None, problems))), "asked_s": asked_s}
 
     def read_job(self, path: str, name: str) -> dict[str, Any]:
-        """One job: its state, folder, output, failure and rerun_command; executed notebook and run, if it has them."""
+        """One job: its state, folder, output, failure and rerun_command, and its run if it has one."""
         batch = Batch.open(path)
         with self._lock:
             self._batches[batch.path] = batch
@@ -97,11 +97,10 @@ class Queue:
             raise BatchError(unknown(f"job of {batch.path}", name, rows))
         row = rows[name]
         run = run_of_job(row.job.folder)
-        executed, has_ended_early = row.job.folder / "notebook.ipynb", row.state in ("failed", "interrupted", "stopped")
+        has_ended_early = row.state in ("failed", "interrupted", "stopped")
         return {
             "job": _job(row, infos.get(name, UNKNOWN), batch.profile.time_limit_s),
             "folder": str(row.job.folder),
-            "notebook": str(executed) if executed.is_file() else "",
             "run": str(run) if is_run(run) else "",
             "output": "\n".join(read_tail(row.job.log, N_LOG_LINES)),
             "failure": describe_failure(row.job, row.status) if has_ended_early else "",
@@ -194,11 +193,14 @@ def _batch(batch: Batch, infos: Mapping[str, JobInfo]) -> dict[str, Any]:
 
 
 def _job(row: JobRow, info: JobInfo, limit_s: int | None) -> dict[str, Any]:
-    """A job in JSON; `time_left_s` until the time limit ends this attempt, `node` where it runs or last ran."""
-    status, is_running = row.status, row.state == "running"
+    """A job in JSON; `time_left_s` until the time limit ends this attempt, `node` where it runs or last ran.
+
+    `notebook` is the path of the executed notebook, empty while there is none.
+    """
+    status, is_running, executed = row.status, row.state == "running", row.job.folder / "notebook.ipynb"
     time_left_s = None
-    if is_running and limit_s is not None:
-        time_left_s = max(0.0, limit_s - (time.time() - status.started))
+    if is_running and (status.ends or limit_s is not None):
+        time_left_s = max(0.0, (status.ends or status.started + (limit_s or 0)) - time.time())
     return {
         "name": row.job.name,
         "state": row.state,
@@ -209,4 +211,5 @@ def _job(row: JobRow, info: JobInfo, limit_s: int | None) -> dict[str, Any]:
         "id": info.id or status.scheduler_id,
         "node": "" if row.state in WAITING else info.node or status.host,
         "time_left_s": time_left_s,
+        "notebook": str(executed) if executed.is_file() else "",
     }

@@ -21,6 +21,7 @@ from marlnb.training.runs.lock import is_locked
 MAX_POINTS = 400
 MAX_EVENT_BYTES = 50_000
 MAX_CHECKPOINTS = 50
+RECORDED_EPISODES = 20  # of a run that has no recording yet
 LOG = "output.log"
 RESUMED: list[subprocess.Popen[bytes]] = []  # trainings that this process started and that may still run
 Action = Literal["pause", "continue", "save", "stop", "resume"]
@@ -53,7 +54,7 @@ def run_curves(run: Path, n_points: int = MAX_POINTS) -> dict[str, Any]:
 
 
 def run_code(run: Path) -> dict[str, Any]:
-    """Commands and cells for a run: `train` and `code` compose it again, `attach` and `microscope` open it.
+    """Commands and cells for a run: `command` and `code` compose it again, `attach`, `record` and `microscope` open it.
 
     Raises:
         RunError, ConfigError: its experiment cannot be read.
@@ -69,6 +70,9 @@ def run_code(run: Path) -> dict[str, Any]:
         "command": as_command(experiment),
         "code": as_code(experiment),
         "attach": f"import marlnb as mnb\n\nmnb.attach({str(run)!r})",
+        "record": "import marlnb as mnb\n\n"
+        f'recording = mnb.record({str(run)!r}, episodes={RECORDED_EPISODES}, exist="open")\n'
+        "mnb.microscope(recording)",
         "microscope": recordings,
     }
 

@@ -20,7 +20,7 @@ panel = TrainingPanel(experiment, "{run}", references={{"random": -20.0}})
 training = panel.start()
 panel
 """
-PAGES = ("Algorithm", "Device", "Length", "Saving", "As code", "As a command", "Environment")
+PAGES = ("Algorithm", "Device", "Length", "Population", "Saving", "As code", "As a command", "Environment")
 # texts whose contrast with what lies behind them is below WCAG's 4.5; what is switched off may be faint
 FAINT = """panel => {
   const rgba = text => { const n = text.match(/[\\d.]+/g).map(Number); return [n[0], n[1], n[2], n[3] ?? 1]; };

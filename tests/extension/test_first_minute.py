@@ -56,5 +56,8 @@ def test_the_status_bar_counts_trainings(lab: Lab, page: Page) -> None:
         item = page.locator(".marlnb-status")
         expect(item).to_contain_text("1 training", timeout=SLOW_MS)
         page.locator("[data-id=marlnb-runs]").click()  # the panel is closed, and still the runs are read
+        page.wait_for_timeout(2000)  # the layout is saved
+        page.reload()
+        expect(item).to_contain_text("1 training", timeout=SLOW_MS)
     expect(item).to_have_text("", timeout=SLOW_MS)
     shutil.rmtree(run.parent)

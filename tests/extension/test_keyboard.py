@@ -69,7 +69,7 @@ def test_runs_are_opened_and_compared_with_keys(lab: Lab, runs: None, page: Page
     table.get_by_role("grid").focus()
     for key in ("Home", "Space"):  # the group: all its runs
         page.keyboard.press(key)
-    expect(table.locator("input:checked")).to_have_count(4)
+    expect(table.locator("input:checked")).to_have_count(5)  # all, the group, three runs
     compare = table.get_by_role("button", name="Compare 3")
     compare.focus()
     page.keyboard.press("Enter")

@@ -53,7 +53,8 @@ def test_a_page_that_stays_open_does_not_grow(lab: Lab, page: Page) -> None:
             _look_around(page, f"live-{cycles % N_ALIVE}")
             cycles += 1
             if cycles >= WARM_UP_CYCLES:
-                samples.append(_sample(session, lab))
+                minute = MINUTES - (end - time.monotonic()) / 60
+                samples.append({"minute": minute, **_sample(session, lab)})
     finally:
         ended.set()
         writer.join()
@@ -61,6 +62,9 @@ def test_a_page_that_stays_open_does_not_grow(lab: Lab, page: Page) -> None:
             lock.__exit__(None, None, None)
     detached = _detached(session)
     print("\nnodes that are in no document any more:", *list(detached.items())[:8], sep="\n  ", end="")
+    print("\nalong the way:")
+    for sample in samples[:: max(1, len(samples) // 12)]:
+        print("  " + ", ".join(f"{name} {value:.1f}" for name, value in sample.items()))
     third = max(1, len(samples) // 3)
     growth = {}
     for name in MAX_GROWTH:
@@ -120,6 +124,7 @@ def _sample(session: CDPSession, lab: Lab) -> dict[str, float]:
     metrics = {entry["name"]: entry["value"] for entry in session.send("Performance.getMetrics")["metrics"]}
     return {
         "heap_mb": metrics["JSHeapUsedSize"] / 1e6,
+        "nodes": metrics["Nodes"],
         "listeners": metrics["JSEventListeners"],
         "kernel_mb": _kernel_mb(lab),
     }

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+import marlnb as mnb
 from marlnb.training.control import is_requested
 from marlnb.training.runs.lock import RunLock
+from marlnb.training.runs.run import Run
 from tests.browser.lab import SLOW_MS, Lab, Notebook, until
 from tests.extension.test_runs_panel import open_panel, run_row
 from tests.lab.run_folders import DATA, write_run
@@ -70,9 +72,40 @@ def test_attaching_shows_the_run_live_in_a_notebook(lab: Lab, runs: Path, page: 
     page.locator(".marlnb-page:visible").get_by_role("button", name="Attach in notebook").click(timeout=SLOW_MS)
     cell = page.locator(".jp-Notebook .jp-CodeCell").last
     expect(cell).to_contain_text("mnb.attach(", timeout=SLOW_MS)
+    Notebook(page).connected()
     cell.locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
     expect(page.locator(".marlnb-run")).to_contain_text("complete", timeout=SLOW_MS)
+
+
+def test_a_run_without_recordings_is_recorded_for_the_microscope(lab: Lab, runs: Path, page: Page) -> None:
+    panel = open_panel(lab, page)
+    run_row(panel, "lr=0.1,seed=0").click(timeout=SLOW_MS)
+    shown = page.locator(".marlnb-page:visible")
+    shown.get_by_role("button", name="Record and open in the microscope").click(timeout=SLOW_MS)
+    cell = page.locator(".jp-Notebook .jp-CodeCell").last
+    expect(cell).to_contain_text("mnb.record(", timeout=SLOW_MS)
+    Notebook(page).connected()
+    cell.locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".jp-Notebook .marlnb-microscope")).to_be_visible(timeout=SLOW_MS)
+
+
+def test_a_run_is_copied_shown_in_the_file_browser_and_started(lab: Lab, page: Page) -> None:
+    small = ("n_envs=4", "rollout_steps=25", "model.hidden=[8]", "threads=1", "frames=200", "algorithm.epochs=1")
+    experiment = mnb.Experiment.compose("env=mpe/simple_spread", *small, "evaluate_every=0")
+    Run.create(lab.folder / "start" / "fresh", experiment)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    run_row(open_panel(lab, page), "fresh").click(timeout=SLOW_MS)
+    shown = page.locator(".marlnb-page:visible")
+    for button, text in (("Copy command", "marlnb train"), ("Copy code", "Experiment.compose(")):
+        shown.get_by_role("button", name=button).click(timeout=SLOW_MS)
+        until(lambda text=text: text in page.evaluate("navigator.clipboard.readText()"))  # type: ignore[misc]
+    shown.get_by_role("button", name="Start").click()
+    expect(shown).to_contain_text("complete", timeout=SLOW_MS)
+    shown.get_by_role("button", name="Show folder").click()
+    expect(page.locator(".jp-DirListing:visible")).to_contain_text("experiment.json", timeout=SLOW_MS)
+    shutil.rmtree(lab.folder / "start")
 
 
 def test_a_selection_is_compared_and_restored(lab: Lab, runs: Path, page: Page, keep: Callable[..., None]) -> None:
@@ -82,7 +115,7 @@ def test_a_selection_is_compared_and_restored(lab: Lab, runs: Path, page: Page, 
     table.get_by_label("Search runs").fill("sweep")
     expect(table.locator(".marlnb-grid-row[data-state]")).to_have_count(6, timeout=SLOW_MS)
     table.get_by_role("button", name="Return").click()
-    scores = table.locator("[data-column=score]")
+    scores = table.locator("[role=gridcell][data-column=score]")
     expect(scores.first).to_have_text("-15.55")
     keep(page, "table")
     table.locator(".marlnb-grid-group input").check()

@@ -56,7 +56,7 @@ def test_a_job_says_why_it_failed_and_is_run_again_and_cancelled(make: Maker, tm
     batch.job("n=1").log.write_text("before it failed\n")
     job = ask(session, "job", batch=str(batch.path), name="n=1")["answer"]
     assert "raise ValueError('no')" in job["failure"] and job["output"] == "before it failed"
-    assert job["rerun_command"] == f"marlnb batch {batch.path} --only n=1" and job["notebook"] == ""
+    assert job["rerun_command"] == f"marlnb batch {batch.path} --only n=1" and job["job"]["notebook"] == ""
     assert "no job of" in ask(session, "job", batch=str(batch.path), name="n=7")["error"]
     assert "not a batch" in ask(session, "requeue", batch=str(tmp_path), jobs=[])["error"]
 
@@ -82,6 +82,10 @@ def test_a_running_job_has_the_time_until_its_limit(make: Maker, tmp_path: Path)
         shown = jobs_of(ask(Session(), "queue", folders=[str(tmp_path)], fresh=True)["answer"], "batch0")["n=0"]
     assert shown["state"] == "running" and 2990 < shown["time_left_s"] <= 3000
     assert shown["progress"] == "cell 2 of 4, half" and shown["node"]
+    job.write_status(JobStatus("running", started=time.time() - 600, ends=time.time() + 70, n_cells=4))
+    with RunLock(job.folder / JOB_LOCK):
+        shown = jobs_of(ask(Session(), "queue", folders=[str(tmp_path)], fresh=True)["answer"], "batch0")["n=0"]
+    assert 60 < shown["time_left_s"] <= 70  # as the scheduler said
 
 
 def test_a_scheduler_is_asked_once_per_interval_and_after_an_action(

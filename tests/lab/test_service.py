@@ -73,6 +73,7 @@ def test_a_page_has_curves_settings_events_checkpoints_and_recordings(tmp_path: 
     code = ask(Session(), "code", path=str(run))["answer"]
     assert shlex.split(code["command"].replace("\\\n", " "))[:2] == ["marlnb", "train"] and "seed=2" in code["command"]
     assert ast.literal_eval(code["attach"].partition("attach(")[2].rstrip(")")) == str(run)
+    assert f"mnb.record({str(run)!r}, episodes=20," in code["record"]
     assert ast.literal_eval(code["microscope"]["a'b"].partition("microscope(")[2].rstrip(")")).endswith("a'b.h5")
 
 
@@ -218,7 +219,8 @@ def test_a_plan_is_the_dry_run_of_the_command_and_is_submitted(
     assert form["parameters"][0] == {
         "name": "seed", "takes": "a whole number", "code": "0", "help": "of the training", "required": False
     }  # fmt: skip
-    assert {"local", "slurm"} <= set(form["profiles"])
+    assert {"local", "slurm"} <= set(form["profiles"]) and form["profiles"]["laptop"]["at_once"] == "1"
+    assert {"name": "cores", "help": "CPU cores per job"} in form["resources"]
     choice = {"notebook": notebook, "parameters": ["seed=0..1"], "on": "slurm", "settings": ["time_limit=4:00:00"]}
     plan = ask(session, "batch", **choice)["answer"]
     assert main(shlex.split(plan["command"])[1:]) == 0

@@ -64,6 +64,13 @@ export class Backend {
     }
   }
 
+  /** Whether a kernel of the panel runs already, as after the page was loaded again. */
+  async isRunning(): Promise<boolean> {
+    const { sessions } = this.services;
+    await sessions.ready;
+    return [...sessions.running()].some(isPanel);
+  }
+
   /** Ends the kernel; the next request starts another. */
   async shutDown(): Promise<void> {
     const session = this.session;
@@ -132,7 +139,7 @@ export class Backend {
   private async startSession(name: string): Promise<Session.ISessionConnection> {
     const { sessions } = this.services;
     for (const model of sessions.running()) {
-      if (model.type === TYPE && model.name === SESSION && model.kernel?.name === name) {
+      if (isPanel(model) && model.kernel?.name === name) {
         return sessions.connectTo({ model });
       }
     }
@@ -178,6 +185,10 @@ export class Backend {
   private comm: Promise<Kernel.IComm> | null = null;
   private readonly pending = new Map<number, PromiseDelegate<unknown>>();
   private lastId = 0;
+}
+
+function isPanel({ type, name }: Session.IModel): boolean {
+  return type === TYPE && name === SESSION;
 }
 
 /** Makes a kernel answer requests; returns why it cannot, or nothing. */

@@ -79,7 +79,7 @@ function Comparing(props: {
   };
   return (
     <>
-      <header class="marlnb-page-header">
+      <div class="marlnb-page-header">
         <h1>{trans.__('%1 runs', paths.length)}</h1>
         <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
           <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: comparisonCells(paths) })}>
@@ -109,7 +109,7 @@ function Comparing(props: {
             <li key={text}>{text}</li>
           ))}
         </ul>
-      </header>
+      </div>
       {isMapped && <RunMap context={context} paths={paths} />}
       {curves.length > 0 && (
         <Curves
@@ -140,28 +140,30 @@ function Scores({ context, answer }: { context: Context; answer: Comparison }): 
   return (
     <details class="marlnb-section" open>
       <summary>{trans.__('Scores over the last tenth of the training')}</summary>
-      <table class="marlnb-facts-table">
-        <thead>
-          <tr>
-            <th scope="col">{trans.__('Setting')}</th>
-            <th scope="col">{trans.__('Runs')}</th>
-            <th scope="col">{trans.__('IQM')}</th>
-            <th scope="col">{trans.__('95% interval')}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {answer.curves.map(({ label, runs, score: [value, low, high] }, index) => (
-            <tr key={`${index} ${label}`}>
-              <th scope="row">{label}</th>
-              <td>{runs.length}</td>
-              <td>{formatNumber(value)}</td>
-              <td>
-                {low === null || high === null ? trans.__('one run') : trans.__('%1 to %2', formatNumber(low), formatNumber(high))}
-              </td>
+      <div class="marlnb-scroll" tabIndex={0}>
+        <table class="marlnb-facts-table">
+          <thead>
+            <tr>
+              <th scope="col">{trans.__('Setting')}</th>
+              <th scope="col">{trans.__('Runs')}</th>
+              <th scope="col">{trans.__('IQM')}</th>
+              <th scope="col">{trans.__('95% interval')}</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {answer.curves.map(({ label, runs, score: [value, low, high] }, index) => (
+              <tr key={`${index} ${label}`}>
+                <th scope="row">{label}</th>
+                <td>{runs.length}</td>
+                <td>{formatNumber(value)}</td>
+                <td>
+                  {low === null || high === null ? trans.__('one run') : trans.__('%1 to %2', formatNumber(low), formatNumber(high))}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </details>
   );
 }
@@ -172,30 +174,32 @@ function Tests({ context, tests }: { context: Context; tests: Comparison['tests'
   return (
     <details class="marlnb-section" open>
       <summary>{trans.__('Tests of these scores')}</summary>
-      <table class="marlnb-facts-table">
-        <thead>
-          <tr>
-            <th scope="col">{trans.__('Setting')}</th>
-            <th scope="col">{trans.__('Against')}</th>
-            <th scope="col">{trans.__('Probability of a higher score')}</th>
-            <th scope="col">{trans.__('95% interval')}</th>
-            <th scope="col" title={trans.__('Mann-Whitney test, two-sided, corrected for the number of tests (Holm)')}>
-              p
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {tests.map(({ better, worse, probability: [value, low, high], p }, index) => (
-            <tr key={`${index} ${better}`}>
-              <th scope="row">{better}</th>
-              <td>{worse}</td>
-              <td>{formatNumber(value)}</td>
-              <td>{trans.__('%1 to %2', formatNumber(low), formatNumber(high))}</td>
-              <td>{Number(p.toPrecision(2))}</td>
+      <div class="marlnb-scroll" tabIndex={0}>
+        <table class="marlnb-facts-table">
+          <thead>
+            <tr>
+              <th scope="col">{trans.__('Setting')}</th>
+              <th scope="col">{trans.__('Against')}</th>
+              <th scope="col">{trans.__('Probability of a higher score')}</th>
+              <th scope="col">{trans.__('95% interval')}</th>
+              <th scope="col" title={trans.__('Mann-Whitney test, two-sided, corrected for the number of tests (Holm)')}>
+                p
+              </th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {tests.map(({ better, worse, probability: [value, low, high], p }, index) => (
+              <tr key={`${index} ${better}`}>
+                <th scope="row">{better}</th>
+                <td>{worse}</td>
+                <td>{formatNumber(value)}</td>
+                <td>{trans.__('%1 to %2', formatNumber(low), formatNumber(high))}</td>
+                <td>{Number(p.toPrecision(2))}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </details>
   );
 }

@@ -56,6 +56,10 @@ export function comparisonCells(paths: readonly string[]): string[] {
       '    if curve["low"]:\n' +
       '        plt.fill_between(curve["x"], curve["low"], curve["high"], color=line.get_color(), alpha=0.2)\n' +
       'plt.xlabel("frames")\nplt.ylabel("mean return of one agent (IQM over runs)")\nplt.legend();',
-    'import pandas as pd\n\npd.DataFrame(comparison["differences"])'
+    'import pandas as pd\n\n' +
+      'scores = [(curve["label"], len(curve["runs"]), *curve["score"]) for curve in comparison["curves"]]\n' +
+      'pd.DataFrame(scores, columns=["setting", "runs", "IQM", "low", "high"])',
+    'pd.DataFrame(comparison["tests"])',
+    'pd.DataFrame(comparison["differences"])'
   ];
 }

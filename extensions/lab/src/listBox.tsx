@@ -11,15 +11,15 @@ const MOVES: Readonly<Record<string, number>> = {
 };
 
 /** Attributes of a row, whatever it shows. */
-export interface OptionAttributes {
+export interface RowAttributes {
   id: string;
-  role: 'option';
+  role: 'treeitem';
   'aria-selected': boolean;
   onClick: () => void;
   style: { height: string };
 }
 
-/** A list of which one row is chosen: by a click, or by keys, of which Enter and space open it. */
+/** Rows, some of which open others, of which one is chosen: by a click, or by keys, of which Enter and space open it. */
 export function ListBox<Row>(props: {
   rows: readonly Row[];
   /** In pixels; the same function from one drawing to the next. */
@@ -31,7 +31,7 @@ export function ListBox<Row>(props: {
   active: number;
   onMove: (index: number) => void;
   onOpen: (row: Row) => void;
-  render: (row: Row, attributes: OptionAttributes) => ComponentChildren;
+  render: (row: Row, attributes: RowAttributes) => ComponentChildren;
 }): JSX.Element {
   const { rows, height, prefix, active, onMove, onOpen } = props;
   const onKeyDown = (event: TargetedKeyboardEvent<HTMLElement>): void => {
@@ -48,31 +48,30 @@ export function ListBox<Row>(props: {
     event.preventDefault();
   };
   return (
-    <div
-      class="marlnb-runs-list"
-      role="listbox"
-      tabIndex={0}
-      aria-label={props.label}
-      aria-activedescendant={active >= 0 ? `${prefix}-${active}` : undefined}
-      onKeyDown={onKeyDown}
-    >
-      <VirtualList
-        rows={rows}
-        height={height}
-        {...(active >= 0 ? { reveal: active } : {})}
-        render={(row, index) =>
-          props.render(row, {
-            id: `${prefix}-${index}`,
-            role: 'option',
-            'aria-selected': index === active,
-            onClick: () => {
-              onMove(index);
-              onOpen(row);
-            },
-            style: { height: `${height(row)}px` }
-          })
-        }
-      />
-    </div>
+    <VirtualList
+      rows={rows}
+      height={height}
+      {...(active >= 0 ? { reveal: active } : {})}
+      attributes={{
+        class: 'marlnb-runs-list',
+        role: 'tree',
+        tabIndex: 0,
+        'aria-label': props.label,
+        'aria-activedescendant': active >= 0 ? `${prefix}-${active}` : undefined,
+        onKeyDown
+      }}
+      render={(row, index) =>
+        props.render(row, {
+          id: `${prefix}-${index}`,
+          role: 'treeitem',
+          'aria-selected': index === active,
+          onClick: () => {
+            onMove(index);
+            onOpen(row);
+          },
+          style: { height: `${height(row)}px` }
+        })
+      }
+    />
   );
 }

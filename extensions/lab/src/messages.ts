@@ -73,6 +73,8 @@ export interface RunCode {
   command: string;
   code: string;
   attach: string;
+  /** Records some episodes, and opens them in the microscope. */
+  record: string;
   microscope: Record<string, string>;
 }
 
@@ -125,7 +127,10 @@ export interface RunMapAnswer {
 /** marlnb.lab.batches.batch_form */
 export interface BatchForm {
   parameters: { name: string; takes: string; code: string; help: string; required: boolean }[];
-  profiles: string[];
+  /** Keys of a profile that have a field. */
+  resources: { name: string; help: string }[];
+  /** By name, the values of these keys. */
+  profiles: Record<string, Record<string, string>>;
 }
 
 /** marlnb.lab.batches.run_batch */
@@ -157,6 +162,8 @@ export interface QueuedJob {
   id: string;
   node: string;
   time_left_s: number | null;
+  /** Path of the executed notebook; empty while there is none. */
+  notebook: string;
 }
 
 export interface QueuedBatch {
@@ -179,7 +186,6 @@ export interface QueueAnswer {
 export interface JobAnswer {
   job: QueuedJob;
   folder: string;
-  notebook: string;
   run: string;
   output: string;
   failure: string;

@@ -22,8 +22,9 @@ export function addNotebookCommands(app: JupyterFrontEnd, notebooks: INotebookTr
   app.commands.addCommand(CommandIDs.newNotebook, {
     label: trans.__('New notebook'),
     execute: async args => {
-      await newNotebook(app, context.backend.kernel, args['cells'] as string[]);
+      const panel = await newNotebook(app, context.backend.kernel, args['cells'] as string[]);
       if (args['run']) {
+        await panel.sessionContext.ready; // before that, JupyterLab runs nothing
         await app.commands.execute('notebook:run-all-cells');
       }
     }
@@ -43,9 +44,10 @@ function insert(panel: NotebookPanel, source: string): void {
   notebook.activeCell?.model.sharedModel.setSource(source);
 }
 
-async function newNotebook(app: JupyterFrontEnd, kernel: string, cells: readonly string[]): Promise<void> {
+async function newNotebook(app: JupyterFrontEnd, kernel: string, cells: readonly string[]): Promise<NotebookPanel> {
   const panel = (await app.commands.execute('notebook:create-new', { activate: true, kernelName: kernel })) as NotebookPanel;
   await panel.context.ready;
   await panel.revealed;
   cells.forEach(source => insert(panel, source));
+  return panel;
 }

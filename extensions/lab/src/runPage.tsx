@@ -64,7 +64,7 @@ function Page({ context, path, live }: PageProps): JSX.Element {
   const run = page.summary;
   return (
     <>
-      <header class="marlnb-page-header" data-state={run.state}>
+      <div class="marlnb-page-header" data-state={run.state}>
         <h1>{run.name}</h1>
         <p>
           <span class="marlnb-dot" aria-hidden="true" /> {stateLine(run, trans)} · {subject(run, trans)}
@@ -77,10 +77,15 @@ function Page({ context, path, live }: PageProps): JSX.Element {
             {problem}
           </p>
         ))}
-      </header>
+      </div>
       {page.curves && <RunCurves context={context} curves={page.curves} />}
       <Tags context={context} run={run} onDone={() => live.refresh()} />
-      <Recordings context={context} path={path} recordings={page.recordings ?? []} />
+      <Recordings
+        context={context}
+        path={path}
+        recordings={page.recordings ?? []}
+        canRecord={(page.checkpoints ?? []).length > 0}
+      />
       <Checkpoints context={context} checkpoints={page.checkpoints ?? []} />
       {page.experiment && <Configuration context={context} experiment={page.experiment} />}
       <Section title={trans.__('Events')} count={page.events?.length ?? 0}>
@@ -176,14 +181,24 @@ function Recordings(props: {
   context: Context;
   path: string;
   recordings: NonNullable<RunPageAnswer['recordings']>;
+  canRecord: boolean;
 }): JSX.Element {
   const { backend, commands, trans } = props.context;
-  const open = async (name: string): Promise<void> => {
-    const { microscope } = await backend.request<RunCode>('code', { path: props.path });
-    await commands.execute(CommandIDs.insertCell, { source: microscope[name] ?? '' });
+  const isEmpty = props.recordings.length === 0;
+  const insert = async (source: (code: RunCode) => string | undefined): Promise<void> => {
+    const code = await backend.request<RunCode>('code', { path: props.path });
+    await commands.execute(CommandIDs.insertCell, { source: source(code) ?? '' });
   };
   return (
-    <Section title={trans.__('Recordings')} count={props.recordings.length} open={props.recordings.length > 0}>
+    <Section title={trans.__('Recordings')} count={props.recordings.length} open={!isEmpty || props.canRecord}>
+      {isEmpty && props.canRecord && (
+        <button
+          title={trans.__('Inserts a cell that records some episodes and opens them in the microscope')}
+          onClick={() => void insert(({ record }) => record)}
+        >
+          {trans.__('Record and open in the microscope')}
+        </button>
+      )}
       <table class="marlnb-facts-table">
         <tbody>
           {props.recordings.map(each => (
@@ -191,7 +206,7 @@ function Recordings(props: {
               <th scope="row">{each.name}</th>
               <td>{formatBytes(each.size_bytes)}</td>
               <td>
-                <button onClick={() => void open(each.name)}>{trans.__('Open in the microscope')}</button>
+                <button onClick={() => void insert(({ microscope }) => microscope[each.name])}>{trans.__('Open in the microscope')}</button>
               </td>
             </tr>
           ))}

@@ -49,6 +49,11 @@ export function scoreText(run: RunSummary): string {
   return run.score === null ? '' : [run.score_of, formatNumber(run.score)].filter(Boolean).join(' ');
 }
 
+/** What a row has no room for, one fact per line. */
+export function rowTitle(run: RunSummary, trans: TranslationBundle): string {
+  return [run.problem, run.path, subject(run, trans), run.host, run.note].filter(Boolean).join('\n');
+}
+
 /** Whether every word of a search is in a run's texts. */
 export function matches(run: RunSummary, search: string, trans: TranslationBundle): boolean {
   if (search.trim() === '') {
@@ -64,9 +69,14 @@ export function matches(run: RunSummary, search: string, trans: TranslationBundl
     .every(word => text.includes(word));
 }
 
+/** When a run ended or was last written; all living runs count as now, so that their rows stay where they are. */
+export function lastActive(run: RunSummary): number {
+  return isAlive(run) ? Number.MAX_VALUE : (run.updated ?? 0);
+}
+
 /** Living runs first, then the latest. */
 export function byActivity(a: RunSummary, b: RunSummary): number {
-  return Number(isAlive(b)) - Number(isAlive(a)) || (b.updated ?? 0) - (a.updated ?? 0) || compareNames(a.name, b.name);
+  return lastActive(b) - lastActive(a) || compareNames(a.name, b.name);
 }
 
 const NAMES = new Intl.Collator(undefined, { numeric: true });

@@ -111,7 +111,7 @@ export class RunsModel {
       this.unconfirmed.clear();
     }
     this.problems = answer.problems;
-    this.isComplete = answer.complete;
+    this.isComplete ||= answer.complete;
     this.readAt = Date.now();
     this.error = '';
     if (answer.changed.length > 0 || gone.length > 0) {

@@ -6,12 +6,12 @@ import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { GroupSelect } from './groupSelect';
 import { runsIcon } from './icons';
-import { ListBox, type OptionAttributes } from './listBox';
+import { ListBox, type RowAttributes } from './listBox';
 import type { RunSummary } from './messages';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
 import { Progress } from './progress';
-import { byActivity, type GroupBy, grouped, isAlive, matches, scoreText, shortName, stateLine, subject } from './runRows';
+import { byActivity, type GroupBy, grouped, isAlive, matches, rowTitle, scoreText, shortName, stateLine, subject } from './runRows';
 import { SearchField } from './searchField';
 import { useSignal } from './useSignal';
 
@@ -22,6 +22,7 @@ export interface PanelView {
 
 type Row = { kind: 'group'; group: string; count: number; isOpen: boolean } | { kind: 'run'; run: RunSummary };
 const height = (row: Row): number => (row.kind === 'group' ? 28 : 46);
+const rowKey = (row: Row): string => (row.kind === 'group' ? `group:${row.group}` : row.run.path);
 
 /** The side panel: the runs under the chosen folders, live. */
 export class RunsPanel extends PreactWidget {
@@ -61,9 +62,10 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
   const [search, setSearch] = useState('');
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const [group, setGroup] = useState<GroupBy>('folder');
-  const [active, setActive] = useState(-1);
+  const [activeKey, setActiveKey] = useState('');
   useEffect(() => void saved.then(view => view && setGroup(view.group)), [saved]);
   const rows = useMemo(() => panelRows(model.runs, search, group, closed, trans), [model.runs, search, group, closed, trans]);
+  const active = rows.findIndex(row => rowKey(row) === activeKey);
   const toggle = (title: string): void => {
     const next = new Set(closed);
     if (!next.delete(title)) {
@@ -110,11 +112,11 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
         label={trans.__('Runs')}
         prefix="marlnb-run"
         active={active}
-        onMove={setActive}
+        onMove={index => setActiveKey(rows[index] ? rowKey(rows[index]) : '')}
         onOpen={open}
         render={(row, attributes) => (
           <PanelRow
-            key={row.kind === 'group' ? `group:${row.group}` : row.run.path}
+            key={rowKey(row)}
             row={row}
             group={group}
             trans={trans}
@@ -145,7 +147,7 @@ function PanelRow(props: {
   row: Row;
   group: GroupBy;
   trans: TranslationBundle;
-  attributes: OptionAttributes;
+  attributes: RowAttributes;
 }): JSX.Element {
   const { row, group, trans, attributes } = props;
   if (row.kind === 'group') {
@@ -159,14 +161,16 @@ function PanelRow(props: {
   }
   const { run } = row;
   return (
-    <div {...attributes} class="marlnb-run-row" data-state={run.state} title={run.problem || run.path}>
+    <div {...attributes} class="marlnb-run-row" data-state={run.state} title={rowTitle(run, trans)}>
       <span class="marlnb-dot" aria-hidden="true" />
-      <span class="marlnb-name">{shortName(run, group)}</span>
+      <span class="marlnb-name marlnb-keep-end">
+        <bdi>{shortName(run, group)}</bdi>
+      </span>
       <span class="marlnb-score">{scoreText(run)}</span>
-      <Sparkline values={run.curve} label={trans.__('return, now %1', scoreText(run) || trans.__('unknown'))} />
       <span class="marlnb-facts">
         {stateLine(run, trans)} <span class="marlnb-subject">{run.problem || subject(run, trans)}</span>
       </span>
+      <Sparkline values={run.curve} label={trans.__('return, now %1', scoreText(run) || trans.__('unknown'))} />
       {isAlive(run) && <Progress run={run} trans={trans} />}
     </div>
   );

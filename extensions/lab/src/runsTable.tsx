@@ -8,6 +8,7 @@ import { GroupSelect } from './groupSelect';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
 import { SearchField } from './searchField';
+import { rowTitle } from './runRows';
 import { type Column, columns } from './tableColumns';
 import { DEFAULT_VIEW, tableRows, type TableRow, type TableView } from './tableRows';
 import { useSignal } from './useSignal';
@@ -50,6 +51,7 @@ function Table({ context, saved, save }: TableProps): JSX.Element {
   const [active, setActive] = useState(-1);
   const shownColumns = useMemo(() => columns(trans, view.group), [trans, view.group]);
   const rows = useMemo(() => tableRows(model.runs, view, shownColumns, trans), [model.runs, view, shownColumns, trans]);
+  const shownPaths = rows.flatMap(row => (row.kind === 'run' ? [row.run.path] : []));
   const change = (changes: Partial<TableView>): void => {
     const next = { ...view, ...changes };
     setView(next);
@@ -94,7 +96,16 @@ function Table({ context, saved, save }: TableProps): JSX.Element {
           rows={rows}
           height={height}
           {...(active >= 0 ? { reveal: active } : {})}
-          header={<Header columns={shownColumns} view={view} change={change} trans={trans} />}
+          header={
+            <Header
+              columns={shownColumns}
+              isAllSelected={shownPaths.length > 0 && shownPaths.every(path => selected.has(path))}
+              selectAll={() => toggle(shownPaths)}
+              view={view}
+              change={change}
+              trans={trans}
+            />
+          }
           render={(row, index) => (
             <Row
               key={row.kind === 'run' ? row.run.path : `group:${row.title}`}
@@ -102,6 +113,7 @@ function Table({ context, saved, save }: TableProps): JSX.Element {
               index={index}
               isActive={index === active}
               columns={shownColumns}
+              trans={trans}
               selected={selected}
               toggle={toggle}
               open={path => {
@@ -153,6 +165,8 @@ function Bar(props: {
 
 function Header(props: {
   columns: Column[];
+  isAllSelected: boolean;
+  selectAll: () => void;
   view: TableView;
   change: (changes: Partial<TableView>) => void;
   trans: TranslationBundle;
@@ -160,12 +174,19 @@ function Header(props: {
   const { view, change } = props;
   return (
     <div class="marlnb-grid-row marlnb-grid-header" role="row">
-      <span role="columnheader" aria-label={props.trans.__('selected')} />
+      <span role="columnheader">
+        <input
+          type="checkbox"
+          aria-label={props.trans.__('select all')}
+          checked={props.isAllSelected}
+          onChange={props.selectAll}
+        />
+      </span>
       {props.columns.map(({ key, title, compare }) => {
         const isSorted = view.sort === key;
         const order = !isSorted ? 'none' : view.descending ? 'descending' : 'ascending';
         return (
-          <span key={key} role="columnheader" aria-sort={order}>
+          <span key={key} data-column={key} role="columnheader" aria-sort={order}>
             {compare ? (
               <button onClick={() => change({ sort: key, descending: isSorted && !view.descending })}>
                 {title} {isSorted ? (view.descending ? '▾' : '▴') : ''}
@@ -185,11 +206,12 @@ function Row(props: {
   index: number;
   isActive: boolean;
   columns: Column[];
+  trans: TranslationBundle;
   selected: ReadonlySet<string>;
   toggle: (paths: readonly string[]) => void;
   open: (path: string) => void;
 }): JSX.Element {
-  const { row, index, isActive, selected, toggle, open } = props;
+  const { row, index, isActive, trans, selected, toggle, open } = props;
   const paths = row.kind === 'run' ? [row.run.path] : row.runs.map(run => run.path);
   const title = row.kind === 'run' ? row.run.name : row.title;
   const box = (
@@ -221,7 +243,7 @@ function Row(props: {
       {...common}
       class="marlnb-grid-row"
       data-state={run.state}
-      title={run.problem || run.path}
+      title={rowTitle(run, trans)}
       onClick={() => open(run.path)}
     >
       {box}

@@ -1,12 +1,15 @@
 import type { ComponentChild, JSX } from 'preact';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { PreactWidget } from './preactWidget';
 import { isAlive } from './runRows';
 import { useSignal } from './useSignal';
 
-/** In the status bar: how many trainings are alive. While there are some, the runs are read though no panel shows them. */
+/**
+ * In the status bar: how many trainings are alive. While there are some, the runs are read though no panel shows them; so
+ * are they once where a kernel of the panel runs already.
+ */
 export class StatusItem extends PreactWidget {
   constructor(private readonly context: Context) {
     super();
@@ -19,15 +22,18 @@ export class StatusItem extends PreactWidget {
 }
 
 function Active({ context }: { context: Context }): JSX.Element | null {
-  const { model, commands, trans } = context;
+  const { backend, model, commands, trans } = context;
   useSignal(model.changed);
   const alive = model.runs.filter(isAlive);
   const isAny = alive.length > 0;
+  const [hasKernel, setHasKernel] = useState(false);
+  useEffect(() => void backend.isRunning().then(setHasKernel, () => undefined), [backend]);
+  const isNeeded = isAny || (hasKernel && !model.isComplete);
   useEffect(() => {
     const viewer = {};
-    model.setViewer(viewer, isAny);
+    model.setViewer(viewer, isNeeded);
     return () => model.setViewer(viewer, false);
-  }, [isAny]);
+  }, [isNeeded]);
   return isAny ? (
     <button
       class="jp-StatusBar-TextItem"

@@ -2,11 +2,13 @@ import type { ComponentChild, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
-import { messageOf } from './live';
-import type { BatchAnswer, BatchForm } from './messages';
+import { Live, messageOf } from './live';
+import type { BatchAnswer, BatchForm, QueueAnswer, QueuedBatch } from './messages';
 import { PreactWidget } from './preactWidget';
+import { INTERVAL_MS } from './queue/panel';
+import { SubmittedJobs } from './queue/submittedJobs';
 
-/** A notebook's parameters as a form: the plan and script of `marlnb batch`, and then its submission. */
+/** A notebook's parameters as a form: the plan and script of `marlnb batch`, its submission, and then its jobs. */
 export class SubmitPage extends PreactWidget {
   constructor(
     private readonly context: Context,
@@ -16,25 +18,59 @@ export class SubmitPage extends PreactWidget {
     super();
     this.addClass('marlnb-lab');
     this.addClass('marlnb-page');
+    const ask = async (): Promise<QueuedBatch | null> => {
+      const args = { folders: [this.batch.replace(/\/[^/]*$/, '')], fresh: this.live.answer?.path !== this.batch };
+      const { batches } = await context.backend.request<QueueAnswer>('queue', args);
+      return batches.find(({ path: folder }) => folder === this.batch) ?? null;
+    };
+    this.live = new Live('marlnb:submitted', ask, INTERVAL_MS);
+  }
+
+  override dispose(): void {
+    this.live.dispose();
+    super.dispose();
   }
 
   protected content(): ComponentChild {
-    return <Submit context={this.context} path={this.path} save={this.save} />;
+    const onSubmitted = (batch: string): void => {
+      this.batch = batch;
+      this.live.setVisible(this.isVisible);
+    };
+    return (
+      <Submit context={this.context} path={this.path} save={this.save} live={this.live} onSubmitted={onSubmitted} />
+    );
   }
+
+  protected override onVisible(isVisible: boolean): void {
+    this.live.setVisible(isVisible && this.batch !== '');
+  }
+
+  /** The folder of the batch that was submitted here last; empty: none yet. */
+  private batch = '';
+  private readonly live: Live<QueuedBatch | null>;
 }
 
 interface Choice {
   values: Record<string, string>;
   profile: string;
+  /** Of the profile's keys that have a field. */
+  resources: Record<string, string>;
+  /** Other keys of the profile, one `KEY=VALUE` per line. */
   settings: string;
   out: string;
 }
 
-function Submit(props: { context: Context; path: string; save: () => Promise<void> }): JSX.Element {
-  const { context, path, save } = props;
+function Submit(props: {
+  context: Context;
+  path: string;
+  save: () => Promise<void>;
+  live: Live<QueuedBatch | null>;
+  onSubmitted: (batch: string) => void;
+}): JSX.Element {
+  const { context, path, save, live, onSubmitted } = props;
   const { backend, commands, trans } = context;
   const [form, setForm] = useState<BatchForm | null>(null);
-  const [choice, setChoice] = useState<Choice>({ values: {}, profile: 'local', settings: '', out: '' });
+  const [choice, setChoice] = useState<Choice>({ values: {}, profile: 'local', resources: {}, settings: '', out: '' });
   const [answer, setAnswer] = useState<BatchAnswer | null>(null);
   const [busy, setBusy] = useState('');
   const [error, setError] = useState('');
@@ -58,9 +94,13 @@ function Submit(props: { context: Context; path: string; save: () => Promise<voi
     );
   useEffect(() => void read(), [path]);
   const send = (submit: boolean): Promise<void> =>
-    ask(submit ? trans.__('Submitting…') : trans.__('Checking the plan…'), async notebook =>
-      setAnswer(await backend.request<BatchAnswer>('batch', { notebook, ...batchArguments(choice), submit }))
-    );
+    ask(submit ? trans.__('Submitting…') : trans.__('Checking the plan…'), async notebook => {
+      const next = await backend.request<BatchAnswer>('batch', { notebook, ...batchArguments(choice), submit });
+      setAnswer(next);
+      if (next.batch) {
+        onSubmitted(next.batch);
+      }
+    });
   const change = (changes: Partial<Choice>): void => {
     setChoice({ ...choice, ...changes });
     setAnswer(null); // a plan of other values is none of these
@@ -68,14 +108,14 @@ function Submit(props: { context: Context; path: string; save: () => Promise<voi
   const isPlanned = answer?.ok === true && !answer.batch;
   return (
     <>
-      <header class="marlnb-page-header">
+      <div class="marlnb-page-header">
         <h1>{trans.__('Submit %1', path)}</h1>
         {error && (
           <p class="marlnb-error" role="alert">
             {error}
           </p>
         )}
-      </header>
+      </div>
       {form && <Form context={context} form={form} choice={choice} change={change} />}
       <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
         <button disabled={!form || busy !== ''} onClick={() => void send(false)}>
@@ -101,12 +141,16 @@ function Submit(props: { context: Context; path: string; save: () => Promise<voi
             {answer.output}
           </pre>
           {answer.batch && (
-            <p>
-              {trans.__('The jobs run on a copy of the notebook; each executed notebook is in the folder of its job.')}{' '}
-              <button onClick={() => void commands.execute(CommandIDs.showFolder, { path: answer.batch })}>
-                {trans.__('Show the batch')}
-              </button>
-            </p>
+            <>
+              <p>
+                {trans.__('The jobs run on a copy of the notebook.')}{' '}
+                <button onClick={() => void commands.execute(CommandIDs.showQueue)}>{trans.__('Show the queue')}</button>{' '}
+                <button onClick={() => void commands.execute(CommandIDs.showFolder, { path: answer.batch })}>
+                  {trans.__('Show folder')}
+                </button>
+              </p>
+              <SubmittedJobs context={context} live={live} />
+            </>
           )}
         </section>
       )}
@@ -114,13 +158,15 @@ function Submit(props: { context: Context; path: string; save: () => Promise<voi
   );
 }
 
-/** The arguments of `marlnb batch`: parameters that were filled in, and one `KEY=VALUE` of the profile per line. */
+/** The arguments of `marlnb batch`: parameters and keys of the profile that were filled in. */
 export function batchArguments(choice: Choice): { parameters: string[]; on: string; settings: string[]; out: string } {
-  const filled = Object.entries(choice.values).filter(([, value]) => value.trim() !== '');
+  const filled = (values: Record<string, string>): string[] =>
+    Object.entries(values).flatMap(([name, value]) => (value.trim() ? [`${name}=${value.trim()}`] : []));
+  const others = choice.settings.split('\n').map(line => line.trim());
   return {
-    parameters: filled.map(([name, value]) => `${name}=${value.trim()}`),
+    parameters: filled(choice.values),
     on: choice.profile,
-    settings: choice.settings.split('\n').map(line => line.trim()).filter(Boolean),
+    settings: [...filled(choice.resources), ...others.filter(Boolean)],
     out: choice.out.trim()
   };
 }
@@ -155,20 +201,31 @@ function Form(props: {
       <label>
         <span>{trans.__('Profile')}</span>
         <select value={choice.profile} onChange={event => change({ profile: event.currentTarget.value })}>
-          {form.profiles.map(name => (
+          {Object.keys(form.profiles).map(name => (
             <option key={name}>{name}</option>
           ))}
         </select>
       </label>
+      {form.resources.map(({ name, help }) => (
+        <label key={name}>
+          <span>{name}</span>
+          <input
+            value={choice.resources[name] ?? ''}
+            placeholder={form.profiles[choice.profile]?.[name] ?? ''}
+            onInput={event => change({ resources: { ...choice.resources, [name]: event.currentTarget.value } })}
+          />
+          <small>{help}</small>
+        </label>
+      ))}
       <label>
-        <span>{trans.__('Resources')}</span>
+        <span>{trans.__('Other keys')}</span>
         <textarea
           rows={2}
           value={choice.settings}
-          placeholder={'time_limit=4:00:00\ncores=4'}
+          placeholder={'partition=gpu\naccount=abc'}
           onInput={event => change({ settings: event.currentTarget.value })}
         />
-        <small>{trans.__('other values for keys of the profile, one per line')}</small>
+        <small>{trans.__('of the profile, one per line')}</small>
       </label>
       <label>
         <span>{trans.__('Folder')}</span>

@@ -2,7 +2,7 @@ import { formatAge, formatClock, formatCount, Sparkline } from '@marlnb/views';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ComponentChildren } from 'preact';
 import type { RunSummary } from './messages';
-import { compareNames, type GroupBy, isAlive, progress, scoreText, shortName, stateWord } from './runRows';
+import { compareNames, type GroupBy, isAlive, lastActive, progress, scoreText, shortName, stateWord } from './runRows';
 
 export interface Column {
   key: string;
@@ -38,7 +38,10 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
       width: 'minmax(160px, 3fr)',
       cell: run => (
         <>
-          <span class="marlnb-dot" aria-hidden="true" /> {shortName(run, group)}
+          <span class="marlnb-dot" aria-hidden="true" />
+          <span class="marlnb-name marlnb-keep-end">
+            <bdi>{shortName(run, group)}</bdi>
+          </span>
         </>
       ),
       compare: byText(run => run.name)
@@ -69,8 +72,8 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
       cell: run => <span title={scoreText(run)}>{scoreText(run)}</span>,
       compare: byNumber(run => run.score)
     },
-    text('algorithm', trans.__('Algorithm'), 'minmax(70px, 1fr)', run => [run.algorithm, run.league, run.evolution].filter(Boolean).join(', ')),
-    text('env', trans.__('Environment'), 'minmax(90px, 2fr)', run => run.env),
+    text('algorithm', trans.__('Algorithm'), 'minmax(86px, 1fr)', run => [run.algorithm, run.league, run.evolution].filter(Boolean).join(', ')),
+    text('env', trans.__('Environment'), 'minmax(120px, 2fr)', run => run.env),
     {
       key: 'seed',
       title: trans.__('Seed'),
@@ -80,12 +83,13 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
     },
     text('host', trans.__('Host'), 'minmax(60px, 1fr)', run => run.host),
     text('tags', trans.__('Tags'), 'minmax(60px, 1fr)', run => run.tags.join(', ')),
+    text('note', trans.__('Note'), 'minmax(60px, 1fr)', run => run.note),
     {
       key: 'updated',
       title: trans.__('Updated'),
       width: '76px',
       cell: run => (run.updated === null ? '' : trans.__('%1 ago', formatAge(Date.now() / 1000 - run.updated))),
-      compare: byNumber(run => run.updated)
+      compare: byNumber(lastActive)
     }
   ];
 }

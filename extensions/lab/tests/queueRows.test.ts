@@ -14,7 +14,8 @@ const JOB: QueuedJob = {
   seconds: 0,
   id: '17_0',
   node: 'n1',
-  time_left_s: 200
+  time_left_s: 200,
+  notebook: ''
 };
 const QUEUED: QueuedJob = { ...JOB, name: 'seed=1', state: 'queued', reason: 'Priority', progress: '', node: '', time_left_s: null };
 const FAILED: QueuedJob = { ...QUEUED, name: 'seed=2', state: 'failed', reason: 'cell 2: ValueError: no', node: 'n2' };
@@ -49,6 +50,7 @@ describe('the queue', () => {
   it('shows active batches and jobs first, and ended batches closed', () => {
     expect(names(queueRows([OLD, BATCH], '', new Set()))).toEqual(['b', 'seed=0', 'seed=1', 'seed=2', 'seed=3', 'a']);
     expect(names(queueRows([OLD, BATCH], '', new Set(['/runs/a', '/runs/b'])))).toEqual(['b', 'a', 'seed=3']);
+    expect(names(queueRows([OLD], '', new Set(), new Set(['/runs/a'])))).toEqual(['a', 'seed=3']);
   });
   it('is searched by words', () => {
     expect(names(queueRows([OLD, BATCH], 'slow', new Set()))).toEqual([]);

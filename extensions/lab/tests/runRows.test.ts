@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { describe, expect, it } from 'vitest';
-import { byActivity, grouped, groupOf, matches, progress, scoreText, shortName, stateLine, subject } from '../src/runRows';
+import { byActivity, grouped, groupOf, matches, progress, rowTitle, scoreText, shortName, stateLine, subject } from '../src/runRows';
 import { RUN } from './run';
 
 const TRANS = nullTranslator.load('marlnb');
@@ -17,6 +17,10 @@ describe('a run', () => {
     expect(scoreText({ ...RUN, score: 1.5 })).toBe('1.5');
     expect(scoreText({ ...RUN, score: 1.5, score_of: 'adversary' })).toBe('adversary 1.5');
     expect(scoreText({ ...RUN, score: null, score_of: 'adversary' })).toBe('');
+  });
+  it('says on its title what a narrow row cuts off', () => {
+    const title = rowTitle({ ...RUN, note: 'why' }, TRANS);
+    expect(title).toBe(`${RUN.path}\nmpe/simple_spread · mappo · seed 3\nnode7\nwhy`);
   });
   it('is called by its name within its group', () => {
     expect(shortName(RUN, 'folder')).toBe('algorithm=mappo,seed=3');
@@ -35,6 +39,8 @@ describe('runs', () => {
     const done = { ...RUN, state: 'complete' as const };
     const rows = [{ ...done, name: 'b10' }, { ...done, name: 'b9' }, { ...done, name: 'new', updated: 99 }, RUN];
     expect(rows.sort(byActivity).map(run => run.name)).toEqual([RUN.name, 'new', 'b9', 'b10']);
+    const alive = [{ ...RUN, name: 'a', updated: 1 }, { ...RUN, name: 'b', updated: 2 }];
+    expect(alive.sort(byActivity).map(run => run.name)).toEqual(['a', 'b']); // whichever was written last
   });
   it('are grouped by folder, league or population', () => {
     const groups = grouped([RUN, { ...RUN, group: '' }, { ...RUN, path: 'other' }], 'folder');

@@ -49,7 +49,7 @@ export function plotOptions(element: Element, parts: PlotParts, events: PlotEven
     height,
     ...seriesOf(curves, columns, xLabel),
     legend: { show: false },
-    padding: [() => (markers().length > 0 ? MARKER_PX + 4 : 8), plot => (hasRoom(plot) ? REFERENCE_PX : 14), 0, 0],
+    padding: [() => (markers().length > 0 ? MARKER_PX + 4 : 8), plot => (hasRoom(plot) ? REFERENCE_PX : 20), 0, 0],
     scales: { x: { time: false }, y: { range: (_, low, high) => yRange([low, high, ...levels]) } },
     axes: [
       { ...axis, values: (_, values) => values.map(value => (Number.isInteger(value) ? formatCount(value) : '')), size: 28, label: xLabel },

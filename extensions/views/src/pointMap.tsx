@@ -2,6 +2,8 @@ import type { JSX, TargetedKeyboardEvent } from 'preact';
 import { formatNumber } from './format';
 
 const MARGIN = 26;
+const LABEL_PX = 60;
+const LINE_PX = 13;
 const LABELLED = 12; // with more points, only those that are chosen have their names next to them
 /** Viridis at equal steps, which grows in lightness and is read by the colour-blind. */
 const SCALE = ['#440154', '#3b528b', '#21918c', '#5ec962', '#fde725'];
@@ -25,6 +27,14 @@ export function fitted(points: readonly MapPoint[], width: number, height: numbe
   const scale = Math.min((width - 2 * MARGIN) / Math.max(spanX, minSpan), (height - 2 * MARGIN) / spanY);
   const bounded = Number.isFinite(scale) ? scale : 0;
   return points.map(({ x, y }) => [width / 2 + (x - x0) * bounded, height / 2 - (y - y0) * bounded]);
+}
+
+/** By how many lines each label is moved down, so that those of points near each other are read apart. */
+export function labelLines(positions: readonly [number, number][]): number[] {
+  return positions.map(
+    ([x, y], index) =>
+      positions.slice(0, index).filter(([u, v]) => Math.abs(u - x) < LABEL_PX && Math.abs(v - y) < LINE_PX).length
+  );
 }
 
 /** The colour of a value between the lowest and the highest. */
@@ -57,6 +67,7 @@ export function PointMap(props: {
 }): JSX.Element {
   const { points, title, valueLabel, chosen, onChoose, width = 560, height = 320 } = props;
   const positions = fitted(points, width, height, props.minSpan);
+  const lines = labelLines(positions);
   const values = points.map(({ value }) => value).filter((value): value is number => value !== null);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const [from, to] = chosen.map(index => positions[index]);
@@ -89,7 +100,7 @@ export function PointMap(props: {
               <title>{text}</title>
               <circle cx={x} cy={y} r={isChosen ? 9 : 7} fill={scaleColour(value, low, high)} />
               {(points.length <= LABELLED || isChosen) && (
-                <text x={toTheLeft ? x - 12 : x + 12} y={y - 6} text-anchor={toTheLeft ? 'end' : 'start'}>
+                <text x={toTheLeft ? x - 12 : x + 12} y={y - 6 + LINE_PX * (lines[index] ?? 0)} text-anchor={toTheLeft ? 'end' : 'start'}>
                   {name}
                 </text>
               )}

@@ -1,4 +1,4 @@
-import type { ComponentChildren, JSX } from 'preact';
+import type { ComponentChildren, HTMLAttributes, JSX } from 'preact';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 const OVERSCAN_PX = 200;
@@ -39,6 +39,8 @@ export function VirtualList<Row>(props: {
   height: (row: Row) => number;
   render: (row: Row, index: number) => ComponentChildren;
   header?: ComponentChildren;
+  /** Of the box that scrolls, as its role and what keys do. */
+  attributes?: HTMLAttributes<HTMLDivElement>;
   /** A row that must be in view, as the focused one. */
   reveal?: number;
 }): JSX.Element {
@@ -71,8 +73,9 @@ export function VirtualList<Row>(props: {
   const [first, end] = visibleRange(offsets, view.top, view.height);
   return (
     <div
-      class="marlnb-virtual-list"
       role="presentation"
+      {...props.attributes}
+      class={`marlnb-virtual-list ${(props.attributes?.class as string | undefined) ?? ''}`}
       ref={box}
       onScroll={event => setView({ top: event.currentTarget.scrollTop, height: event.currentTarget.clientHeight })}
     >

@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { describe, expect, it } from 'vitest';
-import { fitted, type MapPoint, PointMap, scaleColour } from '../src/pointMap';
+import { fitted, labelLines, type MapPoint, PointMap, scaleColour } from '../src/pointMap';
 
 const points: MapPoint[] = [
   { name: '<img src=x>', x: 0, y: 0, value: -10 },
@@ -17,6 +17,9 @@ describe('a map of points', () => {
     expect(fitted(points.slice(0, 1), 500, 300)).toEqual([[250, 150]]);
     const [near, next] = fitted([{ ...points[0]!, x: 0 }, { ...points[0]!, x: 0.1 }], 552, 300, 0.5);
     expect(distance(near, next)).toBeCloseTo(100);
+  });
+  it('writes names of points near each other below each other', () => {
+    expect(labelLines([[100, 100], [300, 100], [110, 95], [100, 101]])).toEqual([0, 0, 1, 2]);
   });
   it('colours values from the lowest to the highest', () => {
     expect(scaleColour(-20, -20, -10)).toBe('rgb(68, 1, 84)');

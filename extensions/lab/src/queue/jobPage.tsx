@@ -53,7 +53,7 @@ function Page(props: { context: Context; batch: string; name: string; live: Live
   }
   return (
     <>
-      <header class="marlnb-page-header" data-state={answer.job.state}>
+      <div class="marlnb-page-header" data-state={answer.job.state}>
         <h1>{name}</h1>
         <p>
           <span class="marlnb-dot" aria-hidden="true" /> {jobLine(answer.job, trans)}
@@ -67,7 +67,7 @@ function Page(props: { context: Context; batch: string; name: string; live: Live
             {problem}
           </p>
         ))}
-      </header>
+      </div>
       {answer.failure && (
         <details class="marlnb-section" open>
           <summary>{trans.__('Why it ended')}</summary>
@@ -90,7 +90,7 @@ function JobActions(props: {
 }): JSX.Element {
   const { context, batch, answer, onDone } = props;
   const { commands, trans } = context;
-  const { job, folder, notebook, run, rerun_command: rerun } = answer;
+  const { job, folder, run, rerun_command: rerun } = answer;
   const act = (command: string) => () => void commands.execute(command, { batch, jobs: [job.name] }).then(onDone);
   return (
     <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
@@ -102,7 +102,7 @@ function JobActions(props: {
       <button disabled={!run} onClick={() => void commands.execute(CommandIDs.openRun, { path: run })}>
         {trans.__('Open its run')}
       </button>
-      <button disabled={!notebook} onClick={() => void commands.execute(CommandIDs.openFile, { path: notebook })}>
+      <button disabled={!job.notebook} onClick={() => void commands.execute(CommandIDs.openFile, { path: job.notebook })}>
         {trans.__('Open executed notebook')}
       </button>
       <button onClick={() => void commands.execute(CommandIDs.showFolder, { path: folder })}>

@@ -1,19 +1,20 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatAge } from '@marlnb/views';
 import type { ComponentChild, JSX } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo, useRef, useState } from 'preact/hooks';
 import { CommandIDs } from '../commandIds';
 import type { Context } from '../context';
 import { queueIcon } from '../icons';
-import { ListBox, type OptionAttributes } from '../listBox';
+import { ListBox, type RowAttributes } from '../listBox';
 import { Live } from '../live';
 import type { QueueAnswer } from '../messages';
 import { PreactWidget } from '../preactWidget';
 import { SearchField } from '../searchField';
 import { useSignal } from '../useSignal';
-import { canCancel, canRunAgain, jobLine, type QueueRow, queueRows, rowKey } from './rows';
+import { canCancel, canRunAgain, isActive, jobLine, type QueueRow, queueRows, rowKey } from './rows';
 
-const INTERVAL_MS = 5000; // of the files; the kernel calls a scheduler less often
+/** Between two readings of the files; the kernel calls a scheduler less often. */
+export const INTERVAL_MS = 5000;
 const NONE: QueueAnswer = { batches: [], problems: [], asked_s: {} };
 const ROW_PX = 46;
 const height = (): number => ROW_PX;
@@ -70,7 +71,9 @@ function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () =
   const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
   const [activeKey, setActiveKey] = useState('');
   const answer = live.answer ?? NONE;
-  const rows = useMemo(() => queueRows(answer.batches, search, toggled), [answer, search, toggled]);
+  const wasActive = useRef(new Set<string>()); // a batch does not close by itself when its last job ends
+  answer.batches.filter(({ jobs }) => jobs.some(isActive)).forEach(({ path }) => wasActive.current.add(path));
+  const rows = useMemo(() => queueRows(answer.batches, search, toggled, wasActive.current), [answer, search, toggled]);
   const active = rows.findIndex(row => rowKey(row) === activeKey);
   const open = (row: QueueRow): void => {
     if (row.kind === 'job') {
@@ -181,7 +184,7 @@ function QueueNotice(props: {
   ) : null;
 }
 
-function Row(props: { row: QueueRow; trans: TranslationBundle; attributes: OptionAttributes }): JSX.Element {
+function Row(props: { row: QueueRow; trans: TranslationBundle; attributes: RowAttributes }): JSX.Element {
   const { row, trans, attributes } = props;
   if (row.kind === 'batch') {
     return (

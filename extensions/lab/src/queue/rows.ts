@@ -52,8 +52,16 @@ export function jobLine(job: QueuedJob, trans: TranslationBundle): string {
   return [stateWord(job.state, trans), job.node, spent, left, job.progress, reason].filter(Boolean).join(' · ');
 }
 
-/** Batches with jobs that run or wait first; a batch is open if it has such jobs, or if a person opened it. */
-export function queueRows(batches: readonly QueuedBatch[], search: string, toggled: ReadonlySet<string>): QueueRow[] {
+/**
+ * Batches with jobs that run or wait first. A batch is open if it has such jobs, or had some (`wasActive`), or if a
+ * person opened it.
+ */
+export function queueRows(
+  batches: readonly QueuedBatch[],
+  search: string,
+  toggled: ReadonlySet<string>,
+  wasActive: ReadonlySet<string> = new Set()
+): QueueRow[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const rows: QueueRow[] = [];
   for (const batch of [...batches].sort((a, b) => Number(b.jobs.some(isActive)) - Number(a.jobs.some(isActive)))) {
@@ -64,7 +72,7 @@ export function queueRows(batches: readonly QueuedBatch[], search: string, toggl
     if (jobs.length === 0) {
       continue;
     }
-    const isOpen = words.length > 0 || batch.jobs.some(isActive) !== toggled.has(batch.path);
+    const isOpen = words.length > 0 || (batch.jobs.some(isActive) || wasActive.has(batch.path)) !== toggled.has(batch.path);
     rows.push({ kind: 'batch', batch, isOpen });
     if (isOpen) {
       jobs.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
