@@ -7,6 +7,8 @@ and of the matrix products alone, at the measured rate of products of the same s
 
     bound = 1 / (t_env + n_agents F / rate),  F = F_actor + F_critic + 3 epochs (F_actor + F_critic)
 
+On a GPU, WarpDrive 2.7.1 (Numba) and JaxMARL run in turns with them, where `make bench-peers-setup` has installed them.
+
 F are floating-point operations of one agent's forward pass: once to act, once for its value, and three times (forward,
 and backward to inputs and to weights) in each epoch. Rows that need a GPU are estimated where there is none.
 Run it on an idle machine: `python -m benchmarks.gpu`.
@@ -15,12 +17,19 @@ Run it on an idle machine: `python -m benchmarks.gpu`.
 from __future__ import annotations
 
 import argparse
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
+from benchmarks import peers
+from benchmarks.contest import Contestant, Driver, Session, measure
+from benchmarks.drivers.on_gpu import ON_GPU as NATIVE_ON_GPU
+from benchmarks.drivers.on_gpu import TAG
 from benchmarks.table import Row, report
 from marlnb.algorithms.captured import WARM_UP_CALLS
 from marlnb.envs.steps import random_actions
@@ -32,12 +41,16 @@ from marlnb.training.loop import Loop
 
 WARPDRIVE_PYTHON_STEP = 51.0  # env-steps/s of its Python step, Tag 100 + 5, one core; research figure, not run here
 TAG_TARGET, BOUND_TARGET = 100.0, 0.6
+WARPDRIVE_TARGET, ROLLOUT_TARGET = 10.0, 3e6  # end to end, and env-steps/s; on a GPU with 2,000 envs
 N_AGENTS, N_FEATURES, N_LOGITS = 105, 71, 42
 ROLLOUT_STEPS = 25
 ALGORITHMS = {"a2c": 1, "ippo": 4}  # epochs
+JAXMARL_SIDES: dict[str, Driver] = {"JaxMARL": "jaxmarl", "marlnb": "marlnb"}
 PLAIN = ""
-VARIANTS = {  # of trainings on a GPU
+COMPILED = ", compiled"
+VARIANTS = {  # of trainings; a CPU has the first two
     PLAIN: [],
+    COMPILED: ["compile=first"],  # what `compile=auto` does in trainings of several minutes
     ", CUDA graphs": ["cuda_graphs=true"],
     ", CUDA graphs, bfloat16": ["cuda_graphs=true", "model.precision=bfloat16"],
 }
@@ -64,8 +77,9 @@ class Sizes:
     variants: tuple[str, ...]
 
 
-ON_GPU = Sizes((60, 2000), 2000, 8192, (100, 1000, 2000, 4000), 5, tuple(VARIANTS))
-ON_CPU = Sizes((64,), 2, 512, (100, 1000, 2000, 4000), 3, (PLAIN,))
+GRAPHS = tuple(variant for variant in VARIANTS if variant != COMPILED)
+ON_GPU = Sizes((60, 2000), 2000, 8192, (100, 1000, 2000, 4000), 5, GRAPHS)
+ON_CPU = Sizes((64,), 2, 512, (100, 1000, 2000, 4000), 3, (PLAIN, COMPILED))
 
 
 @dataclass
@@ -94,10 +108,12 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, help="windows that each is measured on; default: 5, on a CPU 3")
     parser.add_argument("--steps", type=int, default=50, help="steps of a window of the environment alone")
     parser.add_argument("--threads", type=int, default=2, help="torch's threads on a CPU")
+    parser.add_argument("--starts", choices=["env", "shared"], help="of Tag; default on a GPU: shared, as WarpDrive's")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     device = arguments.device
     on_gpu = torch.device(device).type == "cuda"
+    arguments.starts = arguments.starts or ("shared" if on_gpu else "env")
     sizes = ON_GPU if on_gpu else ON_CPU
     sizes = replace(
         sizes, tag=tuple(arguments.envs or sizes.tag), repetitions=arguments.repetitions or sizes.repetitions
@@ -107,37 +123,85 @@ def main() -> None:
     for n_envs in sizes.tag:
         rows = tag_rows(n_envs, arguments, sizes)
         report(f"gpu-tag-{n_envs}-{device}", f"Tag 100 + 5, {n_envs} envs, {device}", rows)
-    rows = [*mpe_rows(arguments, sizes), *crowd_rows(arguments, sizes), *memory_rows(device, sizes)]
+    rows = [
+        *mpe_rows(arguments, sizes),
+        *jaxmarl_rows(on_gpu, sizes),
+        *crowd_rows(arguments, sizes),
+        *memory_rows(device, sizes),
+    ]
     report(f"gpu-mpe-memory-{device}", f"native MPE, 1,000 agents, and memory, {device}", rows)
     if not on_gpu:
         print(ESTIMATES)
 
 
+def has_peer(folder: Path, *, on_gpu: bool) -> bool:
+    """Whether to compare with it; a GPU without it is worth a line."""
+    installed = peers.python(folder).exists()
+    if on_gpu and not installed:
+        print(f"{folder.name} is not installed, so its rows are missing: make bench-peers-setup")
+    return on_gpu and installed
+
+
+def warpdrive(n_envs: int, widths: Sequence[int], on_gpu: bool) -> list[Contestant]:
+    """WarpDrive's environment alone, and a rollout and a training with each network."""
+    widths = [width for width in widths if f"{n_envs}x{width}" in TAG]
+    if not widths or not has_peer(peers.WARPDRIVE, on_gpu=on_gpu):
+        return []
+    parts = {"environment": ("environment", widths[0])}
+    for width in widths:
+        parts[f"rollout, [{width}, {width}]"] = ("rollout", width)
+        parts[f"a2c, [{width}, {width}], end to end"] = ("training", width)
+    n_cores = len(os.sched_getaffinity(0))
+    return [
+        Contestant(f"WarpDrive: {name}", "warpdrive", n_cores=n_cores, options=("--part", part, "--width", str(width)))
+        for name, (part, width) in parts.items()
+    ]
+
+
+def jaxmarl_rows(on_gpu: bool, sizes: Sizes) -> list[Row]:
+    """IPPO on simple_spread end to end, JaxMARL's and ours with its settings."""
+    if not has_peer(peers.JAXMARL, on_gpu=on_gpu):
+        return []
+    n_cores, options = len(os.sched_getaffinity(0)), ("--device", "cuda", "--every", "5")
+    (task,) = NATIVE_ON_GPU
+    sides = [Contestant(f"{who}: IPPO, {task}", driver, 1, n_cores, options) for who, driver in JAXMARL_SIDES.items()]
+    return measure(sides, task, "wall_s", sizes.repetitions, None)
+
+
 def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
     """Environment alone, matrix products alone, rollouts, and trainings with each algorithm, network and variant."""
     device, steps = arguments.device, arguments.steps
-    env = vector_env("tag/continuous", n_envs, device=device)
+    env = vector_env("tag/continuous", n_envs, device=device, starts=arguments.starts)
     keys = [(a, width, variant) for a in ALGORITHMS for width in arguments.hidden for variant in sizes.variants]
     env_rate: list[float] = []
     flop_rates: dict[int, list[float]] = {width: [] for width in arguments.hidden}
     rates: dict[tuple[str, int, str], list[float]] = {key: [] for key in keys}
     rollout_rates: dict[tuple[int, str], list[float]] = {key[1:]: [] for key in keys}
     step_env(env, 2)
-    trainings = {key: training("tag/continuous", *key, n_envs, device, arguments.threads) for key in keys}
-    for _ in range(sizes.repetitions):
-        env_rate.append(step_env(env, steps))
-        for width in flop_rates:
-            flop_rates[width].append(product_rate(width, n_envs * 100, device))
-        for key, item in trainings.items():
-            rates[key].append(item.frames_per_s())
-            if key[0] == next(iter(ALGORITHMS)) and key[2] == PLAIN:
-                rollout_rates[key[1:]].append(item.rollout_frames_per_s())
+    starts = f"env.starts={arguments.starts}"
+    trainings = {key: training("tag/continuous", *key, n_envs, device, arguments.threads, starts) for key in keys}
+    others = warpdrive(n_envs, arguments.hidden, torch.device(device).type == "cuda")
+    other_rates: dict[str, list[float]] = {other.what: [] for other in others}
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(Session(other, str(n_envs))) for other in others]
+        for _ in range(sizes.repetitions):
+            env_rate.append(step_env(env, steps))
+            for width in flop_rates:
+                flop_rates[width].append(product_rate(width, n_envs * 100, device))
+            for key, item in trainings.items():
+                rates[key].append(item.frames_per_s())
+                if key[0] == next(iter(ALGORITHMS)) and key[2] == PLAIN:
+                    rollout_rates[key[1:]].append(item.rollout_frames_per_s())
+            for session in sessions:
+                cost = session.iterate()
+                other_rates[session.contestant.what].append(cost["frames"] / cost["wall_s"])
+    rollout_target = ROLLOUT_TARGET if n_envs == 2000 and torch.device(device).type == "cuda" else None
     rows = [
         Row("WarpDrive's Python step (not run here)", (WARPDRIVE_PYTHON_STEP,), "env-steps/s"),
         Row("environment", tuple(env_rate), "env-steps/s", "WarpDrive's Python step (not run here)", TAG_TARGET),
     ]
     rows += [
-        Row(f"rollout, [{width}, {width}]", tuple(measured), "env-steps/s")
+        Row(f"rollout, [{width}, {width}]", tuple(measured), "env-steps/s", target=rollout_target)
         for (width, _), measured in rollout_rates.items()
         if measured
     ]
@@ -149,17 +213,21 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
                 for env_per_s, rate in zip(env_rate, flop_rates[width])
             )
             rows.append(Row(f"bound of {name}", bounds, "env-steps/s"))
-        target = BOUND_TARGET if width == 64 and variant == PLAIN else None
+        target = BOUND_TARGET if width == 64 and variant in (PLAIN, COMPILED) else None
         title = f"{name}{variant}, end to end"
         rows.append(Row(title, tuple(measured), "env-steps/s", f"bound of {name}", target))
-    return rows
+        if (other := f"WarpDrive: {name}, end to end") in other_rates:
+            rows.append(Row(f"{title}, against it", tuple(measured), "env-steps/s", other, WARPDRIVE_TARGET))
+    return [*rows, *(Row(what, tuple(values), "env-steps/s") for what, values in other_rates.items())]
 
 
-def training(env: str, algorithm: str, width: int, variant: str, n_envs: int, device: str, threads: int) -> Training:
+def training(
+    env: str, algorithm: str, width: int, variant: str, n_envs: int, device: str, threads: int, *words: str
+) -> Training:
     experiment = Experiment.compose(
         f"env={env}", f"algorithm={algorithm}", f"model.hidden=[{width},{width}]", f"n_envs={n_envs}", "tuned=false",
         f"rollout_steps={ROLLOUT_STEPS}", f"device={device}", f"threads={threads}", "frames=1_000_000_000",
-        *VARIANTS[variant],
+        *VARIANTS[variant], *words,
     )  # fmt: skip
     loop = Loop(experiment, experiment.env.build(n_envs, device), torch.device(device))
     loop.begin(0)
@@ -273,8 +341,8 @@ ESTIMATES = """
 | A2C end to end, [256, 256] | 0.9 to 1.1 M env-steps/s | 0.7 ms more: one epoch, three forward passes |
 | 2,000 envs x 1,000 agents | 0.06 M env-steps/s | 2 x 2,000 x 1,000 x 1,024 pairs x 60 operations: 31 ms a step |
 | its memory | 2.3 GB | 4 tensors of 2,000 x 1,000 x 71 float32, 568 MB each |
-| WarpDrive 2.7.1 on the same card | unknown | it must be installed there; back-end Numba, shared starts, K = 10, A2C |
-| JaxMARL's MPE, 8,192 envs | unknown | it must be installed there |
+| WarpDrive 2.7.1 on the same card | unknown | this command runs it there: Numba, shared starts, K = 10, A2C |
+| JaxMARL's IPPO on simple_spread, 8,192 envs | unknown | this command runs it there: 4 epochs of 4 minibatches |
 """
 
 

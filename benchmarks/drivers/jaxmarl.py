@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from benchmarks.drivers.on_gpu import ON_GPU
 from benchmarks.drivers.pace import Pace
 from benchmarks.drivers.settings import NATIVE, Native
 
@@ -26,8 +27,17 @@ class Transition(NamedTuple):
     obs: Any
 
 
-def training(settings: Native, every: int) -> tuple[Any, Callable[[Any], Any]]:
-    """The initial state, and the compiled function that does `every` iterations."""
+def training(
+    settings: Native, every: int, *, seed: int = 0, anneal_frames: int = 0
+) -> tuple[Any, Callable[[Any], Any]]:
+    """The initial state, and the compiled function that does `every` iterations.
+
+    Args:
+        settings: sizes and options.
+        every: iterations of a call.
+        seed: of weights, environments and actions.
+        anneal_frames: over which the learning rate falls to 0; 0: it is constant.
+    """
     import flax.linen as nn
     import jax
     import jax.numpy as jnp
@@ -53,9 +63,15 @@ def training(settings: Native, every: int) -> tuple[Any, Callable[[Any], Any]]:
     env = jaxmarl.make("MPE_simple_spread_v3")
     n_actors = env.num_agents * settings.n_envs
     network = ActorCritic(env.action_space(env.agents[0]).n)
-    rng, init_rng, reset_rng = jax.random.split(jax.random.PRNGKey(0), 3)
+    rng, init_rng, reset_rng = jax.random.split(jax.random.PRNGKey(seed), 3)
     params = network.init(init_rng, jnp.zeros(env.observation_space(env.agents[0]).shape))
-    tx = optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), optax.adam(settings.lr, eps=settings.adam_eps))
+
+    def annealed(count: Any) -> Any:
+        update, n_updates = count // (settings.n_minibatches * settings.epochs), anneal_frames // settings.frames
+        return settings.lr * (1.0 - update / n_updates)
+
+    lr = annealed if anneal_frames else settings.lr
+    tx = optax.chain(optax.clip_by_global_norm(settings.max_grad_norm), optax.adam(lr, eps=settings.adam_eps))
     train_state = TrainState.create(apply_fn=network.apply, params=params, tx=tx)
     obs, env_state = jax.vmap(env.reset)(jax.random.split(reset_rng, settings.n_envs))
 
@@ -137,12 +153,14 @@ def training(settings: Native, every: int) -> tuple[Any, Callable[[Any], Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=sorted(NATIVE))
+    parser.add_argument("task", choices=sorted({**NATIVE, **ON_GPU}))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=1, help="unused: XLA has a thread for every core it may use")
     parser.add_argument("--every", type=int, default=1, help="iterations of a request")
     arguments = parser.parse_args()
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    settings = NATIVE[arguments.task]
+    os.environ.setdefault("JAX_PLATFORMS", arguments.device)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or it takes three quarters of a GPU's memory
+    settings = {**NATIVE, **ON_GPU}[arguments.task]
     pace = Pace(settings.frames * arguments.every, warmup=2)  # before any import that prints
     import jax
 

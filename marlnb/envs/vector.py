@@ -70,9 +70,14 @@ class Step:
 
     def clear_transition(self) -> None:
         """Zeroes what describes the last transition: rewards and ends."""
-        self.done.zero_()
+        self.clear_ends()
         for group in self.groups.values():
             group.reward.zero_()
+
+    def clear_ends(self) -> None:
+        """Zeroes the flags of ends."""
+        self.done.zero_()
+        for group in self.groups.values():
             group.terminated.zero_()
             group.truncated.zero_()
 

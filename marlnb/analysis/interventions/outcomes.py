@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from marlnb.analysis.data.trajectories import PolicyOutputs, Trajectories
-from marlnb.analysis.stats.divergence import kl_divergence, total_variation
+from marlnb.analysis.stats.divergence import variation_and_kl
 from marlnb.models.policies.policy import Policy
 
 
@@ -111,10 +111,11 @@ def _actions(
             "total": (logits[:steps], edited.logits[name][:steps], both_act),
         }
         for effect, (p, q, when) in compared.items():
-            for short, units, measure in (("tv", "probability", total_variation), ("kl", "nats", kl_divergence)):
-                divergence = measure(policy.distribution, p, q)
-                if divergence is not None:
-                    distances[f"{short}_{effect}", units] = (divergence, when)
+            variation, divergence = variation_and_kl(policy.distribution, p, q)
+            if variation is not None:
+                distances[f"tv_{effect}", "probability"] = (variation, when)
+            if divergence is not None:
+                distances[f"kl_{effect}", "nats"] = (divergence, when)
     return {
         OutcomeKey(outcome, agent, units): PairedOutcome(np.zeros(len(means)), means)
         for (outcome, units), (values, when) in distances.items()

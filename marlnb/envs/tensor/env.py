@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 import torch
@@ -42,6 +43,13 @@ class TensorVectorEnv(VectorEnv):
         self._seed: int | Tensor = 0
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._idle: set[str] = set()  # groups in which some agents may not act
+        self._never = torch.zeros_like(self._step.done)
+        self._has_ends = True  # whether a flag of the last step's ends may be set
+        self._steps_left: float = 0  # until the first env reaches the time limit; unused where restarts are by mask
+        groups = self.spec.groups
+        self._row_shapes = {group.name: (n_envs, group.n_agents) for group in groups}
+        self._action_shapes = {group.name: (n_envs, group.n_agents, *group.action.shape) for group in groups}
+        self._observation_shapes = {g.name: (n_envs, g.n_agents, *g.observation.shape) for g in groups}
         self._fixed_start: dict[str, Tensor] | None = None
 
     def reset(self, seed: int) -> Step:
@@ -58,28 +66,30 @@ class TensorVectorEnv(VectorEnv):
         self._keep(self._initial_state())
         return self._show_first()
 
-    @torch.no_grad()
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         """As `VectorEnv.step`.
 
         Raises:
             EnvError: not reset yet, the actions have other shapes, or the rules return tensors of other shapes.
         """
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self.step(actions)
         if not self.state:
             raise EnvError(f"{self.spec.name} was stepped before its first reset(seed)")
-        check_actions(self.spec, self.n_envs, actions)
+        check_actions(self.spec, self._action_shapes, actions)
         time = self.state[TIME] + 1
         after, reward = self.rules.step(self.state, self._effective(actions), Draws(self._step.episode_seed, time))
         state = {**after, TIME: time}
         check_state(self.spec, "step", state, self.state)
-        check_rows(self.spec, self.n_envs, "step's rewards", reward)
-        alive = self.rules.alive(state)
-        self._end(state, reward, alive)
-        observation = self._observe(state)
-        self._write_observations(observation, alive, is_end=True)  # of agents alive before it
-        if self.restarts_by_mask or bool(self._step.done.any()):
-            state = self._restart(state)
-            observation, alive = self._observe(state), self.rules.alive(state)
+        check_rows(self.spec, self._row_shapes, "step's rewards", reward)
+        alive, observation = self.rules.alive(state), self._observe(state)
+        if self._end(state, reward, alive):
+            self._write_observations(observation, alive, is_end=True)  # of agents alive before it
+            if self.restarts_by_mask or bool(self._step.done.any()):
+                state = self._restart(state)
+                alive, observation = self.rules.alive(state), self._observe(state)
+            self._count_steps_left(state)
         self._keep(state)
         self._write(observation, alive)
         return self._step
@@ -128,16 +138,24 @@ class TensorVectorEnv(VectorEnv):
             group.final_observation.zero_()
         if self._step.final_state is not None:
             self._step.final_state.zero_()
+        self._count_steps_left(self.state)
         self._write(self._observe(self.state), self.rules.alive(self.state))
         return self._step
 
+    def _count_steps_left(self, state: State) -> None:
+        limit = self.spec.max_steps
+        if not self.restarts_by_mask:
+            self._steps_left = inf if limit is None else limit - int(state[TIME].max())
+
     def _observe(self, state: State) -> ByGroup:
         observation = self.rules.observe(state)
-        check_rows(self.spec, self.n_envs, "observe", observation, is_observation=True)
+        check_rows(self.spec, self._observation_shapes, "observe", observation)
         return observation
 
     def _effective(self, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The actions; 0 for agents that do not act, so that what the caller passes for them has no effect."""
+        if not self._idle:
+            return dict(actions)
         return {
             name: actions[name].masked_fill(~_like(rows.acting, actions[name]), 0)
             if name in self._idle
@@ -145,23 +163,36 @@ class TensorVectorEnv(VectorEnv):
             for name, rows in self._step.groups.items()
         }
 
-    def _end(self, state: State, reward: ByGroup, alive: ByGroup) -> None:
-        """Rewards, and who ends: by death, by the rules, by time; the env is done when no agent is left."""
-        over = self.rules.terminated(state)
-        late = (
-            state[TIME] >= self.spec.max_steps if self.spec.max_steps is not None else torch.zeros_like(self._step.done)
-        )
-        over = torch.zeros_like(late) if over is None else over
-        left = torch.zeros_like(late)
+    def _end(self, state: State, reward: ByGroup, alive: ByGroup) -> bool:
+        """Rewards, and who ends: by death, by the rules, by time; the env is done when no agent is left.
+
+        Returns:
+            whether an agent's episode may have ended; only on a CPU, where asking costs little, it is ever False.
+        """
+        over, self._steps_left = self.rules.terminated(state), self._steps_left - 1
+        for name, rows in self._step.groups.items():
+            if name in alive:
+                torch.mul(reward[name], rows.alive, out=rows.reward)
+            else:
+                rows.reward.copy_(reward[name])
+        if not (self.restarts_by_mask or alive) and self._steps_left > 0 and (over is None or not bool(over.any())):
+            if self._has_ends:
+                self._step.clear_ends()
+            self._has_ends = False
+            return False
+        over = self._never if over is None else over
+        late = self._never if self.spec.max_steps is None else state[TIME] >= self.spec.max_steps
+        self._has_ends = True
+        left = self._never
         for name, rows in self._step.groups.items():
             was, ends = rows.alive, over[:, None]
             if name in alive:
                 ends = ends | ~alive[name]
-            torch.mul(reward[name], was, out=rows.reward)
             torch.logical_and(was, ends, out=rows.terminated)
             torch.logical_and(was & ~rows.terminated, late[:, None], out=rows.truncated)
             left = left | (was & ~rows.terminated & ~rows.truncated).any(1)
         torch.logical_not(left, out=self._step.done)
+        return True
 
     def _restart(self, state: State) -> dict[str, Tensor]:
         """Envs whose episode has ended start their next one."""
@@ -169,6 +200,8 @@ class TensorVectorEnv(VectorEnv):
         self._episode += done
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))
         start = self._initial_state()
+        if not self.restarts_by_mask and bool(done.all()):
+            return start
         return {name: torch.where(_like(done, value), start[name], value) for name, value in state.items()}
 
     def _keep(self, state: State) -> None:
@@ -176,7 +209,7 @@ class TensorVectorEnv(VectorEnv):
         if not self.restarts_by_mask:
             self.state = dict(state)
         elif not self.state:
-            self.state = {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+            self.state = {name: value.clone() for name, value in state.items()}
         else:
             for name, value in state.items():
                 self.state[name].copy_(value)
@@ -197,7 +230,8 @@ class TensorVectorEnv(VectorEnv):
     def _write_observations(self, observation: ByGroup, alive: ByGroup, *, is_end: bool = False) -> None:
         for name, rows in self._step.groups.items():
             target = rows.final_observation if is_end else rows.observation
-            target.copy_(observation[name])
+            flat = observation[name].flatten(1)  # torch transposes faster in two dimensions
+            target.view(flat.shape).copy_(flat)
             if name in alive:
                 target.masked_fill_(~_like(rows.alive, target), 0)
         state = self._step.final_state if is_end else self._step.state

@@ -54,6 +54,7 @@ class Draws:
 
     Attributes:
         seed: `[env]` int64, the seed of each env's episode.
+        step: `[env]` int64, 0 for the initial state.
     """
 
     def __init__(self, seed: Tensor, step: Tensor | int = 0) -> None:
@@ -63,7 +64,7 @@ class Draws:
             step: `[env]` int64: 0 for the initial state, t + 1 for the step that follows time step t.
         """
         self.seed = seed
-        self._step = step if isinstance(step, Tensor) else torch.full_like(seed, step)
+        self.step = step if isinstance(step, Tensor) else torch.full_like(seed, step)
         self._n_calls = 0
 
     @property
@@ -93,6 +94,6 @@ class Draws:
         agent = torch.arange(n_agents, device=self.device)[:, None]
         call = torch.full_like(block, self._n_calls)
         seed = self.seed[:, None, None]
-        words = philox((block, agent, self._step[:, None, None], call), (seed & _WORD, (seed >> 32) & _WORD))
+        words = philox((block, agent, self.step[:, None, None], call), (seed & _WORD, (seed >> 32) & _WORD))
         self._n_calls += 1
         return torch.stack(words, -1).flatten(2)[..., :n_numbers].reshape(self.n_envs, *shape)

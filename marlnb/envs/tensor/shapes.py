@@ -7,41 +7,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from marlnb.errors import EnvError
 from marlnb.specs import EnvSpec
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""By group."""
 
-def check_actions(spec: EnvSpec, n_envs: int, actions: Mapping[str, Tensor]) -> None:
+
+def have(values: Mapping[str, Tensor], shapes: Shapes) -> bool:
+    """Whether each group has a tensor of its shape; quick, for every step."""
+    try:
+        for name, shape in shapes.items():
+            if values[name].shape != shape:
+                return False
+    except (AttributeError, KeyError, TypeError):
+        return False
+    return True
+
+
+def check_actions(spec: EnvSpec, shapes: Shapes, actions: Mapping[str, Tensor]) -> None:
     """Raises EnvError unless there is a tensor of the right shape for each group."""
-    shapes = {group.name: (n_envs, group.n_agents, *group.action.shape) for group in spec.groups}
-    if any(name not in actions or tuple(actions[name].shape) != shape for name, shape in shapes.items()):
+    if not have(actions, shapes):
         valid = {name: list(shape) for name, shape in shapes.items()}
         got = {name: list(action.shape) for name, action in actions.items()}
         raise EnvError(f"{spec.name} needs actions of shapes {valid}; got {got}")
 
 
-def check_rows(
-    spec: EnvSpec, n_envs: int, source: str, rows: Mapping[str, Tensor], *, is_observation: bool = False
-) -> None:
-    """Raises EnvError unless `rows` holds `[env, agent]` of every group, or an observation `[env, agent, *shape]`.
+def check_rows(spec: EnvSpec, shapes: Shapes, source: str, rows: Mapping[str, Tensor]) -> None:
+    """Raises EnvError unless `rows` holds `[env, agent, ...]` of every group.
 
     Args:
+        shapes: `[env, agent]`, or of an observation `[env, agent, feature]`.
         source: what returned them, for the message.
-        is_observation: whether the rows are observations.
     """
-    for group in spec.groups:
-        expected = (n_envs, group.n_agents, *(group.observation.shape if is_observation else ()))
-        value = rows.get(group.name) if isinstance(rows, Mapping) else None
+    if have(rows, shapes):
+        return
+    for name, shape in shapes.items():
+        value = rows.get(name) if isinstance(rows, Mapping) else None
         if value is None:
             got = list(rows) if isinstance(rows, Mapping) else type(rows).__name__
-            raise EnvError(f"{spec.name}: {source} must have a tensor for each of {list(spec.group_names)}; got {got}")
-        if tuple(value.shape) != expected:
+            raise EnvError(f"{spec.name}: {source} must have a tensor for each of {list(shapes)}; got {got}")
+        if tuple(value.shape) != shape:
             raise EnvError(
-                f"{spec.name}: {source} of group {group.name!r} must have the shape {list(expected)}: "
-                f"env, agent{', feature' if is_observation else ''}; got {list(value.shape)}"
+                f"{spec.name}: {source} of group {name!r} must have the shape {list(shape)}: "
+                f"env, agent{', feature' if len(shape) > 2 else ''}; got {list(value.shape)}"
             )
 
 
@@ -57,11 +68,14 @@ def check_state(
     if state.keys() != before.keys():
         raise EnvError(f"{spec.name}: {source} returned a state with {sorted(state)}; before it had {sorted(before)}")
     for name, value in state.items():
+        if value is before[name] and n_envs is None:
+            continue
         if not isinstance(value, Tensor):
             raise EnvError(f"{spec.name}: {source}: state[{name!r}] must be a tensor; got {type(value).__name__}")
-        if _form(value) != _form(before[name]):
+        other = before[name]
+        if value.shape != other.shape or value.dtype != other.dtype or value.device != other.device:
             raise EnvError(
-                f"{spec.name}: {source} changed state[{name!r}] from {_described(before[name])} "
+                f"{spec.name}: {source} changed state[{name!r}] from {_described(other)} "
                 f"to {_described(value)}; "
                 "shapes, dtypes and devices of a state never change. Mark what is unused instead of removing it"
             )
@@ -69,10 +83,6 @@ def check_state(
             raise EnvError(
                 f"{spec.name}: {source}: state[{name!r}] must be [env, ...] with {n_envs} envs; got {list(value.shape)}"
             )
-
-
-def _form(value: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
-    return value.shape, value.dtype, value.device
 
 
 def _described(value: Tensor) -> str:

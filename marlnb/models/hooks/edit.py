@@ -99,6 +99,11 @@ class Edit(ABC):
     def bind(self, target: EditTarget) -> Change:
         """The change as a function of activations at `target`. Called once, when the edit starts there."""
 
+    def linear(self, target: EditTarget) -> tuple[Tensor, Tensor] | None:
+        """(factor, offset), each broadcastable to `[agent, unit]`, of a change h' = factor h + offset; factor 0 stands
+        for h' = offset. None: the change is another one."""
+        return None
+
     def at_strength(self, strength: float) -> Edit:
         """The same edit with another strength.
 

@@ -51,15 +51,22 @@ class Ablate(Edit):
     def bind(self, target: EditTarget) -> Change:
         if self.value == "resample":
             return self._resample(target)
-        if self.value == "mean":
-            constant = torch.stack([rows.double().mean(0).float() for rows in self._recorded_rows(target)])
-        else:
-            constant = torch.tensor(0.0 if self.value == "zero" else self.value, dtype=torch.float32)
-            if constant.ndim and len(constant) != len(target.units):
-                raise ShapeError(
-                    f"got {len(constant)} values for {len(target.units)} units of {target.site.name!r}; give one each"
-                )
+        constant = self._constant(target)
         return lambda values, output: constant.to(values).expand_as(values)
+
+    def linear(self, target: EditTarget) -> tuple[Tensor, Tensor] | None:
+        return None if self.value == "resample" else (torch.tensor(0.0), self._constant(target))
+
+    def _constant(self, target: EditTarget) -> Tensor:
+        """Broadcastable to `[agent, unit]`."""
+        if self.value == "mean":
+            return torch.stack([rows.double().mean(0).float() for rows in self._recorded_rows(target)])
+        constant = torch.tensor(0.0 if self.value == "zero" else self.value, dtype=torch.float32)
+        if constant.ndim and len(constant) != len(target.units):
+            raise ShapeError(
+                f"got {len(constant)} values for {len(target.units)} units of {target.site.name!r}; give one each"
+            )
+        return constant
 
     def _resample(self, target: EditTarget) -> Change:
         rows_by_agent = self._recorded_rows(target)
@@ -98,6 +105,9 @@ class Scale(Edit):
 
     def bind(self, target: EditTarget) -> Change:
         return lambda values, output: values * self.factor
+
+    def linear(self, target: EditTarget) -> tuple[Tensor, Tensor]:
+        return torch.tensor(self.factor), torch.tensor(0.0)
 
 
 @EDITS.register("noise")

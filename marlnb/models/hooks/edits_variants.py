@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,6 +13,8 @@ from marlnb.errors import ConfigError, unknown
 from marlnb.models.hooks.apply_edits import EditHook, edit_targets
 from marlnb.models.hooks.edit import Change, Edit, EditTarget
 
+Parts = Callable[[Tensor], Tensor]
+"""A site's output of all parts `[env, row, unit]` -> the edited output."""
 READ_EPISODES = ("patch", "permute_channel")
 """Kinds of edits whose change depends on which episode an environment plays, or on the other environments."""
 
@@ -30,18 +32,57 @@ class Variants(Edit):
     edits: tuple[Edit | None, ...] = ()
 
     def bind(self, target: EditTarget) -> Change:
-        hooks = [None if edit is None else EditHook(edit, edit_targets(target.policy, edit)[0]) for edit in self.edits]
-        module, rows, units = target.site.module, list(target.rows), list(target.units)
+        targets = [None if edit is None else edit_targets(target.policy, edit)[0] for edit in self.edits]
+        change = _linear_parts(self.edits, targets) or _other_parts(self.edits, targets)
+        rows, units = list(target.rows), list(target.units)
 
         def change_parts(values: Tensor, output: Tensor) -> Tensor:
-            parts = []
-            for hook, part in zip(hooks, output.chunk(len(hooks)), strict=True):
-                changed = None if hook is None else hook(module, (), part)
-                parts.append(part if changed is None else changed)
-            joined = torch.cat(parts)
+            joined = change(output)
             return joined if joined.shape == values.shape else joined[..., rows, :][..., units]
 
         return change_parts
+
+
+def _linear_parts(edits: Sequence[Edit | None], targets: Sequence[EditTarget | None]) -> Parts | None:
+    """All parts at once, where each change is h' = factor h + offset; None where one is not."""
+    indices: list[Tensor] = []
+    factors: list[Tensor] = []
+    offsets: list[Tensor] = []
+    for part, (edit, target) in enumerate(zip(edits, targets)):
+        if edit is None or target is None:
+            continue
+        linear = edit.linear(target)
+        if linear is None:
+            return None
+        rows, units = torch.tensor(target.rows), torch.tensor(target.units)
+        indices.append(torch.cartesian_prod(torch.tensor([part]), rows, units).view(-1, 3))
+        for values, value in zip((factors, offsets), linear):
+            values.append(value.expand(len(rows), len(units)).flatten())
+    part_index, row, unit = torch.cat(indices).unbind(1)
+    factor, offset = torch.cat(factors)[:, None], torch.cat(offsets)[:, None]
+
+    def change(output: Tensor) -> Tensor:
+        changed = output.unflatten(0, (len(edits), -1)).clone()
+        at = (part_index.to(output.device), slice(None), row.to(output.device), unit.to(output.device))
+        by, to = factor.to(output), offset.to(output)
+        changed[at] = torch.where(by == 0, to, changed[at] * by + to)
+        return changed.flatten(0, 1)
+
+    return change
+
+
+def _other_parts(edits: Sequence[Edit | None], targets: Sequence[EditTarget | None]) -> Parts:
+    """One part after the other."""
+    hooks = [EditHook(edit, at) if edit is not None and at is not None else None for edit, at in zip(edits, targets)]
+
+    def change(output: Tensor) -> Tensor:
+        parts = []
+        for hook, part in zip(hooks, output.chunk(len(hooks)), strict=True):
+            changed = None if hook is None else hook(hook.target.site.module, (), part)
+            parts.append(part if changed is None else changed)
+        return torch.cat(parts)
+
+    return change
 
 
 def variants(edits: Sequence[Edit | None]) -> Variants:
