@@ -64,8 +64,9 @@ def picture_html(data: str, kind: str, description: str, style: str = "max-width
 
 
 def frame_html(table: pd.DataFrame, *, index: bool = True, max_rows: int | None = None, digits: int = 3) -> Markup:
-    """A table of pandas, which escapes its texts, as HTML."""
-    return Markup(table.to_html(index=index, max_rows=max_rows, float_format=f"%.{digits}g", escape=True))
+    """A table of pandas, which escapes its texts, as HTML; a missing number is an empty cell."""
+    number = f"%.{digits}g"
+    return Markup(table.to_html(index=index, max_rows=max_rows, float_format=number, na_rep="", escape=True))
 
 
 def styled(

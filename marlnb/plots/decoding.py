@@ -58,7 +58,7 @@ def decoding_bars(
         ("observation\nalone", score.observation, "#8C8C8C"),
         ("hidden units\n(untrained)", score.untrained, "#B4B4B4"),
         ("labels of other\nepisodes", score.shuffled, "#D2D2D2"),
-        ("random label an\nepisode, memorised", score.control, "#E8E8E8"),
+        ("random labels,\nmemorised", score.control, "#E8E8E8"),
     ]
     bars = [(name, value, colour) for name, value, colour in candidates if value is not None]
     ax = axes(ax, width=1.6 + 1.25 * len(bars), height=3.8)

@@ -198,7 +198,8 @@ def usage_effects(
     ax.set_ylim(0, max(max(t.high, *t.random) for t in usage.tests) * 1.2 + 1e-9)
     ax.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
     heading = title or f"{usage.concept}: {usage.conclusion}"
-    across, up = f"{usage.site}, {usage.agent}", f"change of the choices ({usage.units})"
+    across = f"{usage.site}, {usage.agent}\np against random directions, not corrected"
+    up = f"change of the choices ({usage.units})"
     return finish(ax, title=heading, x=across, y=up, warnings=usage.warnings)
 
 

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 from markupsafe import Markup
 
 import marlnb
+from marlnb.display.notebook_html import frame_html
 from marlnb.widgets.core import style
 from tests.display.pages import HOSTILE, built_pages, recorded_pages
 
@@ -65,6 +67,11 @@ def test_tags_are_written_as_markup_only() -> None:
             if id(node) not in allowed
         ]
     assert not wrong, f"write them as Markup('...').format(...): {wrong}"
+
+
+def test_a_missing_number_is_an_empty_cell() -> None:
+    shown = frame_html(pd.DataFrame({"p": [0.5, float("nan")]}))
+    assert "<td>0.5</td>" in shown and "<td></td>" in shown
 
 
 def test_html_of_a_table_is_trusted_in_one_place() -> None:

@@ -76,7 +76,7 @@ def _kind(name: str) -> str:
     if name.startswith("observation["):
         return f"{name.split(',')[0]},:]" if "," in name else "observation"
     if "message_" in name:
-        return "communication"
+        return "message"
     for start, kind in _KINDS.items():
         if name.startswith(start):
             return kind

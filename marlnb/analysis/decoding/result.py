@@ -21,6 +21,9 @@ from marlnb.errors import AnalysisError
 from marlnb.models.hooks.directions import Direction
 
 _Decoded = DecodingScore | LinearDecoder
+MIN_SHUFFLES = ceil(1 / ALPHA) - 1
+"""With fewer, no p-value against the best of all scores (`p_max`) can be ALPHA, however many scores there are."""
+TOO_FEW = "too few shuffles"
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,7 +162,7 @@ class Decoding(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each site, agent, offset and time step, with the score, its controls and the gains over them."""
-        frame = pd.DataFrame([_table_row(score) for score in self.scores])
+        frame = pd.DataFrame([_table_row(score) | {"conclusion": self.conclusion_of(score)} for score in self.scores])
         first = ["site", "agent", "offset", "t"]
         return frame[first + [name for name in frame.columns if name not in first]]
 
@@ -172,8 +175,14 @@ class Decoding(Result):
         ranked = sorted(self.scores, key=lambda score: (-get_args(Conclusion).index(score.conclusion), score.score))
         best, n = ranked[-1], len(self.scores)
         n_same = sum(score.conclusion == best.conclusion for score in self.scores)
-        share = "" if n == 1 else f"{n_same} of {n} scores: {best.conclusion}; the best: "
+        share = "" if n == 1 else f"{n_same} of {n} scores: {self.conclusion_of(best)}; the best: "
         return f"{share}{self._describe(best)}."
+
+    def conclusion_of(self, score: DecodingScore) -> str:
+        """As `score.conclusion`; "too few shuffles" if no score of this result could be above chance."""
+        if score.conclusion == "not above chance" and self.n_shuffles < MIN_SHUFFLES:
+            return TOO_FEW
+        return score.conclusion
 
     def _describe(self, score: DecodingScore) -> str:
         at_t = "" if score.t is None else f" at t={score.t}"
@@ -183,17 +192,15 @@ class Decoding(Result):
         is_observed = score.is_feed_forward and any(gain.control == "observation" for gain in negligible)
         limit = " (a feed-forward unit cannot hold more than its observation)" if is_observed else ""
         few = f"{score.n_episodes} episodes are too few for a conclusion, which needs {MIN_EPISODES_FOR_INTERVALS}"
-        chance = f"is not decoded above chance from {source}"
-        if self.n_shuffles < self.min_shuffles:
-            needed = f"p = {ALPHA} needs {self.min_shuffles} shuffles of the labels, got {self.n_shuffles}"
-            chance = f"cannot be distinguished from chance at {source}: {needed}"
+        needed = f"p = {ALPHA} needs {MIN_SHUFFLES} shuffles of the labels, got {self.n_shuffles}"
         text = {
             "beyond controls": f"is decoded from {source} better than from {self._names(score.gains)}",
             "no more than controls": f"is decoded from {source} no better than from {self._names(negligible)}{limit}",
             "not separable from controls": f"is decoded from {source}, not separable from {self._names(score.limits)}",
-            "not above chance": chance,
+            "not above chance": f"is not decoded above chance from {source} by a linear model (no other was tested)",
+            TOO_FEW: f"cannot be distinguished from chance at {source}: {needed}",
             "too few episodes": f"from {source}: {few}",
-        }[score.conclusion]
+        }[self.conclusion_of(score)]
         corrected = "corrected p" if len(self.scores) > 1 else "p"
         numbers = (
             f"{self.metric} {score.score:.2f} [{score.low:.2f}, {score.high:.2f}] (n = {score.n_episodes} episodes, "
@@ -224,7 +231,7 @@ class Decoding(Result):
 def _table_row(score: DecodingScore) -> dict[str, Any]:
     """The score's own fields, its controls, and for each control the gain over it with interval and p-value."""
     own = {field.name: getattr(score, field.name) for field in fields(score) if field.name != "gains"}
-    derived = {name: getattr(score, name) for name in ("observation", "untrained", "selectivity", "conclusion")}
+    derived = {name: getattr(score, name) for name in ("observation", "untrained", "selectivity")}
     gains = {
         f"{name}_over_{gain.control.split()[0]}": getattr(gain, name)
         for gain in score.gains

@@ -40,6 +40,22 @@ def kl_divergence(distribution: ActionDistribution, before: Tensor, after: Tenso
     return torch.stack([(log_p.exp() * (log_p - log_q)).sum(-1) for log_p, log_q in logs]).sum(0).clamp(min=0)
 
 
+def variation_and_kl(
+    distribution: ActionDistribution, before: Tensor, after: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """`total_variation` and `kl_divergence`, whose logarithms are computed once."""
+    parts = _components(distribution, before, after)
+    if parts is None:
+        return None, kl_divergence(distribution, before, after)
+    variations, divergences = [], []
+    for p, q in parts:
+        log_p, log_q = p.log_softmax(-1), q.log_softmax(-1)
+        probability = log_p.exp()
+        variations.append(0.5 * (probability - log_q.exp()).abs().sum(-1))
+        divergences.append((probability * (log_p - log_q)).sum(-1))
+    return torch.stack(variations).mean(0), torch.stack(divergences).sum(0).clamp(min=0)
+
+
 def _components(distribution: ActionDistribution, before: Tensor, after: Tensor) -> list[tuple[Tensor, Tensor]] | None:
     if isinstance(distribution, Categorical):
         return [(before, after)]

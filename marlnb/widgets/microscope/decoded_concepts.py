@@ -46,7 +46,7 @@ def decoded_concepts(view: EpisodeView, decoding: Decoding) -> list[Concept]:
             continue
         offset = f", {decoder.offset:+d} steps" if decoder.offset else ""
         layer = decoder.site.split("/", 1)[1]
-        note = f"{score.conclusion}: {decoding.metric} {score.score:.2f}, {_controls(score)}"
+        note = f"{decoding.conclusion_of(score)}: {decoding.metric} {score.score:.2f}, {_controls(score)}"
         if decoding.warnings:
             note += f"; NOT TO BE TRUSTED: {'; '.join(decoding.warnings)}"
         name, truth = f"{decoding.label}{offset}, decoded from {layer}", _truth(view, decoding.label, decoder)

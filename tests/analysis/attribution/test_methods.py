@@ -220,8 +220,8 @@ def test_recurrent_units_agent_by_agent(team: Recording) -> None:
 def test_features_in_groups(recording: Recording) -> None:
     each = attribute(recording, group="listener", episodes=[0])
     auto = attribute(recording, group="listener", episodes=[0], features="auto")
-    assert auto.feature_names == ("own velocity", "landmarks", "communication")
-    assert auto.feature_groups["communication"] == ("message_0", "message_1", "message_2")
+    assert auto.feature_names == ("own velocity", "landmarks", "message")
+    assert auto.feature_groups["message"] == ("message_0", "message_1", "message_2")
     np.testing.assert_allclose(auto.values[..., 1], each.values[..., 2:8].sum(-1), atol=1e-6)
     np.testing.assert_allclose(auto.values.sum(-1), each.values.sum(-1), atol=1e-5)
     options = {"first": ["landmark_0_*"], "said": "message_?"}

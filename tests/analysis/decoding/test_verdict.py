@@ -57,6 +57,7 @@ def test_noise_is_not_above_chance(recording: Recording) -> None:
     noise = np.random.default_rng(1).integers(0, 2, episode.max() + 1)[episode]
     result = decode(recording, site=SITE, label=noise, n_shuffles=19)
     assert result.of().conclusion == "not above chance" and "not decoded above chance" in result.verdict
+    assert "by a linear model (no other was tested): balanced accuracy" in result.verdict  # as an XOR of units
 
 
 def test_gains_are_paired_over_the_same_folds(recording: Recording) -> None:
@@ -65,6 +66,10 @@ def test_gains_are_paired_over_the_same_folds(recording: Recording) -> None:
         "cannot be distinguished from chance" in result.verdict
         and "p = 0.05 needs 19 shuffles of the labels" in result.verdict
     )
+    several = decode(recording, site=[SITE, "listener/actor/hidden_2"], label="goal", n_shuffles=2)
+    assert several.verdict.startswith("2 of 2 scores: too few shuffles; ")
+    assert "needs 19 shuffles of the labels, got 2" in several.verdict  # the best of all scores needs no more of them
+    assert set(several.table()["conclusion"]) == {"too few shuffles"}
     gain = next(gain for gain in result.of().gains if gain.control == "observation")
     assert gain.gain == pytest.approx(result.of().score - result.of().observation)
     assert gain.low < gain.gain < gain.high and 0 < gain.p_value <= gain.p_holm
