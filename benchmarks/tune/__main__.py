@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("trials.jsonl")
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tune", description=__doc__)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="cells whose names contain all words")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="words of the cells' names; a comma: or")
     parser.add_argument("--minutes", type=float, default=inf, help="start no training after so many minutes")
     parser.add_argument("--starts", action="store_true", help="train only the start of each search, once")
     parser.add_argument("--short", action="store_true", help="shorter searches, of 20 CPU-seconds a training")

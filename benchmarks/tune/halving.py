@@ -13,6 +13,7 @@ from dataclasses import dataclass
 SEARCH_SEED = 0  # of the random candidates
 CHANGE_PROBABILITY = 0.5  # of each option of a candidate
 MAX_DRAWS = 1000
+MARKS_S = (10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 300.0)
 
 Options = tuple[str, ...]  # overrides, sorted
 
@@ -43,6 +44,7 @@ class Cell:
         rungs: of the search.
         fixed: overrides of every training that are no settings.
         episodes: of each scoring.
+        marks_s: seconds of training at which it is scored before its end.
     """
 
     env: str
@@ -53,6 +55,7 @@ class Cell:
     fixed: tuple[str, ...] = ()
     alternatives: tuple[Mapping[str, str], ...] = ()
     episodes: int = 200
+    marks_s: tuple[float, ...] = MARKS_S
 
     @property
     def name(self) -> str:

@@ -15,7 +15,6 @@ from benchmarks.tune.scoring import objective
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
 
-MARKS_S = (10.0, 20.0, 40.0)  # those below the budget, then the budget
 SHOWN_SEEDS = (100, 101, 102)  # no rung uses them
 
 
@@ -66,7 +65,7 @@ def compose(cell: Cell, trial: Trial) -> Experiment:
 def run_trial(cell: Cell, trial: Trial, experiment: Experiment) -> Entry:
     """Trains until the budget is spent. A training that fails has no score."""
     start_s, points, error = cpu_seconds(), [], ""
-    marks_s = [*(mark for mark in MARKS_S if mark < trial.budget_s), trial.budget_s]
+    marks_s = [*(mark for mark in cell.marks_s if mark < trial.budget_s), trial.budget_s]
     try:
         for point in learning_curve(experiment, marks_s, clock="cpu", episodes=cell.episodes):
             points.append(point)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.tune.halving import Cell, Rung
 
 HALVING = (Rung(20, 4, (0,)), Rung(60, 2, (1, 2)))
 SHORT = (Rung(20, 3, (0,)), Rung(20, 2, (0, 1)))  # with `--short`: a third of the time, the worst of two seeds
 COMPARISON = (Rung(10, 2, (0,)),)  # the start, and the options' own defaults
-ONE_CORE = ("threads=1",)
-NO_WORKERS = (*ONE_CORE, "env.workers=0")  # PettingZoo steps in the training's own process
+SLOW = (Rung(60, 2, (0,)), Rung(60, 1, (0, 1)))  # where a frame is expensive
+SLOW_MARKS_S = (60.0, 300.0)  # and so is a scoring
 
 Values = Mapping[str, str]
 Space = Mapping[str, tuple[str, ...]]
@@ -128,23 +129,71 @@ LONG_GAME: Values = {  # less exploration, and self-play meets ever fewer positi
     "algorithm.minibatch_frames": "512",
     "algorithm.entropy_coef": "0.1",
 }
+# PettingZoo's physics take longer than a step of learning with small networks, so a frame is used more often.
 WALKERS = Guess(
     {
         "n_envs": "8",
-        "rollout_steps": "250",
+        "rollout_steps": "128",
+        "model.hidden": "[64,64]",
         "algorithm.lr": "1e-3",
         "algorithm.gamma": "0.98",
-        "algorithm.epochs": "5",
-        "algorithm.minibatch_frames": "400",
+        "algorithm.gae_lambda": "0.95",
+        "algorithm.epochs": "10",
+        "algorithm.minibatch_frames": "128",
         "algorithm.initial_log_std": "-0.7",
     },
     {
         "algorithm.lr": ("5e-4", "1e-3"),
         "algorithm.gamma": ("0.97", "0.98", "0.99"),
+        "algorithm.gae_lambda": ("0.9", "0.95"),
         "algorithm.epochs": ("5", "10"),
         "algorithm.initial_log_std": ("-1.0", "-0.7", "-0.3"),
     },
+    (
+        {"algorithm.lr": "5e-4"},
+        {"algorithm.initial_log_std": "-1.0", "algorithm.gae_lambda": "0.9"},
+        {"algorithm.minibatch_frames": "256", "algorithm.epochs": "5"},
+    ),
 )
+KNIGHTS = Guess(
+    {
+        "n_envs": "8",
+        "rollout_steps": "128",
+        "model.hidden": "[64,64]",
+        "algorithm.lr": "1e-3",
+        "algorithm.gamma": "0.98",
+        "algorithm.gae_lambda": "0.95",
+        "algorithm.epochs": "5",
+        "algorithm.minibatch_frames": "256",
+        "algorithm.entropy_coef": "0.01",
+    },
+    {
+        "algorithm.lr": ("5e-4", "1e-3"),
+        "algorithm.gamma": ("0.95", "0.98", "0.99"),
+        "algorithm.epochs": ("5", "10"),
+        "algorithm.entropy_coef": ("0.003", "0.01", "0.03"),
+    },
+    (
+        {"algorithm.gamma": "0.95"},
+        {"algorithm.epochs": "10", "algorithm.minibatch_frames": "128"},
+        {"algorithm.gamma": "0.99", "algorithm.entropy_coef": "0.003"},
+    ),
+)
+# A frame has 20 images of 457 x 120 pixels, which bound the length of a rollout.
+PISTONS: Values = {
+    "model.channels": "[8,16]",
+    "model.kernels": "[16,5]",
+    "model.strides": "[12,3]",
+    "model.hidden": "[64]",
+    "n_envs": "2",
+    "rollout_steps": "16",
+    "algorithm.lr": "1e-3",
+    "algorithm.gamma": "0.95",
+    "algorithm.gae_lambda": "0.95",
+    "algorithm.epochs": "2",
+    "algorithm.minibatch_frames": "8",
+    "algorithm.initial_log_std": "-0.5",
+}
 BATCHED = Guess(
     {
         "n_envs": "256",
@@ -163,6 +212,23 @@ BATCHED = Guess(
         "algorithm.minibatch_frames": ("1600", "3200"),
     },
 )
+NAVIGATION = Guess(
+    {
+        **BATCHED.start,
+        "n_envs": "128",
+        "rollout_steps": "25",
+        "model.hidden": "[128,128]",
+        "algorithm.gamma": "0.95",
+        "algorithm.gae_lambda": "0.9",
+        "algorithm.minibatch_frames": "800",
+    },
+    BATCHED.space,
+    (
+        {"algorithm.gamma": "0.9"},
+        {"algorithm.lr": "2e-3", "algorithm.minibatch_frames": "400"},
+        {"n_envs": "256", "rollout_steps": "50", "algorithm.minibatch_frames": "1600"},
+    ),
+)
 
 _FAR_SIGHTED: tuple[Values, ...] = ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"})  # a hunt takes long
 _CAREFUL: tuple[Values, ...] = (  # words are learned by chance
@@ -171,6 +237,11 @@ _CAREFUL: tuple[Values, ...] = (  # words are learned by chance
 )
 ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
     "simple_tag": _FAR_SIGHTED,
+    "simple_tag masac": (
+        {"algorithm.gamma": "0.98"},
+        {"algorithm.gamma": "0.95", "algorithm.target_entropy": "0.1", "algorithm.temperature": "0.02"},
+        {"algorithm.gamma": "0.95", "algorithm.batch_size": "256", "algorithm.updates": "48"},
+    ),
     "simple_reference mappo": _CAREFUL,
     "simple_speaker_listener mappo": _CAREFUL,
 }
@@ -180,7 +251,7 @@ SEARCHED = (
     *(("simple_spread", name) for name in ("mappo", "maddpg", "qmix")),
     *(("simple_speaker_listener", name) for name in ("mappo", "maddpg")),
     *(("simple_reference", name) for name in ("mappo", "masac")),
-    *(("simple_tag", name) for name in ("ippo", "maddpg", "qmix")),
+    *(("simple_tag", name) for name in ("ippo", "maddpg", "masac", "qmix")),
 )
 MPE_TASKS = (
     *("simple_spread", "simple_speaker_listener", "simple_reference", "simple_tag", "simple_adversary"),
@@ -190,7 +261,7 @@ MPE_TASKS = (
 
 def _mpe(task: str, algorithm: str) -> Cell:
     guess, searched = GUESSES[algorithm], (task, algorithm) in SEARCHED
-    fixed = (*ONE_CORE, "algorithm.save_replay=false") if algorithm in OFF_POLICY else ONE_CORE
+    fixed = (*in_one_thread("mpe/"), *(("algorithm.save_replay=false",) if algorithm in OFF_POLICY else ()))
     if not searched:
         return Cell(f"mpe/{task}", algorithm, guess.start, {}, COMPARISON, fixed)
     of_task = ALTERNATIVES.get(task, guess.alternatives)
@@ -198,25 +269,40 @@ def _mpe(task: str, algorithm: str) -> Cell:
     return Cell(f"mpe/{task}", algorithm, guess.start, guess.space, HALVING, fixed, alternatives)
 
 
+def in_one_thread(env: str) -> tuple[str, ...]:
+    """Overrides with which a training computes and steps PettingZoo's environments in one thread of its own process."""
+    return ("threads=1", *(("env.workers=0",) if env.startswith("pettingzoo/") else ()))
+
+
+def _other(env: str, guess: Guess, rungs: tuple[Rung, ...], *fixed: str, **options: Any) -> Cell:
+    fixed = (*in_one_thread(env), *fixed)
+    return Cell(env, "ippo", guess.start, guess.space, rungs, fixed, guess.alternatives, **options)
+
+
 CELLS = (
     *(_mpe(*pair) for pair in SEARCHED),
-    Cell("pettingzoo/connect_four", "ippo", {**GAME.start, **LONG_GAME}, GAME.space, HALVING, NO_WORKERS),
+    _other("pettingzoo/connect_four", Guess({**GAME.start, **LONG_GAME}, GAME.space), HALVING),
     *(_mpe(task, name) for task in MPE_TASKS for name in GUESSES if (task, name) not in SEARCHED),
-    Cell("pettingzoo/tictactoe", "ippo", GAME.start, {}, COMPARISON, NO_WORKERS),
-    Cell("vmas/balance", "ippo", BATCHED.start, BATCHED.space, HALVING, ONE_CORE, episodes=100),
-    Cell("vmas/navigation", "ippo", BATCHED.start, BATCHED.space, HALVING, ONE_CORE, episodes=100),
-    Cell("pettingzoo/multiwalker", "ippo", WALKERS.start, WALKERS.space, HALVING, NO_WORKERS, episodes=100),
+    _other("pettingzoo/tictactoe", Guess(GAME.start, {}), COMPARISON),
+    _other("vmas/balance", BATCHED, HALVING, episodes=100),
+    _other("vmas/navigation", NAVIGATION, HALVING, episodes=100),
+    _other("pettingzoo/multiwalker", WALKERS, SLOW, episodes=40, marks_s=SLOW_MARKS_S),
+    _other("pettingzoo/knights_archers_zombies", KNIGHTS, SLOW, episodes=24, marks_s=SLOW_MARKS_S),
+    _other("pettingzoo/pistonball", Guess(PISTONS, {}), SLOW, "model=cnn", episodes=8, marks_s=SLOW_MARKS_S),
 )
 
 
-def choose(words: list[str]) -> list[Cell]:
-    """The cells whose names contain all words; all cells without words.
+def choose(words: Sequence[str]) -> list[Cell]:
+    """The cells whose names contain all words up to a comma, or all of those after it; all cells without words.
 
     Raises:
-        ValueError: there is none; the message lists the names.
+        ValueError: such words have no cell; the message lists the names.
     """
-    chosen = [cell for cell in CELLS if all(word in cell.name for word in words)]
-    if not chosen:
-        names = ", ".join(cell.name for cell in CELLS)
-        raise ValueError(f"no cell has all of {words} in its name; cells: {names}")
-    return chosen
+    chosen: dict[str, Cell] = {}
+    for part in " ".join(words).split(","):
+        fitting = [cell for cell in CELLS if all(word in cell.name for word in part.split())]
+        if not fitting:
+            names = ", ".join(cell.name for cell in CELLS)
+            raise ValueError(f"no cell has all of {part.split()} in its name; cells: {names}")
+        chosen |= {cell.name: cell for cell in fitting}
+    return list(chosen.values())

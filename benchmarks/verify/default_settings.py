@@ -1,10 +1,12 @@
 """How well and how fast `marlnb train env=E algorithm=A` learns, with no other option: a table for the docs.
 
-    python -m benchmarks.verify.default_settings [WORD ...] [--seeds 0 1 2] [--seconds 300] [--out FOLDER]
+    python -m benchmarks.verify.default_settings simple_spread mappo, connect_four [--seconds 60] [--seeds 0 1 2]
 
-Run it alone on the machine: the clock is the wall's. Each training lasts `--seconds`, without set-up, and is scored at
-marks with the clock stopped, greedy, over the same episodes. A complete training is not repeated when it is run again.
-The table is printed and written to FOLDER/default_settings.md.
+Each training lasts `--seconds`, without set-up, and is scored at marks with the clock stopped, greedy, over the same
+episodes. Run it alone on the machine, where the clock is the wall's; on a busy one, `--clock cpu` gives each training
+CPU-seconds of one thread, without worker processes. All trainings with the first seed come first, and one that is
+complete is not repeated, so it can be stopped and continued. The table is printed and written to
+FOLDER/default_settings.md.
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-from benchmarks.tune.curve import Point, learning_curve, warm_up
+from benchmarks.tune.curve import Clock, Point, learning_curve, warm_up
 from benchmarks.tune.halving import Cell
 from benchmarks.tune.journal import append_line
 from benchmarks.tune.scoring import SEATS, objective, scores
-from benchmarks.tune.spaces import choose
+from benchmarks.tune.spaces import choose, in_one_thread
 from marlnb.envs.mpe.scripted import REFERENCE_RETURNS
 from marlnb.experiment import Experiment
 from marlnb.training.runs.files import read_lines
 
-MARKS_S = (10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 300.0)
 COLUMNS_S = (60.0, 300.0)
 SHARE_OF_BEST = 0.9
 HEAD = (
@@ -44,6 +45,9 @@ class Curve:
     seed: int
     points: tuple[Point, ...]
 
+    def is_of(self, cell: Cell, seed: int) -> bool:
+        return (self.env, self.algorithm, self.seed) == (cell.env, cell.algorithm, seed)
+
     def score(self, seconds: float) -> float | None:
         """The greedy score at the first point that is not before a mark; None where the training was shorter."""
         late = (point for point in self.points if point.seconds >= seconds)
@@ -56,36 +60,37 @@ class Curve:
         return next(good, inf)
 
 
-def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder: Path) -> None:
+def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder: Path, clock: Clock = "wall") -> None:
     """Trains what FOLDER/curves.jsonl lacks, and the scores of random actions that FOLDER/random.jsonl lacks."""
     folder.mkdir(parents=True, exist_ok=True)
-    for cell in cells:
-        if cell.env not in random_scores(folder):
-            experiment = compose(cell, 0)
-            value = objective(cell.env, scores(experiment, None, episodes=cell.episodes, explore=True))
-            append_line(folder / "random.jsonl", {"env": cell.env, "score": round(value, 3)})
-        done = {curve.seed for curve in curves(folder) if (curve.env, curve.algorithm) == (cell.env, cell.algorithm)}
-        for k, seed in enumerate(seed for seed in seeds if seed not in done):
-            experiment = compose(cell, seed)
-            if k == 0:
+    warm: set[str] = set()
+    for seed in seeds:
+        for cell in cells:
+            if cell.env not in random_scores(folder):
+                value = objective(cell.env, scores(compose(cell, 0), None, episodes=cell.episodes, explore=True))
+                append_line(folder / "random.jsonl", {"env": cell.env, "score": round(value, 3)})
+            if any(curve.is_of(cell, seed) and curve.points[-1].seconds >= seconds for curve in curves(folder)):
+                continue
+            experiment = compose(cell, seed, *(in_one_thread(cell.env) if clock == "cpu" else ()))
+            if cell.name not in warm:
                 warm_up(experiment)
-            marks_s = [*(mark for mark in MARKS_S if mark < seconds), seconds]
-            points = list(learning_curve(experiment, marks_s, clock="wall", episodes=cell.episodes))
-            row = {"env": cell.env, "algorithm": cell.algorithm, "seed": seed}
+                warm.add(cell.name)
+            marks_s = [*(mark for mark in cell.marks_s if mark < seconds), seconds]
+            points = list(learning_curve(experiment, marks_s, clock=clock, episodes=cell.episodes))
+            row = {"env": cell.env, "algorithm": cell.algorithm, "seed": seed, "clock": clock}
             append_line(folder / "curves.jsonl", {**row, "points": [point.to_json() for point in points]})
             print(f"{cell.name}, seed {seed}: {points[-1].greedy}", file=sys.stderr, flush=True)
 
 
-def compose(cell: Cell, seed: int) -> Experiment:
-    """What a user gets who gives only the names, and a seed."""
-    return Experiment.compose(f"env={cell.env}", f"algorithm={cell.algorithm}", f"seed={seed}")
+def compose(cell: Cell, seed: int, *words: str) -> Experiment:
+    """What a user gets who gives only the names, and a seed; and `words`, which are no settings."""
+    return Experiment.compose(f"env={cell.env}", f"algorithm={cell.algorithm}", f"seed={seed}", *words)
 
 
 def curves(folder: Path) -> list[Curve]:
-    return [
-        Curve(row["env"], row["algorithm"], row["seed"], tuple(Point(**point) for point in row["points"]))
-        for row in read_lines(folder / "curves.jsonl")
-    ]
+    """The trainings of a folder; of those of the same environment, algorithm and seed the last one."""
+    rows = {(row["env"], row["algorithm"], row["seed"]): row for row in read_lines(folder / "curves.jsonl")}
+    return [Curve(*key, tuple(Point(**point) for point in row["points"])) for key, row in rows.items()]
 
 
 def random_scores(folder: Path) -> dict[str, float]:
@@ -144,19 +149,21 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only environments and algorithms with all words")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="words of an environment and algorithm, ...")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--seconds", type=float, default=300.0, help="of each training (%(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("runs/default_settings"), metavar="FOLDER")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of --seconds (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/default_settings_CLOCK")
     asked = parser.parse_args(words)
     try:
         cells = choose(asked.words)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    measure(cells, asked.seeds, asked.seconds, asked.out)
-    (asked.out / "default_settings.md").write_text(table(asked.out))
-    print(table(asked.out))
+    out = asked.out or Path(f"runs/default_settings_{asked.clock}")
+    measure(cells, asked.seeds, asked.seconds, out, asked.clock)
+    (out / "default_settings.md").write_text(table(out))
+    print(table(out))
     return 0
 
 

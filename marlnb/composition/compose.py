@@ -149,6 +149,7 @@ def _given(request: OverrideRequest, variants: Variants) -> set[Path]:
     """The paths of the options that overrides, an experiment's file or variants set."""
     given = {tuple(word.lstrip("+").partition("=")[0].split(".")) for word in request.values}
     given.update(_leaves(request.options, ()))
+    given.update((part, "name") for part in request.chosen)
     for part, name in request.choices.items():
         at = tuple(part.split(".", 1))
         if name is None:

@@ -10,6 +10,7 @@ from marlnb.codec import defaults_json, to_json
 from marlnb.composition.composed import Composed
 from marlnb.composition.override_parsing import DEFAULTS, GROUP_OF, GROUP_OF_EACH
 from marlnb.composition.starting_values import Path, set_value, starting_values
+from marlnb.composition.tuned import tuned_entry
 from marlnb.plugins.unloaded import Unloaded
 
 PARTS, PARTS_BY_GROUP = tuple(GROUP_OF), tuple(GROUP_OF_EACH)
@@ -65,7 +66,7 @@ class _Base:
     """The same parts with their defaults, to which the options that were set are added one by one."""
 
     def __init__(self, experiment: Composed) -> None:
-        self.data = experiment.to_json()
+        self.data, self.env = experiment.to_json(), experiment.env
         self.is_tuned = True
         parts = {part: getattr(experiment, part) for part in PARTS}
         for several in PARTS_BY_GROUP:
@@ -75,7 +76,7 @@ class _Base:
         for part, config in parts.items():
             value = None if config is None else {"name": config.name, **defaults_json(type(config))}
             set_value(self.own, tuple(part.split(".", 1)), value)
-        self.given: set[Path] = set()
+        self.given: set[Path] = {("model", "name")}  # `options` has it already
         self.options = {**deepcopy(self.own), "env": self.data["env"], "critic": None}
 
     @property
@@ -105,11 +106,17 @@ class _Base:
 
     def _of_part(self, part: Path) -> Iterator[Difference]:
         name, key = _at(self.data, part)["name"], ".".join(part)
-        default = f"as {part[0].removesuffix('s')}" if len(part) > 1 else DEFAULTS.get(key, "")
+        default = f"as {part[0].removesuffix('s')}" if len(part) > 1 else self._default_name(key)
         if name != default:
             yield Difference(key, name, default)
         options = [(*part, option) for option in _at(self.data, part) if option != "name"]
         yield from self._changed([leaf for option in options for leaf in self._leaves(option)])
+
+    def _default_name(self, part: str) -> str:
+        if part == "model" and self.is_tuned and not self.unloaded:
+            entry = tuned_entry(self.env, self.data["algorithm"]["name"])
+            return DEFAULTS["model"] if entry is None else entry.model
+        return DEFAULTS.get(part, "")
 
     def _leaves(self, option: Path) -> Iterator[Path]:
         """The options within an option that is a dataclass itself, such as `league.main`."""

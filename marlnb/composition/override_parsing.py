@@ -36,7 +36,8 @@ class OverrideRequest:
 
     Attributes:
         experiment: the name of an experiment's file.
-        choices: part -> its chosen name.
+        choices: part -> its name.
+        chosen: the parts whose names overrides or the experiment's file state.
         options: options from the experiment's file.
         values: overrides of single options, for Hydra.
         tuned: whether options start from tuned or derived values; `tuned=false`: from their own defaults.
@@ -44,6 +45,7 @@ class OverrideRequest:
 
     experiment: str | None = None
     choices: dict[str, str | None] = field(default_factory=dict)
+    chosen: frozenset[str] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
     values: list[str] = field(default_factory=list)
     tuned: bool = True
@@ -59,7 +61,7 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
         if not isinstance(text, str):
             raise ConfigError(f"overrides are strings, such as 'algorithm.lr=3e-4'; got {text!r}")
     parsed = [_parse(text) for text in overrides]
-    request = OverrideRequest(choices=dict(DEFAULTS))
+    request = OverrideRequest()
     for override in parsed:
         if override.key_or_group == "experiment":
             _take_experiment(request, str(override.value()), variants)
@@ -74,6 +76,8 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
             raise ConfigError(f"{key} cannot be set directly; use {part}=<name>")
         elif key != "experiment":
             request.values.append(f"++{key}={(override.input_line or '').partition('=')[2]}")
+    request.chosen = frozenset(request.choices)
+    request.choices = {**DEFAULTS, **request.choices}
     for part in DEFAULTS:
         if request.choices.get(part) is None:
             raise ConfigError(f"{part} takes a name, such as {part}={DEFAULTS[part]}; got none")

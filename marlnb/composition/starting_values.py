@@ -31,7 +31,8 @@ class StartingValues:
     """What replaces the defaults of an experiment's options.
 
     Attributes:
-        values: by the option's path; `("critic",)` holds all options of a critic that would else be the actor's kind.
+        values: by the option's path; `("model",)` and `("critic",)` hold all options of a network of another kind than
+            the default, or than the actor's.
         tuned: the tuned settings that were applied, one for each algorithm; empty: there are none.
     """
 
@@ -45,7 +46,8 @@ def starting_values(options: Mapping[str, Any], given: Collection[Path]) -> Star
     Args:
         options: an experiment as plain JSON. Parts for a group, and the critic, may have options without a name: they
             inherit the others.
-        given: paths of the options that overrides, variants or files set; `("critic",)`: no separate critic.
+        given: paths of the options that overrides, variants or files set; `("critic",)`: no separate critic;
+            `("model", "name")`: the kind of network was chosen.
     Raises:
         ConfigError: the environment or its tuned settings are not valid.
     """
@@ -77,6 +79,8 @@ class _Start:
 
     def start(self) -> StartingValues:
         entry = self.entries[("algorithm",)]
+        if entry is not None:
+            self._start_model(entry)
         rollout = entry.part("") if entry is not None else rollout_defaults(self.env.facts)
         self._put_all((), rollout, entry)
         if not self._has_lengths:
@@ -99,6 +103,13 @@ class _Start:
     def _has_lengths(self) -> bool:
         lengths: list[Any] = [self.options.get(name) for name in ("frames", "n_envs", "rollout_steps")]
         return all(type(value) in (int, float) and 0 < value < float("inf") for value in lengths)
+
+    def _start_model(self, entry: TunedEntry) -> None:
+        """The kind of network that was tuned, if none was chosen, with the options that were set."""
+        name, options = ("model", "name"), self.options["model"]
+        if "model" in entry.options and options["name"] != entry.model and not self._is_given(name):
+            given = {key: value for key, value in options.items() if self._is_given(("model", key))}
+            self._put(("model",), {"name": entry.model, **defaults_json(MODELS.get(entry.model)), **given})
 
     def _start_networks(self, entry: TunedEntry) -> None:
         """The options of networks of the entry's kind, and a critic of its own if the entry has one."""
@@ -175,7 +186,9 @@ class _Start:
             if entry is not None and name not in known:
                 what = f"option in a tuned entry for {self.env.name}"
                 raise ConfigError(unknown(what, ".".join((*part, name)), [".".join((*part, key)) for key in known]))
-            self._put((*part, name), value)
+            path = (*part, name)
+            if not any(key[: len(path)] == path for key in self.given):  # nor one of its own, as in algorithm.lr.x=1
+                self._put(path, value)
 
     def _put(self, path: Path, value: Any) -> None:
         if not self._is_given(path):

@@ -86,7 +86,7 @@ class TunedEntry:
 
     @property
     def model(self) -> str:
-        """The kind of network that `model.*` and `critic.*` are options of."""
+        """The kind of network that was tuned; `model.*` and `critic.*` are options of it."""
         return str(self.options.get("model", "mlp"))
 
     @property

@@ -34,3 +34,18 @@ def test_a_measurement_is_not_repeated(tmp_path: Path) -> None:
     assert [curve.seed for curve in curves(tmp_path)] == [0, 1]
     assert -30 <= random_scores(tmp_path)["matrix/climbing"] <= 11  # the lowest and the highest reward of the game
     assert "| `matrix/climbing` | ippo |" in table(tmp_path)
+
+
+def test_every_environment_has_its_first_seed_before_the_second(tmp_path: Path) -> None:
+    cells = [Cell(f"matrix/{name}", "ippo", {}, {}, (), episodes=2) for name in ("climbing", "penalty")]
+    measure(cells, [0, 1], 0.01, tmp_path, "cpu")
+    order = [(curve.env, curve.seed) for curve in curves(tmp_path)]
+    assert order == [(cell.env, seed) for seed in (0, 1) for cell in cells]
+
+
+def test_a_longer_measurement_replaces_a_shorter_one(tmp_path: Path) -> None:
+    cell = Cell("matrix/climbing", "ippo", {}, {}, (), episodes=2, marks_s=(0.01,))
+    measure([cell], [0], 0.02, tmp_path)
+    measure([cell], [0], 0.5, tmp_path)
+    (curve,) = curves(tmp_path)
+    assert len(curve.points) == 2 and curve.points[-1].seconds >= 0.5

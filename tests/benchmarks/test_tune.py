@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,12 @@ def test_settings_are_compared_after_the_same_frames(tmp_path: Path) -> None:
 def test_every_setting_is_an_option_and_no_shown_seed_is_searched() -> None:
     assert len({cell.name for cell in CELLS}) == len(CELLS)
     for cell in CELLS:
-        configs = {"": Experiment, "algorithm": ALGORITHMS.get(cell.algorithm), "model": MODELS.get("mlp")}
+        network = "cnn" if "model=cnn" in cell.fixed else "mlp"
+        configs: dict[str, Any] = {
+            "": Experiment,
+            "algorithm": ALGORITHMS.get(cell.algorithm),
+            "model": MODELS.get(network),
+        }
         for name in {*cell.start, *cell.space}:
             part, _, option = name.rpartition(".")
             assert option in {field.name for field in fields(configs[part])}, f"{cell.name}: {name}"
@@ -98,5 +104,7 @@ def test_every_setting_is_an_option_and_no_shown_seed_is_searched() -> None:
 
 def test_an_unknown_cell_names_the_valid_ones() -> None:
     assert [cell.name for cell in choose(["spread", "vdn"])] == ["mpe/simple_spread vdn"]
+    both = choose(["spread", "vdn,", "connect_four"])
+    assert [cell.name for cell in both] == ["mpe/simple_spread vdn", "pettingzoo/connect_four ippo"]
     with pytest.raises(ValueError, match=r"no cell has all of .*nothing.*mpe/simple_spread mappo"):
         choose(["nothing"])

@@ -119,6 +119,7 @@ def test_free_form_options_take_new_keys() -> None:
         ([ENV, "algorithm.lr=-1"], r"algorithm.lr must be more than 0; got -1"),
         ([ENV, "algorithm.lr=fast"], r"algorithm.lr must be a number; got 'fast'"),
         ([ENV, "algorithm.lr.x=1"], r"algorithm.lr"),
+        (["env=mpe/simple_spread", "algorithm.lr.x=1"], r"algorithm.lr"),  # tuned
         ([ENV, "frames=0"], r"frames must be at least 1 frames; got 0"),
         ([ENV, "seed=0,1,2"], r"'seed=0,1,2' describes several experiments"),
         ([ENV, "algorithm=mappo,ippo"], r"describes several experiments"),

@@ -100,6 +100,30 @@ def test_networks_of_another_kind_keep_their_own_defaults() -> None:
     assert composed("model=gru", "algorithm.sequence_length=8")["rollout_steps"] == 24
 
 
+@pytest.mark.parametrize(
+    ("words", "kind", "hidden"),
+    [
+        ((), "gru", [24]),
+        (("model.hidden=[9]",), "gru", [9]),
+        (("model=gru",), "gru", [24]),
+        (("model=mlp",), "mlp", [64, 64]),
+        (("model=mlp", "model.hidden=[9]"), "mlp", [9]),
+        (("tuned=false",), "mlp", [64, 64]),
+        (("algorithm=mappo",), "mlp", [64, 64]),
+    ],
+)
+def test_an_entry_can_choose_the_kind_of_network(
+    words: tuple[str, ...], kind: str, hidden: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"env": "mpe/simple_spread", "algorithm": "ippo", "options": {"model": "gru", "model.hidden": [24]}}
+    monkeypatch.setattr(SimpleSpreadConfig, "tuned", [entry])
+    experiment = Experiment.compose("env=mpe/simple_spread", "algorithm=ippo", *words)
+    assert (experiment.model.name, experiment.to_json()["model"]["hidden"]) == (kind, hidden)
+    written = overrides_of(experiment)
+    assert Experiment.compose(*written) == experiment and ("model=mlp" in written) == ("model=mlp" in words)
+    assert "model=gru" not in written
+
+
 def test_updates_per_frame_stay_those_of_the_search_and_short_trainings_have_iterations() -> None:
     assert composed("algorithm=maddpg", "n_envs=8")["algorithm"]["updates"] == 2
     options = composed("algorithm=maddpg", "frames=800")
@@ -176,9 +200,9 @@ def test_every_shipped_entry_composes_on_its_environments_with_its_values(monkey
             algorithms = [entry.algorithm] if isinstance(entry.algorithm, str) else entry.algorithm
             assert {*algorithms} <= {*ALGORITHMS.names()} and {*names} <= {*ENVIRONMENTS.names()}
             words = [f"env.{key}={str(value).lower()}" for key, value in entry.env_options.items()]
-            model = [f"model={entry.model}"]
-            experiment = Experiment.compose(f"env={names[0]}", f"algorithm={algorithms[0]}", *words, *model)
+            experiment = Experiment.compose(f"env={names[0]}", f"algorithm={algorithms[0]}", *words)
             experiment.check_without_env()
+            assert experiment.model.name == entry.model
             options = experiment.to_json()
             for key, value in entry.options.items():
                 if key != "model":
