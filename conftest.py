@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,6 +23,9 @@ import torch
 from marlnb.batch.job.run_job import skip_url_grammar
 from tests.pages import pytest_collect_file as pytest_collect_file
 
+if "PYTEST_XDIST_WORKER" not in os.environ:  # what killed processes leave is removed after all tests
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()  # folders of failed tests stay
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="marlnb-tests-")
 os.environ.update(
     MPLBACKEND="Agg",
     SDL_VIDEODRIVER="dummy",
@@ -60,6 +64,11 @@ SLOW_FILES = [  # over half a minute, the longest first
 ]
 # `make test &` of a script ignores it, and so would all that the tests start
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
 
 
 def seed_draws(name: str) -> None:

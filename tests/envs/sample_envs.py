@@ -100,6 +100,14 @@ class Hanging(Interrupting):
             time.sleep(0.01)
 
 
+class InterruptingAtTheEnd(Scripted):
+    """When it is closed it interrupts the process that waits for it, and takes a while."""
+
+    def close(self) -> None:
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(0.5)
+
+
 class Inside(Scripted):
     """Observes the process that it is in: its number, and whether torch is loaded."""
 

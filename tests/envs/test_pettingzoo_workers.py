@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ import torch
 from marlnb.envs.custom import vector_env
 from marlnb.envs.parallel import ParallelVectorEnv
 from marlnb.envs.vector import VectorEnv
+from marlnb.envs.workers import pool
 from marlnb.envs.workers.pool import Pool
 from marlnb.errors import EnvError
 from tests.envs import sample_envs
@@ -140,6 +142,49 @@ def test_a_second_interrupt_gives_up_on_a_hanging_environment() -> None:
     with pytest.raises(KeyboardInterrupt):
         env.step(NOTHING)
     assert not any(map(runs, mine))
+
+
+def test_a_second_interrupt_gives_up_where_the_first_came_while_workers_were_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    env = vector_env(sample_envs.Hanging, 2, workers=2)
+    env.reset(5)  # no environment of this seed interrupts by itself
+    wake = Pool._wake
+
+    def wake_and_interrupt(of: Pool, worker: Any) -> None:
+        monkeypatch.setattr(Pool, "_wake", wake)
+        wake(of, worker)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Pool, "_wake", wake_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        env.step(NOTHING)
+    assert not any(map(runs, pids(env)))
+
+
+def test_an_interrupt_while_workers_end_leaves_none() -> None:
+    env = vector_env(sample_envs.InterruptingAtTheEnd, 2, workers=2)
+    env.reset(0)
+    assert isinstance(env, ParallelVectorEnv) and isinstance(env._stepper, Pool)
+    processes = [worker.process for worker in env._stepper.workers]
+    with pytest.raises(KeyboardInterrupt):
+        env.close()
+    assert all(process.returncode is not None for process in processes)  # none is left as a zombie either
+
+
+def test_an_interrupt_before_workers_are_ended_leaves_them_to_the_next_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    env = vector_env(sample_envs.Scripted, 2, workers=1)
+    assert isinstance(env, ParallelVectorEnv) and isinstance(env._stepper, Pool)
+    with monkeypatch.context() as early:
+        early.setattr(pool, "interrupts_after", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            env._stepper.close()
+    env._stepper.close()
+    assert not any(map(runs, pids(env)))
 
 
 SCRIPT = """

@@ -1,12 +1,13 @@
-"""Kills and refuses at every call that writes: `python -m tests.faults [--scenario train] [--kind kill] [--every 5]`.
+"""Kills and refuses at calls that write: `python -m tests.faults [--scenario train] [--kind kill] [--every 1]`.
 
 After a kill the same command, given again, completes, and leaves what an undisturbed one does. A disk that refuses is
 an error of marlnb, which names the disk; a training's state is then "failed"; and the command completes when the disk
 works again. A clock that is set back changes nothing. Where a fault leaves the same files as an earlier one, the
 command is not given again.
 
-Every 25th call comes first, in all scenarios, then every fifth, then the others. With `--log FILE` each attempt is a
-line of that file, and a test that was interrupted and is given again continues after the last one.
+Calls that do the same to the same sort of file after the same call before are a group (`groups.py`); of each group the
+first call, the last and two between are tried. `--every 1` tries all calls, `--every 5` each fifth. With `--log FILE`
+each attempt is a line of that file, and a test that was interrupted and is given again continues after the last one.
 """
 
 from __future__ import annotations
@@ -16,34 +17,17 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from marlnb.display.formatting import format_duration
+from tests.faults.groups import KINDS, Attempt, planned
 from tests.faults.processes import Fault, compiler, has_library, run_with_library
 
-KINDS = ("kill", "full", "EROFS", "EIO", "torn", "EDQUOT", "ENOSPC", "clock")
 NAMES = (
     *("train", "evolve", "league", "retire", "record", "segments", "merge", "repair", "backfill"),
     *("attribute", "export", "batch", "supervisor", "job"),
 )
-STRIDES = (25, 5)  # of passes over the calls, so that an interrupted test has tried all parts of all scenarios
 PROGRESS_EVERY_S = 60.0
-
-Attempt = tuple[str, str, int]
-"""A scenario, a kind of fault, and the number of the call that meets it."""
-
-
-def planned(n_calls: Mapping[str, int], kinds: Sequence[str], every: int, first: int) -> list[Attempt]:
-    """Each k-th call of each scenario with each kind of fault, in the order in which they are tried."""
-    attempts = [(name, kind, at) for kind in kinds for name, n in n_calls.items() for at in range(first, n + 1, every)]
-
-    def of_pass(attempt: Attempt) -> int:
-        number = (attempt[2] - first) // every
-        later = len(STRIDES) + number % STRIDES[-1]
-        return next((k for k, stride in enumerate(STRIDES) if number % stride == 0), later)
-
-    return sorted(attempts, key=of_pass)
 
 
 def read_log(path: Path | None) -> dict[Attempt, list[str]]:
@@ -62,7 +46,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--scenario", choices=NAMES, action="append", help="may be given several times")
     parser.add_argument("--kind", choices=KINDS, action="append", help="may be given several times")
-    parser.add_argument("--every", type=int, default=1, help="try each k-th call only")
+    parser.add_argument("--every", type=int, help="try each k-th call (default: up to four calls of each group)")
     parser.add_argument("--first", type=int, default=1, help="the first call to try")
     parser.add_argument("--log", type=Path, help="a file with the attempts that were made, which are not made again")
     options = parser.parse_args(arguments)
@@ -81,11 +65,14 @@ def try_all(options: argparse.Namespace, folder: Path) -> int:
 
     walk_in_forks()
     trials = {name: Trial(name, folder) for name in options.scenario or NAMES}
-    n_calls = {name: len(trial.calls) for name, trial in trials.items()}
-    attempts = planned(n_calls, options.kind or KINDS, options.every, options.first)
+    calls = {name: trial.calls for name, trial in trials.items()}
+    attempts = planned(calls, options.kind or KINDS, options.every, options.first)
     done = read_log(options.log)
     left = [attempt for attempt in attempts if attempt not in done]
-    print(f"{len(attempts):,} attempts, {len(left):,} left; calls: {n_calls}", flush=True)
+    print(
+        f"{len(attempts):,} attempts, {len(left):,} left; calls: { {name: len(of) for name, of in calls.items()} }",
+        flush=True,
+    )
     shown_at = started = time.monotonic()
     for n_done, (name, kind, at) in enumerate(left):
         if time.monotonic() - shown_at > PROGRESS_EVERY_S:

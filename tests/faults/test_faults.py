@@ -1,4 +1,4 @@
-"""Kills, refused writes and a clock set back, at a sample of the calls that write; `make crash-test` tries all."""
+"""Kills, refused writes and a clock set back, at some of the calls that write; `make crash-test` tries each group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import h5py
 import pytest
 
 from marlnb.recording.file import inspection, structure
-from tests.faults.__main__ import planned, read_log
+from tests.faults.__main__ import read_log
+from tests.faults.groups import KINDS, groups_of, planned
 from tests.faults.processes import compiler
 from tests.faults.trials import digest_of
 from tests.recording.forked_walks import walk_in_forks
@@ -32,12 +33,31 @@ def test_a_sample_of_the_crash_matrix(sample: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_calls_far_apart_come_first_and_an_interrupted_test_continues(tmp_path: Path) -> None:
-    attempts = planned({"train": 27, "job": 2}, ["kill"], every=1, first=1)
-    numbers = [at for name, _, at in attempts if name == "train"]
-    assert numbers[:10] == [1, 26, 6, 11, 16, 21, 2, 7, 12, 17] and sorted(numbers) == list(range(1, 28))
-    assert [name for name, _, _ in attempts[:3]] == ["train", "train", "job"]
-    assert planned({"train": 7}, ["kill"], every=3, first=2) == [("train", "kill", 2), ("train", "kill", 5)]
+def test_calls_that_do_the_same_to_the_same_sort_of_file_are_a_group() -> None:
+    block = ["pwrite /r.h5", "fsync /r.h5"]
+    calls = ["open /r.h5", *block * 3, "write /checkpoints/1/a", "write /checkpoints/1/a", "write /checkpoints/22/a"]
+    assert groups_of(calls) == [[1], [2], [3, 5, 7], [4, 6], [8, 9, 10]]
+    assert groups_of(["rename /snapshots/" + "ab12" * 16, "rename /snapshots/" + "cd34" * 16]) == [[1, 2]]
+    assert groups_of(["mkdir /checkpoints/.writing-3", "mkdir /checkpoints/.writing-deleted-3"]) == [[1, 2]]
+
+
+def test_the_first_call_of_each_group_comes_first_then_the_last_then_two_between() -> None:
+    calls = {"train": ["open /a", *["write /a"] * 10, "unlink /a"], "job": ["mkdir /b"]}
+    first = [("train", "kill", 1), ("train", "kill", 2), ("train", "kill", 12), ("job", "kill", 1)]
+    assert planned(calls, ["kill"]) == [*first, *(("train", "kill", at) for at in (11, 5, 8))]
+    assert {at for _, _, at in planned(calls, ["kill"], every=1)} == set(range(1, 13))
+    assert sorted(planned(calls, ["kill"], every=5, first=2)) == [("train", "kill", at) for at in (2, 7, 12)]
+
+
+def test_faults_that_do_the_same_at_a_call_are_tried_once() -> None:
+    calls = {"train": ["open /a", "write /a", "unlink /a"]}
+    numbers = {kind: [at for _, _, at in planned(calls, [kind])] for kind in KINDS}
+    assert numbers["torn"] == numbers["full"] == [2]
+    assert numbers["ENOSPC"] == numbers["EIO"] == numbers["EDQUOT"] == [1, 2]
+    assert numbers["kill"] == numbers["EROFS"] == numbers["clock"] == [1, 2, 3]
+
+
+def test_an_interrupted_test_continues(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text('{"scenario": "train", "kind": "kill", "at": 6, "problems": ["hang"]}\n{"scenario": "tr')
     assert read_log(log) == {("train", "kill", 6): ["hang"]} and len(log.read_text().splitlines()) == 1

@@ -168,7 +168,8 @@ class Pool:
         return picture
 
     def close(self) -> None:
-        self._close()
+        with interrupts_after():  # entered before `_close`, which an interrupt at its start would use up
+            self._close()
 
     def _command(self, kind: int) -> None:
         """Makes all workers do one thing. An interrupt is raised when they have finished, a second one at once."""
@@ -187,19 +188,21 @@ class Pool:
             self._wake_workers()
         except KeyboardInterrupt:
             self._wake_workers()
-            self._finish()
+            self._finish(interrupted=True)
             raise
         except BaseException:
             self.close()
             raise
 
-    def _finish(self) -> None:
+    def _finish(self, interrupted: bool = False) -> None:
         if not self._close.alive:
             raise EnvError(f"{self.name} is closed")
         try:
             try:
                 self._wait_for_workers()
             except KeyboardInterrupt:
+                if interrupted:
+                    raise
                 self._wait_for_workers()  # nothing is done twice: the command's number is the same
                 raise
         except KeyboardInterrupt:
@@ -237,30 +240,33 @@ class Pool:
 def _end(workers: list[_Worker], owner: int) -> None:
     """Closes the pipes that workers wait for, so that they end by themselves; kills those that do not.
 
-    A worker leads a group of processes. As long as one of them lives, the group's number is given to no other.
+    A worker leads a group of processes. As long as one of them lives, the group's number is given to no other. An
+    interrupt waits until all have ended.
     """
-    for worker in workers:
-        os.close(worker.command)
-        os.close(worker.result)
-    for worker in workers:
-        if os.getpid() != owner:
+    with interrupts_after():
+        for worker in workers:
+            os.close(worker.command)
+            os.close(worker.result)
+        for worker in workers:
+            if os.getpid() != owner:
+                os.close(worker.lifeline)
+                continue  # in a fork of the owner the processes are not children
+            try:
+                worker.process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
             os.close(worker.lifeline)
-            continue  # in a fork of the owner the processes are not children
-        try:
-            worker.process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
-            worker.process.wait()
-        os.close(worker.lifeline)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(worker.process.pid, signal.SIGKILL)  # what its environments started and left behind
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(worker.process.pid, signal.SIGKILL)  # what its environments started and left behind
 
 
 @contextlib.contextmanager
 def interrupts_after() -> Iterator[None]:
     """Delays an interrupt (Ctrl-C) until the block has ended. Only the main thread is interrupted.
 
-    An interrupt between the start of a process and the assignment of its handle would leave a process without an end.
+    An interrupt between the start of a process and the assignment of its handle, or while processes are ended, would
+    leave some running.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

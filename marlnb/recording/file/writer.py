@@ -109,6 +109,7 @@ class RecordingWriter(RecordingOutput):
         self._episodes: list[dict[str, np.ndarray]] = []
         self._flushed_at = time.monotonic()
         if self.path.exists() and not self.replace:
+            _remove_parts(self.path)  # of a writer that was killed after it gave the file its name
             raise RecordingError(_exists(self.path))
         self._storage, self.file = _create(self.path, self.locking)
         try:
@@ -343,8 +344,8 @@ def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:
     part = temporary_of(path, NEW)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in [*left_behind(path, NEW), part]:
-            _remove_part(left)
+        _remove_parts(path)
+        _remove_part(part)
         storage = JournaledFile(part, locking)
         try:
             return storage, h5py.File(storage, "w")
@@ -356,6 +357,11 @@ def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:
         if errno_of(error) in PROBLEMS:
             raise RecordingError(f"{path} cannot be written: {problem_of(error, path)}") from error
         raise RecordingError(opening_failed(path, error)) from error
+
+
+def _remove_parts(path: Path) -> None:
+    for left in left_behind(path, NEW):
+        _remove_part(left)
 
 
 def _remove_part(part: Path) -> None:

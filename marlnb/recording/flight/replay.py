@@ -26,6 +26,7 @@ from marlnb.recording.flight.hashes import HashFile, rollout_hashes
 from marlnb.recording.flight.labels import LabelledEnv
 from marlnb.recording.flight.recorder import Flight, FlightOptions
 from marlnb.training.collect.threads import torch_threads
+from marlnb.training.learners import compile_long_training
 from marlnb.training.loop import Loop
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.run import Origin, Run, opened_run
@@ -138,6 +139,7 @@ def _play(
 def _loop(experiment: Experiment, checkpoint: Checkpoint | None, envs: Sequence[int]) -> Iterator[Loop]:
     with closing(build_env(experiment, experiment.n_envs, device="cpu")) as env:
         loop = Loop(experiment, LabelledEnv(env, envs), torch.device("cpu"))
+        compile_long_training(experiment, loop.learners)  # as the training did
         if checkpoint is None:
             loop.begin(0)
         else:

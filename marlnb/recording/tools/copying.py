@@ -12,7 +12,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from marlnb.errors import RecordingError
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.frames import FrameStore
 from marlnb.recording.file.layout import BFLOAT16, Field, field_of, further_attributes
@@ -87,8 +86,6 @@ def new_recording(
     Raises:
         RecordingError: `path` exists, and `replace` is False; or the disk refuses.
     """
-    if path.exists() and not replace:
-        raise RecordingError(f"{path} already exists; give another name")
     frames = None
     if "frames" in source.file:
         frames = FrameStore(1, tuple(source.file["frames/image"].shape[1:]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import random
 import socket
@@ -186,6 +188,16 @@ def test_training_goes_on_with_the_others(monkeypatch: pytest.MonkeyPatch, capfd
     assert total == n_rewards > 100
     output = capfd.readouterr()
     assert token not in output.out + output.err + str(reasons)
+
+
+def test_the_token_is_compared_in_constant_time_and_goes_nowhere_else() -> None:
+    """In the server's code, the token is assigned once, and is otherwise an argument of `hmac.compare_digest` only."""
+    tree = ast.parse(inspect.getsource(server))
+    uses = {node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "_token"}
+    assigned = {node for node in uses if isinstance(node.ctx, ast.Store)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    compared = {argument for call in calls if ast.unparse(call.func) == "hmac.compare_digest" for argument in call.args}
+    assert len(assigned) == len(uses & compared) == 1 and uses == assigned | (uses & compared)
 
 
 def test_512_connections_do_not_keep_a_simulator_out() -> None:

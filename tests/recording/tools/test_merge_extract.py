@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,16 @@ def test_an_episode_is_not_merged_with_itself(run: Run, first: Recording, tmp_pa
     assert len(mnb.merge(sampled, tmp_path / "z.h5").episodes) == 6  # under the same seeds, by other draws
     with pytest.raises(RecordingError, match="3 of its episodes are the same"):
         mnb.merge([sampled[0], sampled[0].path], tmp_path / "w.h5")
+
+
+def test_a_kill_after_the_last_step_leaves_no_second_name(first: Recording, tmp_path: Path) -> None:
+    """The temporary name of a file that has its name already goes when the command is given again."""
+    path = tmp_path / "part.h5"
+    mnb.extract(first, path, episodes=[0]).close()
+    os.link(path, temporary := tmp_path / f".part.h5.new-{2**22 + 1}")  # no process has this number
+    with pytest.raises(RecordingError, match="already exists"):
+        mnb.extract(first, path, episodes=[0])
+    assert path.exists() and not temporary.exists()
 
 
 def test_refusals_name_what_is_wrong(run: Run, first: Recording, tmp_path: Path) -> None:
