@@ -71,6 +71,7 @@ def test_options_of_roles_and_players_are_written_one_by_one() -> None:
         (["league=pfsp", "league.p=0"], "league.p must be more than 0"),
         (["league=alphastar", "league.main_exploiter.gate=1"], "gate=1 can never be reached"),
         (["league=alphastar", "league.main.self_play=0.9"], "at most 1 together; got self_play=0.9 and forgotten=0.15"),
+        (["league.builder=my:League"], "no name; valid: alphastar.*or a class of your own, league=module:Class"),
         (["league=[1]"], "league takes a name, such as league=alphastar"),
     ],
 )

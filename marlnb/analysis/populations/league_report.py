@@ -193,11 +193,12 @@ def _nash_of_two(rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.
 
 def _exact(league: RunLeague, control: RunLeague | None) -> dict[Key, float]:
     """Differences of exact exploitability, where the game's states are listed."""
-    if control is None or not isinstance(league.run.experiment.env, TreeConfig):
+    env = league.run.experiment.env
+    if control is None or not isinstance(env, TreeConfig):
         return {}
     last = exploitability(_main(control))
     values = {("exploitability of the main minus the control's", 0.0, "lower"): exploitability(_main(league)) - last}
-    if any(player.is_snapshot for player in league.history.playing.values()):
+    if not env.tree.is_merged and any(player.is_snapshot for player in league.history.playing.values()):
         name = "exploitability of the league's Nash mixture minus the control's"
         values[name, 0.0, "lower"] = league_exploitability(league, "nash") - last
     return values

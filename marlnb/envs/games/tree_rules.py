@@ -99,8 +99,9 @@ class TreeGame(Game):
 
 
 def _chance_nodes_before(tree: GameTree) -> np.ndarray:
-    """`[state]`, outcomes of chance on the way to it."""
+    """`[state]`, the largest number of outcomes of chance on a way to it."""
     counts = np.zeros(len(tree.player), dtype=np.int64)
     for state, following in enumerate(tree.children):
-        counts[following[following >= 0]] = counts[state] + (tree.player[state] == CHANCE)
+        children = following[following >= 0]
+        counts[children] = np.maximum(counts[children], counts[state] + (tree.player[state] == CHANCE))
     return counts

@@ -20,7 +20,9 @@ MAX_STATES = 200_000
 class GameTree:
     """The states of a game, each after its parent; state 0 is the beginning.
 
-    An information state holds everything that the player whose turn it is knows; players forget nothing.
+    An information state holds everything that the player whose turn it is knows; players forget nothing. In games in
+    which everything is visible, such as tic-tac-toe, it is a position, and a position that is reached in several ways
+    is one state.
 
     Attributes:
         player: `[state]`, whose turn it is; CHANCE, or TERMINAL at the end.
@@ -32,6 +34,7 @@ class GameTree:
         information: `[state]`, number of the information state; -1 at chance and at the end.
         observations: `[state, player, feature]`.
         n_actions: of the players.
+        is_merged: whether a state may be reached in several ways.
     """
 
     player: np.ndarray
@@ -42,6 +45,7 @@ class GameTree:
     information: np.ndarray
     observations: np.ndarray
     n_actions: int
+    is_merged: bool = False
 
     @property
     def n_players(self) -> int:
@@ -105,6 +109,9 @@ def openspiel_tree(name: str) -> GameTree:
 
 
 def _list_states(game: Any, name: str) -> GameTree:
+    kind = game.get_type()
+    is_visible = kind.information == type(kind).Information.PERFECT_INFORMATION
+    known: dict[str, int] = {}  # of visible positions
     states, depth, children = [game.new_initial_state()], [0], []
     n_players, width = game.num_players(), max(game.num_distinct_actions(), game.max_chance_outcomes())
     numbers: dict[str, int] = {}
@@ -116,16 +123,21 @@ def _list_states(game: Any, name: str) -> GameTree:
         player.append(whose)
         actions = dict(state.chance_outcomes()) if whose == CHANCE else dict.fromkeys(state.legal_actions(), 0.0)
         for index, (action, chance) in enumerate(actions.items()):
-            column = index if whose == CHANCE else action
-            following[column], outcomes[column] = len(states), chance
-            states.append(state.child(action))
-            depth.append(depth[position] + 1)
+            column, child = index if whose == CHANCE else action, state.child(action)
+            number = len(states)
+            if is_visible:
+                number = known.setdefault(f"{depth[position] + 1} {child.current_player()} {child}", number)
+            following[column], outcomes[column] = number, chance
+            if number == len(states):
+                states.append(child)
+                depth.append(depth[position] + 1)
         if len(states) > MAX_STATES:
             raise EnvBuildError(f"{name!r} has more than {MAX_STATES:,} states; use openspiel/{name.partition('(')[0]}")
-        key = f"{whose} {state.information_state_string()}" if whose >= 0 else ""
+        key = f"{whose} {position if is_visible else state.information_state_string()}" if whose >= 0 else ""
         information.append(numbers.setdefault(key, len(numbers)) if key else -1)
         returns.append(state.returns() if whose == TERMINAL else [0.0] * n_players)
-        observations.append([state.information_state_tensor(p) for p in range(n_players)])
+        features = state.observation_tensor if is_visible else state.information_state_tensor
+        observations.append([features(p) for p in range(n_players)])
         children.append(following)
         chances.append(outcomes)
         position += 1
@@ -138,4 +150,5 @@ def _list_states(game: Any, name: str) -> GameTree:
         information=np.array(information),
         observations=np.array(observations),
         n_actions=game.num_distinct_actions(),
+        is_merged=is_visible,
     )

@@ -41,7 +41,7 @@ class StackedLinear(nn.Module):
         self.shared = weight.ndim == 3
 
     def forward(self, x: Tensor) -> Tensor:
-        n_networks, n_agents = len(x), x.shape[-2]
+        n_networks, n_agents = x.shape[0], x.shape[-2]
         if self.shared:
             out = torch.baddbmm(self.bias.unsqueeze(1), x.flatten(1, -2), self.weight.mT)
             return out.view(*x.shape[:-1], out.shape[-1])

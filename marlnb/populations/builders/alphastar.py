@@ -36,6 +36,7 @@ from marlnb.values import validate
 
 MAIN_EXPLOITER, LEAGUE_EXPLOITER = "main_exploiter", "league_exploiter"
 COUNT = "learning players of this role for each side"
+NAMES = "names of these players, one for each; none: the role and a number, as main_0"
 GATE = "a snapshot is due once the player beats all its opponents in a larger share of games; none: never"
 RESET = "probability of fresh weights after a snapshot"
 
@@ -51,6 +52,7 @@ class RoleOptions:
     snapshot_share: ClassVar[float] = 0.01
 
     count: int = option(1, help=COUNT, unit="players", ge=0, le=1000)
+    names: tuple[str, ...] = option((), help=NAMES)
     gate: float | None = option(None, help=GATE, ge=0)
     gate_after: float = option(
         0.1, help="share of the frames between two snapshots in which the gate stays closed", ge=0, le=1
@@ -137,9 +139,9 @@ class AlphaStarConfig(LeagueConfig):
 
     def roster(self, sides: tuple[str, ...]) -> tuple[NewPlayer, ...]:
         players = (
-            *new_players(MAIN, self.main.count, sides, with_snapshot=True),
-            *new_players(MAIN_EXPLOITER, self.main_exploiter.count, sides),
-            *new_players(LEAGUE_EXPLOITER, self.league_exploiter.count, sides),
+            *new_players(MAIN, self.main.count, sides, self.main.names, with_snapshot=True),
+            *new_players(MAIN_EXPLOITER, self.main_exploiter.count, sides, self.main_exploiter.names),
+            *new_players(LEAGUE_EXPLOITER, self.league_exploiter.count, sides, self.league_exploiter.names),
         )
         roles = {player.id: player.role for player in players}
         for name in self.players:

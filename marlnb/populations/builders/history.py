@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from marlnb.config import option
+from marlnb.errors import ConfigError
 from marlnb.league_config import LeagueConfig
 from marlnb.populations.league.draws import choose
 from marlnb.populations.league.players import NewPlayer, Player
@@ -24,6 +26,7 @@ class HistoryLeague(LeagueConfig):
     """Players of the role "main", of which snapshots are taken at equal distances."""
 
     learners: int = option(1, help="learning players of each side", unit="players", ge=1, le=1000)
+    names: tuple[str, ...] = option((), help="their names, one for each; none: main_0, main_1, …")
     snapshot_frames: int | None = option(
         None,
         help="frames that a player learns from between two snapshots; none: a twentieth of the training",
@@ -32,7 +35,7 @@ class HistoryLeague(LeagueConfig):
     )
 
     def roster(self, sides: tuple[str, ...]) -> tuple[NewPlayer, ...]:
-        return new_players(MAIN, self.learners, sides, with_snapshot=True)
+        return new_players(MAIN, self.learners, sides, self.names, with_snapshot=True)
 
     def review(self, rng: np.random.Generator, player: Player, league: LeagueState) -> tuple[Decision, ...]:
         if league.frames_since_snapshot(player) >= frames_between(self.snapshot_frames, league, SNAPSHOT_SHARE):
@@ -67,13 +70,24 @@ class PastLeague(HistoryLeague):
 
 
 def new_players(
-    role: str, n_players: int, sides: tuple[str, ...], *, with_snapshot: bool = False
+    role: str, n_players: int, sides: tuple[str, ...], names: Sequence[str] = (), *, with_snapshot: bool = False
 ) -> tuple[NewPlayer, ...]:
-    """Players of a role for each side: `main_0`, `main_1`; for a side of its own `adversary_main_0`."""
+    """Players of a role for each side: `main_0`, `main_1`; for a side of its own `adversary_main_0`.
+
+    Args:
+        names: of the players, one for each, instead of `main_0`, `main_1`.
+    Raises:
+        ConfigError: there are fewer or more names than players.
+    """
+    if names and len(names) != n_players:
+        raise ConfigError(
+            f"names of the role {role!r} must be one for each of its players, {n_players}; got {', '.join(names)}"
+        )
+    names = names or [f"{role}_{k}" for k in range(n_players)]
     return tuple(
-        NewPlayer(f"{side}_{role}_{k}" if side else f"{role}_{k}", role, side, with_snapshot=with_snapshot)
+        NewPlayer(f"{side}_{name}" if side else name, role, side, with_snapshot=with_snapshot)
         for side in sides
-        for k in range(n_players)
+        for name in names
     )
 
 

@@ -12,7 +12,7 @@ from marlnb.errors import ConfigError, unknown
 from marlnb.league_config import LeagueConfig
 from marlnb.populations.counter_draws import generator
 from marlnb.populations.league.matches import EVALUATION
-from marlnb.populations.league.players import ANY_SIDE, Player
+from marlnb.populations.league.players import ANY_SIDE, Player, check_id
 from marlnb.populations.league.state import Action, Decision, Draw, LeagueState
 
 LEARNER_ACTIONS = ("snapshot", "reset")  # what a training with `league.learner` can do, each to its own player
@@ -81,10 +81,11 @@ def choose(
     """
     if not candidates:
         raise ConfigError("there is no opponent: no player or snapshot of the roles that this match needs")
-    cumulative = np.cumsum(np.ones(len(candidates)) if weights is None else np.asarray(weights, float))
-    if not cumulative[-1] > 0:
-        cumulative = np.arange(1.0, len(candidates) + 1)
-    position = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+    cumulative = None if weights is None else np.cumsum(np.asarray(weights, float))
+    if cumulative is None or not cumulative[-1] > 0:
+        position = int(rng.random() * len(candidates))
+    else:
+        position = int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
     return candidates[min(position, len(candidates) - 1)].id
 
 
@@ -133,6 +134,7 @@ def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decisio
         return
     if decision.new is None:
         raise ConfigError(f'{where}: a decision to "add" needs `new`, the player to add')
+    check_id(where, decision.new.id)
     if decision.new.id in league.players:
         raise ConfigError(f"{where} adds the player {decision.new.id!r}, which exists already")
     if decision.new.parent and decision.new.parent not in league.players:

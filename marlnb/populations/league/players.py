@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from marlnb.errors import ConfigError
 
 ANY_SIDE = ""
 SNAPSHOT_MARK = "@"
@@ -74,6 +77,14 @@ class Player:
     def takes(self, side: str) -> bool:
         """Whether it can play a side; any player can where no side is asked for."""
         return ANY_SIDE in (self.side, side) or self.side == side
+
+
+def check_id(where: str, player: str) -> None:
+    """Raises ConfigError unless a player's id has letters, digits, _ and - alone: it names folders and options."""
+    if not re.fullmatch(r"\w[\w-]*", player, re.ASCII):
+        raise ConfigError(
+            f"{where}: a player's name has letters, digits, _ and - alone, and begins without -; got {player!r}"
+        )
 
 
 def snapshot_id(player: str, number: int) -> str:

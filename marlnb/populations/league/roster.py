@@ -8,7 +8,7 @@ from marlnb.errors import ConfigError, unknown
 from marlnb.league_config import LeagueConfig
 from marlnb.populations.league.draws import draw_match
 from marlnb.populations.league.payoff import PayoffTable
-from marlnb.populations.league.players import ANY_SIDE, NewPlayer, Player, Side, snapshot_id
+from marlnb.populations.league.players import ANY_SIDE, NewPlayer, Player, Side, check_id, snapshot_id
 from marlnb.populations.league.state import LeagueState
 from marlnb.specs import EnvSpec
 
@@ -62,7 +62,8 @@ def first_players(config: LeagueConfig, sides: tuple[Side, ...], symmetric: bool
     """The players of `config.roster`, checked.
 
     Raises:
-        ConfigError: none, two of the same id, one for a side that does not exist, or more than `max_players`.
+        ConfigError: none, two of the same id, an id that cannot name a folder, one for a side that does not exist, or
+            more than `max_players`.
     """
     valid = player_sides(sides, symmetric)
     players = tuple(config.roster(valid))
@@ -73,6 +74,7 @@ def first_players(config: LeagueConfig, sides: tuple[Side, ...], symmetric: bool
     if duplicates := sorted({name for name in ids if ids.count(name) > 1}):
         raise ConfigError(f"{where} names two players {duplicates[0]!r}; each id must be unique")
     for player in players:
+        check_id(where, player.id)
         if player.side not in valid:
             raise ConfigError(f"{where}, player {player.id!r}: {unknown('side', player.side, valid)}")
     for side in valid:

@@ -102,14 +102,14 @@ class MatchEnv(VectorEnv):
         }
         self._steps = np.zeros(env.n_envs, dtype=np.int64)
         self._next = np.arange(env.n_envs)  # number of each environment's next match
-        self._current: list[MatchStart] = []
+        self._current: dict[int, MatchStart] = {}  # by environment
         self._seeds = np.zeros(env.n_envs, dtype=np.int64)
         self._step: Step | None = None
 
     def reset(self, seed: int) -> Step:
         """Begins new matches everywhere. The unfinished ones have no result, and their numbers are not used again."""
         self._step = step = self.env.reset(seed)
-        self._current = [self._begin(index, step) for index in range(self.n_envs)]
+        self._begin(range(self.n_envs), step)
         return step
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
@@ -118,9 +118,9 @@ class MatchEnv(VectorEnv):
             returns += step.groups[name].reward
         self._steps += 1
         if bool(step.done.any()):
-            for index in step.done.nonzero().flatten().tolist():
-                self.finished.append(self._end(index))
-                self._current[index] = self._begin(index, step)
+            ended = step.done.nonzero().flatten().tolist()
+            self._end(ended)
+            self._begin(ended, step)
         return step
 
     def acting(self, group: str) -> Tensor | None:
@@ -144,7 +144,7 @@ class MatchEnv(VectorEnv):
         """The matches that are being played, for `load_match_state`."""
         return {
             "next": self._next.tolist(),
-            "current": [to_row(self._record(start, self._seeds[index])) for index, start in enumerate(self._current)],
+            "current": [to_row(self._record(start, self._seeds[index])) for index, start in self._current.items()],
             "steps": self._steps.tolist(),
             "returns": {name: returns.clone() for name, returns in self._returns.items()},
         }
@@ -153,11 +153,11 @@ class MatchEnv(VectorEnv):
         """After `reset` or `load_state_dict`: continues the saved matches."""
         self._next, self._steps = np.array(state["next"]), np.array(state["steps"])
         rows = [from_row(row) for row in state["current"]]
-        self._current = [_start_of(row) for row in rows]
+        self._current = {index: _start_of(row) for index, row in enumerate(rows)}
         self._seeds = np.array([row.seed for row in rows])
         for name, returns in self._returns.items():
             returns.copy_(state["returns"][name])
-        for index, start in enumerate(self._current):
+        for index, start in self._current.items():
             self._seat(index, start.pairing)
 
     def labels(self) -> dict[str, Tensor]:
@@ -169,15 +169,16 @@ class MatchEnv(VectorEnv):
     def close(self) -> None:
         self.env.close()
 
-    def _begin(self, index: int, step: Step) -> MatchStart:
-        start = self._draw(int(self._next[index]))
-        self._next[index] += self.n_envs
-        self._steps[index] = 0
+    def _begin(self, envs: Sequence[int], step: Step) -> None:
+        """Draws and seats a match in each of these environments."""
         for returns in self._returns.values():
-            returns[index] = 0
-        self._seeds[index] = int(step.episode_seed[index])
-        self._seat(index, start.pairing)
-        return start
+            returns[list(envs)] = 0
+        seeds = step.episode_seed.tolist()
+        for index in envs:
+            self._current[index] = start = self._draw(int(self._next[index]))
+            self._next[index] += self.n_envs
+            self._steps[index], self._seeds[index] = 0, seeds[index]
+            self._seat(index, start.pairing)
 
     def _seat(self, index: int, pairing: Pairing) -> None:
         home = None if pairing.kind == EVALUATION else self.home  # an evaluation teaches no player
@@ -185,14 +186,18 @@ class MatchEnv(VectorEnv):
             players = [pairing.players[side] for side in self._side_of[name]]
             matches.begin(index, [HOME if player == home else player for player in players])
 
-    def _end(self, index: int) -> Match:
-        sums = {name: returns[index].tolist() for name, returns in self._returns.items()}
-        returns = tuple(
-            sum(sums[group][k] for group, k in columns) / len(columns) for columns in self._columns.values()
-        )
-        outcomes = outcomes_of([side.name for side in self.sides], returns, self._win_threshold, self._win_margin)
-        start, steps = self._current[index], int(self._steps[index])
-        return self._record(start, self._seeds[index], returns, outcomes, steps)
+    def _end(self, envs: Sequence[int]) -> None:
+        """Adds the matches that have ended in these environments to `finished`."""
+        sums = {name: returns[list(envs)].tolist() for name, returns in self._returns.items()}  # [env][agent]
+        sides = [side.name for side in self.sides]
+        for position, index in enumerate(envs):
+            returns = tuple(
+                sum(sums[group][position][k] for group, k in columns) / len(columns)
+                for columns in self._columns.values()
+            )
+            outcomes = outcomes_of(sides, returns, self._win_threshold, self._win_margin)
+            start, steps = self._current[index], int(self._steps[index])
+            self.finished.append(self._record(start, self._seeds[index], returns, outcomes, steps))
 
     def _record(
         self,

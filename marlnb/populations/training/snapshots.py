@@ -31,13 +31,13 @@ class SnapshotStore:
     def __init__(self, folder: Path, spec: EnvSpec) -> None:
         self.folder, self.spec = folder / SNAPSHOTS, spec
 
-    def write(self, player: str, frames: int, weights: PolicyWeights) -> str:
+    def write(self, player: str, frames: int, weights: Mapping[str, Mapping[str, Any]]) -> str:
         """Writes a snapshot, unless there is an equal one; returns its SHA-256.
 
         Args:
             player: whose weights.
             frames: that they have learned from.
-            weights: by group, of the whole policy.
+            weights: by group, of the whole policy; or the state of its learner.
         Raises:
             CheckpointError: it cannot be written.
         """
@@ -77,6 +77,16 @@ class SnapshotStore:
             temporary.rename(self.path(sha256))
         except (OSError, shutil.Error) as error:
             raise CheckpointError(f"the snapshot {sha256} of {league} cannot be copied: {error}") from error
+
+    def keep_newest(self, n: int) -> None:
+        """Deletes all snapshots but the newest ones."""
+        complete = [path for path in self.folder.glob("*") if not path.name.startswith(TEMPORARY)]
+        for path in sorted(complete, key=lambda path: path.stat().st_mtime_ns)[:-n]:
+            self.remove(path.name)
+
+    def remove(self, sha256: str) -> None:
+        """Deletes a snapshot, if it exists."""
+        shutil.rmtree(self.path(sha256), ignore_errors=True)
 
     def read(self, player: str, sha256: str | None) -> PolicyWeights:
         """A snapshot's weights by group, on the CPU, with every hash verified.

@@ -66,6 +66,7 @@ class StackedOpponents:
     ) -> None:
         self._load, self._device = load, torch.device(device)
         self._stacks: dict[str, _Stack] = {}
+        self._empty: dict[str, _Stack] = {}  # stacks of the last refresh, whose actors can be used again
         self._final: set[str] = set()
         self._names = np.full((n_envs, group.n_agents), HOME, dtype=object)
         self.home = torch.ones(n_envs, group.n_agents, dtype=torch.bool, device=self._device)
@@ -111,6 +112,7 @@ class StackedOpponents:
             for slot, name in enumerate(stack.slots)
             if name in self._final
         }
+        self._empty = {architecture: stack.emptied() for architecture, stack in self._stacks.items()}
         self._stacks, self._final = {}, set()
         names = self.names
         for name in names:
@@ -152,7 +154,8 @@ class StackedOpponents:
     def _enter(self, name: str, opponent: Opponent, in_play: set[str]) -> None:
         stack = self._stacks.get(opponent.architecture)
         if stack is None:
-            stack = self._stacks[opponent.architecture] = _stack_of(opponent.policy)
+            stack = self._empty.pop(opponent.architecture, None) or _stack_of(opponent.policy)
+            self._stacks[opponent.architecture] = stack
         replaced = stack.enter(name, opponent.weights, in_play, max_slots=len(self._names))
         self._final.discard(replaced)
         if opponent.is_final:
@@ -192,6 +195,12 @@ class _Stack:
         self.weights: dict[str, Tensor] = {}
         self.n_in_play = 0
         self.cells = torch.empty(0, dtype=torch.bool)
+
+    def emptied(self) -> _Stack:
+        """The same without opponents. This one keeps them."""
+        stack = copy.copy(self)
+        stack.slots, stack.weights, stack.n_in_play = [], {}, 0
+        return stack
 
     def weights_of(self, slot: int) -> dict[str, Tensor]:
         return {name: tensor[slot] for name, tensor in self.weights.items()}
@@ -243,7 +252,9 @@ class _Stack:
         for first, second in zip(idle, behind):
             self.slots[first], self.slots[second] = self.slots[second], self.slots[first]
             for tensor in self.weights.values():
-                tensor[[first, second]] = tensor[[second, first]]
+                moved = tensor[first].clone()
+                tensor[first] = tensor[second]
+                tensor[second] = moved
 
     def _grow(self, weights: Mapping[str, Tensor]) -> None:
         """Doubles the memory when all slots are in use."""

@@ -50,7 +50,7 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         self._line.show_note("no match has ended yet")
         rounds = "round of the league"
         self.elo = LiveCurves(title="Elo of each player", y_label="Elo", x_label=rounds)
-        cyclic = "cyclic share of the results"
+        cyclic = "cyclic share"
         self.cycles = LiveCurves(title="what Elo cannot show", y_label=cyclic, x_label=rounds)
         self.elo.height = self.cycles.height = 170
         self.timeline = SnapshotTimeline()
