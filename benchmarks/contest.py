@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -18,7 +18,7 @@ from benchmarks import peers
 from benchmarks.table import Row
 
 Clock = Literal["cpu_s", "wall_s"]
-Driver = Literal["agilerl", "agilerl_evolution", "benchmarl", "jaxmarl", "marlnb", "marlnb_evolution"]
+Driver = Literal["agilerl", "agilerl_evolution", "benchmarl", "jaxmarl", "marlnb", "marlnb_evolution", "warpdrive"]
 PYTHONS: dict[Driver, Path] = {
     "agilerl": peers.python(peers.AGILERL),
     "agilerl_evolution": peers.python(peers.AGILERL),
@@ -26,6 +26,7 @@ PYTHONS: dict[Driver, Path] = {
     "jaxmarl": peers.python(peers.JAXMARL),
     "marlnb": Path(sys.executable),
     "marlnb_evolution": Path(sys.executable),
+    "warpdrive": peers.python(peers.WARPDRIVE),
 }
 
 
@@ -38,6 +39,10 @@ class Contestant:
     threads: int = 1
     n_cores: int = 1
     options: tuple[str, ...] = ()
+
+    @property
+    def is_ours(self) -> bool:
+        return self.driver.startswith("marlnb")
 
     def command(self, task: str) -> list[str]:
         words = [str(PYTHONS[self.driver]), "-m", f"benchmarks.drivers.{self.driver}", task]
@@ -99,7 +104,7 @@ def measure(
 ) -> list[Row]:
     """Frames per second of `clock` of each contestant; they alternate by iteration, in both orders.
 
-    The last is compared with the best of the others.
+    Each of ours is compared with the best of the others; if all are ours, with the first.
     """
     rates: dict[str, list[float]] = {contestant.what: [] for contestant in contestants}
     with ExitStack() as stack:
@@ -109,9 +114,10 @@ def measure(
                 cost = session.iterate()
                 rates[session.contestant.what].append(cost["frames"] / cost[clock])
     unit = f"frames/{'CPU ' if clock == 'cpu_s' else ''}s"
-    *others, ours = [Row(what, tuple(values), unit) for what, values in rates.items()]
-    best = max(others, key=lambda row: row.median)
-    return [*others, Row(ours.what, ours.values, ours.unit, against=best.what, target=target)]
+    rows = {contestant: Row(contestant.what, tuple(rates[contestant.what]), unit) for contestant in contestants}
+    others = [row for contestant, row in rows.items() if not contestant.is_ours] or [rows[contestants[0]]]
+    best = max(others, key=lambda row: row.median).what
+    return [row if row in others else replace(row, against=best, target=target) for row in rows.values()]
 
 
 def check_peers(*folders: Path) -> None:

@@ -30,7 +30,7 @@ def main() -> None:
         for cores in arguments.cores:
             sides = (
                 Contestant("JaxMARL", "jaxmarl", cores, cores, every),
-                Contestant("marlnb", "marlnb", cores, cores, every),
+                Contestant("marlnb, compile=never", "marlnb", cores, cores, every),
                 Contestant("marlnb, compile=first", "marlnb", cores, cores, (*every, "--compile", "first")),
             )
             clock: Clock = "cpu_s" if cores == 1 else "wall_s"

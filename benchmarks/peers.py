@@ -14,16 +14,21 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHMARL, AGILERL, CAPTURE, JAXMARL = (
-    ROOT / ".peers" / name for name in ("benchmarl", "agilerl", "capture", "jaxmarl")
+BENCHMARL, AGILERL, CAPTURE, JAXMARL, WARPDRIVE = (
+    ROOT / ".peers" / name for name in ("benchmarl", "agilerl", "capture", "jaxmarl", "warpdrive")
 )
+HAS_GPU = shutil.which("nvidia-smi") is not None
 
 PEERS = {
     BENCHMARL: "benchmarl.environments",
     AGILERL: "agilerl.algorithms",
     CAPTURE: "transformer_lens",
     JAXMARL: "jaxmarl",
+    **({WARPDRIVE: "warp_drive.env_wrapper"} if HAS_GPU else {}),
 }
+FOR_GPU = {JAXMARL: ("jax[cuda12]",)}
+# WarpDrive requires PyCUDA, which needs NVIDIA's compiler; its Numba back-end does not
+WITHOUT_DEPENDENCIES = {WARPDRIVE: ("rl-warp-drive==2.7.1",)}
 
 # torchrl 0.11 gets environments from this module of PettingZoo, which imports every game of Atari and has no MPE
 ALL_MODULES = '''"""The environments that are measured; in place of PettingZoo's list of all of them."""
@@ -53,7 +58,10 @@ def install(folder: Path, check: str) -> None:
     venv.create(folder, with_pip=uv is None)
     installer = [uv, "pip", "install", "--python"] if uv else []
     command = [*installer, str(python(folder))] if uv else [str(python(folder)), "-m", "pip", "install"]
-    subprocess.run([*command, "-r", str(_requirements(folder))], check=True, env=_environment())
+    words = ["-r", str(_requirements(folder)), *_for_gpu(folder)]
+    subprocess.run([*command, *words], check=True, env=_environment())
+    if folder in WITHOUT_DEPENDENCIES:
+        subprocess.run([*command, "--no-deps", *WITHOUT_DEPENDENCIES[folder]], check=True, env=_environment())
     if folder == BENCHMARL:
         _replace(_site_packages(folder) / "pettingzoo" / "utils" / "all_modules.py", ALL_MODULES)
     subprocess.run([str(python(folder)), "-c", f"import {check}"], check=True, cwd=ROOT)
@@ -65,7 +73,11 @@ def _requirements(folder: Path) -> Path:
 
 
 def _wanted(folder: Path) -> str:
-    return _requirements(folder).read_text() + (ALL_MODULES if folder == BENCHMARL else "")
+    return _requirements(folder).read_text() + (ALL_MODULES if folder == BENCHMARL else "") + "".join(_for_gpu(folder))
+
+
+def _for_gpu(folder: Path) -> tuple[str, ...]:
+    return FOR_GPU.get(folder, ()) if HAS_GPU else ()
 
 
 def _environment() -> dict[str, str]:

@@ -13,13 +13,19 @@ from benchmarks.contest import Contestant, check_peers, measure
 from benchmarks.table import report
 
 ONE_CORE_TARGETS = {"multiwalker": 1.9, "simple_spread": 4.0, "navigation": 1.5}
-ALL_CORES_TARGETS = {"multiwalker": 2.6, "simple_spread": 5.0, "navigation": None}
-ONE_CORE = (Contestant("BenchMARL", "benchmarl"), Contestant("marlnb", "marlnb"))
+ALL_CORES_TARGETS = {"multiwalker": 3.5, "simple_spread": 5.0, "navigation": None}
+COMPILED = ("--compile", "first")
+ONE_CORE = (
+    Contestant("BenchMARL", "benchmarl"),
+    Contestant("marlnb, compile=never", "marlnb"),
+    Contestant("marlnb, compile=first", "marlnb", options=COMPILED),
+)
 ALL_CORES = (
     Contestant("BenchMARL, 1 thread", "benchmarl", 1, 2),
     Contestant("BenchMARL, 2 threads", "benchmarl", 2, 2),
     Contestant("BenchMARL, 8 workers", "benchmarl", 1, 2, ("--workers",)),
-    Contestant("marlnb", "marlnb", 2, 2),
+    Contestant("marlnb, compile=never", "marlnb", 2, 2),
+    Contestant("marlnb, compile=first", "marlnb", 2, 2, COMPILED),
 )
 
 

@@ -132,7 +132,7 @@ def usable_cores() -> int:
 
 
 def _end(job: str, ask_again: bool) -> tuple[float | None, str]:
-    override, slurm_end = os.environ.get(ENDS_AT), os.environ.get("SLURM_JOB_END_TIME")
+    override = os.environ.get(ENDS_AT)
     if override:
         try:
             return float(override), ""
@@ -143,7 +143,7 @@ def _end(job: str, ask_again: bool) -> tuple[float | None, str]:
     if not job:
         return None, ""
     # as of the job's start: its time limit may have been changed since
-    initial = float(slurm_end) if slurm_end and slurm_end.isdigit() else None
+    initial = initial_end() or None
     if initial is not None and not ask_again and job not in _known_ends:
         return initial, ""
     if ask_again or job not in _known_ends:
@@ -171,6 +171,12 @@ def _ask_slurm(job: str) -> tuple[float | None, str]:
     if process.returncode == 0 and answer in ("N/A", "NONE", "Unknown"):
         return None, ""
     return None, f"squeue answered {(process.stderr.strip() or answer or 'nothing')[:200]!r}"
+
+
+def initial_end() -> float:
+    """When SLURM said, at the start of this job, that it ends, in seconds since 1970; 0.0 if it said nothing."""
+    end = os.environ.get("SLURM_JOB_END_TIME", "")
+    return float(end) if end.isdigit() else 0.0
 
 
 def scheduler_id() -> str:

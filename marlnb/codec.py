@@ -118,7 +118,8 @@ def _named(registry: Registry[Any], kind: type, name: Any, path: str) -> type[An
     if name is None:
         if getattr(kind, "name", None) is not None:
             return kind
-        raise ConfigError(f"{path or registry.kind}: no name; valid: {', '.join(registry.names())}")
+        part, names = path or registry.kind, ", ".join(registry.names())
+        raise ConfigError(f"{part}: no name; valid: {names}, or a class of your own, {part}=module:Class")
     if not isinstance(name, str):
         raise ConfigError(f"{join_path(path, 'name')} must be a text; got {shown(name)}")
     try:

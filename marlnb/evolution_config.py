@@ -100,6 +100,12 @@ class EvolutionConfig(ABC):
     shared_replay: bool = option(
         False, help="off-policy members learn from one replay buffer, which has the experience of all"
     )
+    member: int | None = option(
+        None,
+        help="the only member that this training trains, from 0. Trainings in neighbouring folders train the others, "
+        "at their own pace, and meet it through files. none: one training trains all members",
+        ge=0,
+    )
     references: tuple[str, ...] = option(
         (), help="opponents of win_rate: folders of runs, or random; they stay the same"
     )
@@ -132,10 +138,29 @@ class EvolutionConfig(ABC):
 
     def __post_init__(self) -> None:
         validate(self)
+        if self.member is not None:
+            self._check_member(self.member)
         for name, (up, down) in self.factors.items():
             if not 0 < down < 1 < up:
                 at = f"evolution.factors.{name}"
                 raise ConfigError(f"{at} needs one above 1 and one between 0 and 1; got {up:g} and {down:g}", at=at)
+
+    def _check_member(self, member: int) -> None:
+        """Raises ConfigError if there is no such member, or an option needs one training of all members."""
+        if member >= self.population:
+            raise ConfigError(
+                f"evolution.member={member} is not in a population of {self.population}; valid: 0 to "
+                f"{self.population - 1}",
+                at="evolution.member",
+            )
+        needs_all = {"together": self.together, "shared_replay": self.shared_replay, "fitness": self.fitness == "nash"}
+        for name in (name for name, is_set in needs_all.items() if is_set):
+            value = str(getattr(self, name)).lower()
+            raise ConfigError(
+                f"evolution.{name}={value} needs one training of all members; evolution.member={member} trains one of "
+                "them. Leave out one of the two",
+                at=f"evolution.{name}",
+            )
 
     @property
     def window(self) -> int:

@@ -75,11 +75,12 @@ class Experiment:
     threads: int = option(
         1, help="torch's threads; IPPO and MAPPO divide minibatches between them; 0: all usable cores", ge=0, le=1024
     )
-    compile: Literal["never", "first", "background"] = option(
-        "never",
+    compile: Literal["auto", "never", "first", "background"] = option(
+        "auto",
         help="gradients of PPO's minibatches by compiled code, for feed-forward networks on a CPU; first: from the "
-        "first update on, after a minute of compiling; background: from the 100th on, compiling meanwhile. Cached",
-        choices=("never", "first", "background"),
+        "first update on, after a minute of compiling; background: from the 100th on, compiling meanwhile; auto: in "
+        "the background of trainings that take several minutes. Cached",
+        choices=("auto", "never", "first", "background"),
     )
     cuda_graphs: bool = option(
         False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from agilerl.algorithms.core.registry import HyperparameterConfig, RLParameter
@@ -18,6 +18,8 @@ from mpe2 import simple_speaker_listener_v4
 
 from benchmarks.drivers.pace import Pace
 from benchmarks.drivers.settings import EVOLUTION
+
+M = TypeVar("M", bound=Mutations)
 
 
 class Paced(Mutations):  # type: ignore[misc]
@@ -37,10 +39,41 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    settings = EVOLUTION
-    env = AsyncPettingZooVecEnv(
-        [lambda: simple_speaker_listener_v4.parallel_env(continuous_actions=True) for _ in range(settings.n_envs)]
+    settings, mutations = EVOLUTION, build_mutations(Paced, seed=1)
+    steps = settings.generation_frames // settings.n_envs * settings.n_envs
+    mutations.pace = Pace(steps * settings.population)
+    train(build_env(), mutations, settings.generation_frames)
+    os._exit(0)
+
+
+def build_env() -> AsyncPettingZooVecEnv:
+    return AsyncPettingZooVecEnv(
+        [lambda: simple_speaker_listener_v4.parallel_env(continuous_actions=True) for _ in range(EVOLUTION.n_envs)]
     )
+
+
+def build_mutations(kind: type[M], *, seed: int) -> M:
+    """The mutations of the tutorial."""
+    return kind(
+        no_mutation=0.2,
+        architecture=0.2,
+        new_layer_prob=0.2,
+        parameters=0.2,
+        activation=0,
+        rl_hp=0.2,
+        mutation_sd=0.1,
+        rand_seed=seed,
+        device="cpu",
+    )
+
+
+def train(env: AsyncPettingZooVecEnv, mutations: Mutations, generation_frames: int) -> None:
+    """Trains a population until `mutations` ends the process.
+
+    Args:
+        generation_frames: of each member between two selections.
+    """
+    settings = EVOLUTION
     pop = create_population(
         algo="MADDPG",
         observation_space=[env.single_observation_space(name) for name in env.agents],
@@ -57,19 +90,6 @@ def main() -> None:
         num_envs=settings.n_envs,
         device="cpu",
     )
-    mutations = Paced(
-        no_mutation=0.2,
-        architecture=0.2,
-        new_layer_prob=0.2,
-        parameters=0.2,
-        activation=0,
-        rl_hp=0.2,
-        mutation_sd=0.1,
-        rand_seed=1,
-        device="cpu",
-    )
-    steps = settings.generation_frames // settings.n_envs * settings.n_envs
-    mutations.pace = Pace(steps * settings.population)
     train_multi_agent_off_policy(
         env,
         "speaker_listener",
@@ -77,12 +97,11 @@ def main() -> None:
         pop,
         memory=ReplayBuffer(max_size=100_000),
         max_steps=10**9,
-        evo_steps=settings.generation_frames,
+        evo_steps=generation_frames,
         tournament=TournamentSelection(tournament_size=2, elitism=True, population_size=settings.population),
         mutation=mutations,
         verbose=False,
     )
-    os._exit(0)
 
 
 def network() -> dict[str, Any]:

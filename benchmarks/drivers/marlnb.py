@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.drivers.on_gpu import ON_GPU
 from benchmarks.drivers.pace import Pace
 from benchmarks.drivers.settings import (
     ALGORITHMS,
@@ -57,7 +58,7 @@ def common_overrides(settings: Settings | OffPolicySettings, threads: int) -> li
 
 def native_overrides(task: str, threads: int) -> list[str]:
     """As JaxMARL's IPPO: discrete actions, 25 steps, a clipped value loss."""
-    settings = NATIVE[task]
+    settings = {**NATIVE, **ON_GPU}[task]
     learning = ippo_options(settings) | {
         "n_minibatches": settings.n_minibatches,
         "value_clip": settings.clip,
@@ -118,20 +119,23 @@ def off_policy_options(algorithm: str, updates: int, policy_actions: str) -> dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", choices=[*TASKS, *NATIVE])
+    parser.add_argument("task", choices=[*TASKS, *NATIVE, *ON_GPU])
     parser.add_argument("--algorithm", choices=ALGORITHMS, default="ippo")
     parser.add_argument("--updates", type=int, default=OFF_POLICY.updates)
     parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of MADDPG's actor loss")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="iterations of a request")
     parser.add_argument("--compile", choices=["never", "first"], default="never", help="the experiment's option")
+    parser.add_argument("--device", default="cpu", help="a GPU's updates and rollouts are CUDA graphs")
     arguments = parser.parse_args()
     task, every = arguments.task, arguments.every
-    if task in NATIVE:
+    if task in NATIVE or task in ON_GPU:
         words = native_overrides(task, arguments.threads)
     else:
         words = overrides(task, arguments.algorithm, arguments.updates, arguments.threads, arguments.policy_actions)
-    experiment = Experiment.compose(*words, f"compile={arguments.compile}")
+    words += [f"compile={arguments.compile}", f"device={arguments.device}"]
+    words += ["cuda_graphs=true"] if arguments.device != "cpu" else []
+    experiment = Experiment.compose(*words)
     pace = Pace(experiment.iteration_frames * every)
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:

@@ -78,6 +78,7 @@ class EvolutionSettings:
 
     population: int = 4
     n_envs: int = 8
+    episode_steps: int = 25
     generation_frames: int = 4_800
     rollout_steps: int = 24
     updates: int = 2

@@ -45,7 +45,10 @@ class DDPGLearner(QActorCriticLearner):
     def state_dict(self) -> dict[str, Any]:
         assert isinstance(self.generator, torch.Generator)
         state = super().state_dict() | {"generator": self.generator.get_state()}
-        return state if self.policy.process is None else {**state, "noise_state": self.policy.noise_state}
+        noise_state = self.policy.noise_state
+        if self.policy.process is None:
+            return state
+        return {**state, "noise_state": None if noise_state is None else noise_state.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
@@ -66,9 +69,8 @@ class DDPGLearner(QActorCriticLearner):
         metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
         actor_is_due = (self.steps + 1) % config.actor_every == 0
         if actor_is_due:
-            with self.frozen_critics():
-                loss = self.actor_loss(batch, sample[group, "observation"])
-                grad_norm = self.take_step("actor", loss)
+            loss = self.actor_loss(batch, sample[group, "observation"])
+            grad_norm = self.take_step("actor", loss)  # moves the actor alone
             metrics |= {"actor_loss": loss.detach(), "grad_norm_actor": grad_norm[..., 0]}
         if actor_is_due or config.target_every:
             self.update_targets()

@@ -42,8 +42,10 @@ class Learner(ABC):
         A centralised critic looks up the other groups' policies here. They are not part of this learner's state.
         """
 
-    def compile_updates(self, after: int) -> None:
+    def compile_updates(self, after: int, start: int = 0) -> None:
         """Computes gradients by compiled code from update number `after` on, if the algorithm and networks can.
+
+        A process compiles it from update number `start` on.
 
         Called once, before the first update and before a state is loaded. The other learners ignore it.
         """

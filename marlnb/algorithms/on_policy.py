@@ -67,15 +67,15 @@ class OnPolicyLearner(Learner):
         self._new_graph: NewGraph | None = None
         self._rates: dict[str, Tensor] = {}  # on the device, where updates are captured
         self._compiler: GradientCompiler | None = None
-        self._compile_after = 0
+        self._compile_start = self._compile_after = 0
         self._compiled: bool | None = None  # whether gradients are those of the compiler; None: not decided yet
 
-    def compile_updates(self, after: int) -> None:
+    def compile_updates(self, after: int, start: int = 0) -> None:
         parameters = self._optimizer.all_parameters
         if self.recurrent or self.turn_based or parameters[0].device.type != "cpu":
             return
         self._compiler = GradientCompiler(self.loss, self.policy, parameters, self.group.name)
-        self._compile_after = after
+        self._compile_start, self._compile_after = start, after
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from a rollout `[env, time]`.
@@ -277,7 +277,7 @@ class OnPolicyLearner(Learner):
         compiler = self._compiler
         if compiler is None or len({stop - start for start, stop in itertools.pairwise(bounds)}) > 1:
             return None
-        if self._compiled is False:
+        if self._compiled is False or update < self._compile_start:
             return None
         example = {key: value[: bounds[1]] for key, value in samples.items()}
         compiler.start(example)

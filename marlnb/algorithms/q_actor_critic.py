@@ -7,8 +7,7 @@ The next actions of other groups come from their learners. A learner of these fa
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 import torch
@@ -113,15 +112,6 @@ class QActorCriticLearner(OffPolicyLearner):
             },
             next_mask=sample.get(("next", group, "action_mask")),
         )
-
-    @contextmanager
-    def frozen_critics(self) -> Iterator[None]:
-        """Inside the block the critics take no gradient: the actor's step goes through them without moving them."""
-        critics = nn.ModuleList(self.policy.critics).requires_grad_(False)
-        try:
-            yield
-        finally:
-            critics.requires_grad_(True)
 
     @abstractmethod
     def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:

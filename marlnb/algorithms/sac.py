@@ -47,9 +47,8 @@ class SACLearner(QActorCriticLearner):
         config, group = self.config, self.group.name
         batch = self.critic_batch(sample)
         metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
-        with self.frozen_critics():
-            loss, entropy = self.actor_loss(batch, sample[group, "observation"])
-            grad_norm = self.take_step("actor", loss)
+        loss, entropy = self.actor_loss(batch, sample[group, "observation"])
+        grad_norm = self.take_step("actor", loss)  # moves the actor alone
         if config.learn_temperature:
             learning_rate = {"temperature": config.lr_temperature or config.lr}
             self.optimizers["temperature"].step(self.temperature_loss(entropy), learning_rate, 0.0)

@@ -47,7 +47,7 @@ class Batch:
 
     ```
     runs/sweep/                  readable by its owner alone
-      batch.json                 the sweep, the profile, the name of the notebook
+      batch.json                 the sweep, the profile, the notebook's name and the SHA-256 of its copy
       source.ipynb, then.ipynb   copies of the notebooks
       jobs/<name>/               a job: job.json, job_status.json, output.log, notebook.ipynb, notebook.html, its run
       report/                    the job of `then.ipynb`
@@ -135,6 +135,7 @@ class Batch:
         data: dict[str, Any] = {
             "format": 1,
             "notebook": self.notebook,
+            "notebook_sha256": digest(self.path / SOURCE),
             "sweep": self.sweep.to_json(),
             "profile": self.profile.to_json(),
             "cwd": str(self.cwd),

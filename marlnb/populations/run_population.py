@@ -18,6 +18,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import POPULATION, Lineage, read_lineage
 from marlnb.populations.training.evolving_member import member_experiment
+from marlnb.populations.training.other_members import member_folders
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.schedule import Change
 from marlnb.specs import EnvSpec, GroupSpec
@@ -48,19 +49,36 @@ class RunPopulation:
         assert self.run.experiment.evolution is not None
         return self.run.experiment.evolution
 
+    @property
+    def folders(self) -> dict[int, Path]:
+        """By member, the folder of its files: this one, unless each member has a training (`evolution.member`).
+
+        Raises:
+            ConfigError: trainings in neighbouring folders belong to different populations.
+        """
+        if self.config.member is None:
+            return dict.fromkeys(range(self.config.population), self.folder)
+        return {member: folder / POPULATION for folder, member in sorted(member_folders(self.run.path).items())}
+
     def lineage(self) -> list[Lineage]:
-        """All members of all generations that were evaluated, oldest first."""
-        return read_lineage(self.folder)
+        """All members of all generations that were evaluated; parents come before their children."""
+        if self.config.member is None:
+            return read_lineage(self.folder)
+        rows = [row for folder in self.folders.values() for row in read_lineage(folder)]
+        return sorted(rows, key=lambda row: (row.frames, row.generation, row.member))
 
     @property
     def members(self) -> list[PopulationMember]:
-        """The members of the last generation that was evaluated."""
-        rows = self.lineage()
-        return [PopulationMember(self, row) for row in rows if row.generation == rows[-1].generation]
+        """The members, each in the last generation in which it was evaluated."""
+        last: dict[int, Lineage] = {}
+        for row in self.lineage():
+            if row.member not in last or row.generation > last[row.member].generation:
+                last[row.member] = row
+        return [PopulationMember(self, last[member]) for member in sorted(last)]
 
     @property
     def best(self) -> PopulationMember:
-        """The fittest member of the last generation; the run itself opens with its weights.
+        """The fittest member of the last generation. The run itself opens with its weights, or its own member's.
 
         Raises:
             RunError: no generation has been evaluated yet, or the training of every member diverged.
@@ -78,13 +96,18 @@ class RunPopulation:
         return PopulationMember(self, known[name])
 
     def ancestors(self, name: str) -> list[Lineage]:
-        """The line of a member through all generations, itself last."""
+        """The line of a member through all generations, itself last. Raises RunError: no such member, or no parent."""
         known = {row.id: row for row in self.lineage()}
         line, row = [], self[name].row
         while True:
             line.append(row)
             if row.parent_id is None:
                 return line[::-1]
+            if row.parent_id not in known:
+                raise RunError(
+                    f"{row.parent_id}, the parent of {row.id}, is in no folder next to {self.run.path}; the folders of "
+                    "a population's trainings belong together"
+                )
             row = known[row.parent_id]
 
     def winner(self, path: str | os.PathLike[str]) -> Run:
@@ -96,6 +119,12 @@ class RunPopulation:
             RunError: the folder holds something else.
             CheckpointError: the run has no checkpoint.
         """
+        if self.config.member is None:
+            return self._winner(path)
+        return RunPopulation(Run.open(self.folders[self.best.row.member].parent))._winner(path)
+
+    def _winner(self, path: str | os.PathLike[str]) -> Run:
+        """As `winner`, of the members that this run trains."""
         checkpoint = self.run.checkpoint()
         state = checkpoint.load()
         member = state["population"]["members"][state["population"]["best"]]
@@ -129,12 +158,12 @@ class RunPopulation:
         name = f"<population of {self.run.path}: {self.config.name}, {self.config.population} members"
         if not rows:
             return f"{name}, no generation has ended yet>"
-        best = self.best
-        return f"{name}, {rows[-1].generation + 1} generations; fittest {best.id} with {best.row.fitness:.4g}>"
+        best, n_generations = self.best, 1 + max(row.generation for row in rows)
+        return f"{name}, {n_generations} generations; fittest {best.id} with {best.row.fitness:.4g}>"
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
-        last = frame[frame["generation"] == frame["generation"].max()]
+        last = frame.loc[frame.groupby("member")["generation"].idxmax()]
         return title_html(repr(self).strip("<>")) + frame_html(last, digits=4) + note_html("the last generation")
 
 
@@ -216,7 +245,8 @@ class PopulationMember:
             CheckpointError: its snapshot is missing or damaged.
         """
         self._check(checkpoint)
-        weights = SnapshotStore(self.population.folder, self.spec).read(self.id, self.row.checkpoint)
+        folder = self.population.folders[self.row.member]
+        weights = SnapshotStore(folder, self.spec).read(self.id, self.row.checkpoint)
         experiment, policies = self.experiment, {}
         for group in self.spec.groups:
             policy = build_learner(experiment, self.spec, group, device).policy

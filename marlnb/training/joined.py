@@ -17,23 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.configs.ddpg import IDDPGConfig
-from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.rollout import Rollout
-from marlnb.algorithms.stacked.stack_learners import STACKABLE, check_together, have_equal_shapes, stack_learners
+from marlnb.algorithms.stacked.stack_learners import have_equal_shapes, stack_learners
 from marlnb.envs.joined import load_joined, split_state
 from marlnb.envs.regroup import build_env
 from marlnb.envs.side_by_side import SideBySide
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.errors import ConfigError, MarlnbError
+from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
+from marlnb.models.policies.stacked_policy import side_by_side
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
 from marlnb.training.collect.rollout import Collector, Timing
-from marlnb.training.learners import build_learners
 from marlnb.training.loop import Advance, DivergedError, Loop
 
-EQUAL_OPTIONS = ("env", "n_envs", "rollout_steps", "groups", "models", "critics", "device", "threads")
+EQUAL_OPTIONS = ("env", "n_envs", "rollout_steps", "groups", "device", "threads")  # of one batch of environments
+EQUAL_NETWORKS = ("models", "critics")  # of one batched product
 
 
 T = TypeVar("T")
@@ -119,7 +118,7 @@ class JoinedLoop(Loop):
 
 
 class JoinedTrainings:
-    """The loops of trainings that advance together, those of equal shapes in one batch.
+    """The loops of trainings that advance together: one batch of environments, and one of networks of equal shapes.
 
     A call of `JoinedLoop.advance` advances all, and the others receive their results when they call it. Call it for
     each loop before the first one again. A loop that is closed leaves, and the others continue without it.
@@ -145,7 +144,8 @@ class JoinedTrainings:
             if self._results:
                 raise RuntimeError("a training is ahead of the others: advance each once, and close those that ended")
             if self._batches is None:
-                self._batches = [_Batch(group) for group in _of_equal_shapes(self._loops) if len(group) > 1]
+                groups = _grouped(self._loops, _have_equal_envs)
+                self._batches = [_Batch(group) for group in groups if len(group) > 1]
             for batch in self._batches:
                 self._results |= batch.advance()
             alone = [each for each in self._loops if self._batch_of(each) is None]
@@ -195,25 +195,49 @@ class JoinedTrainings:
         return next((batch for batch in self._batches or () if loop in batch.loops), None)
 
 
-class _Batch:
-    """The environments and networks of some trainings as one.
+class _Stack:
+    """The networks and learners of trainings of equal shapes as one.
 
     Attributes:
         loops: of the trainings.
-        collector: steps the environments of all, sorted by training.
+        policies: by group, of all.
     """
 
     def __init__(self, loops: Sequence[JoinedLoop]) -> None:
-        self.loops, experiment = list(loops), loops[0].experiment
-        self._n_envs = experiment.n_envs
-        self._states: list[dict[str, Tensor]] | None = None  # of each training's environments, once they are needed
+        self.loops = list(loops)
         self._learners = {
             group: stack_learners([loop.learners[group] for loop in loops]) for group in loops[0].learners
         }
         for learner in self._learners.values():
             learner.bind(self._learners)
         generators = [loop.generator for loop in loops]
-        policies = {group: learner.policy(generators) for group, learner in self._learners.items()}
+        self.policies = {group: learner.policy(generators) for group, learner in self._learners.items()}
+
+    def update(self, rollouts: Mapping[JoinedLoop, Rollout]) -> dict[JoinedLoop, dict[str, dict[str, float]]]:
+        """As `Learner.update` of each training, by group."""
+        parts = [rollouts[loop] for loop in self.loops]
+        by_group = {group: learner.update(parts) for group, learner in self._learners.items()}
+        return {loop: {group: metrics[k] for group, metrics in by_group.items()} for k, loop in enumerate(self.loops)}
+
+
+class _Batch:
+    """The environments of some trainings as one, with their networks in as few stacks as possible.
+
+    Attributes:
+        loops: of the trainings, those of equal shapes next to each other.
+        collector: steps the environments of all, sorted by training.
+    """
+
+    def __init__(self, loops: Sequence[JoinedLoop]) -> None:
+        self._stacks = [_Stack(group) for group in _grouped(loops, _have_equal_networks)]
+        self.loops = [loop for stack in self._stacks for loop in stack.loops]
+        experiment, self._n_envs = loops[0].experiment, loops[0].experiment.n_envs
+        self._states: list[dict[str, Tensor]] | None = None  # of each training's environments, once they are needed
+        sizes = [len(stack.loops) * self._n_envs for stack in self._stacks]
+        policies = {
+            group: side_by_side([stack.policies[group] for stack in self._stacks], sizes)
+            for group in self._stacks[0].policies
+        }
         self._networks = nn.ModuleList(policies.values())
         self._env, step = self._joined_env(experiment)
         self.collector = Collector(self._env, policies, experiment.rollout_steps, device=loops[0].device)
@@ -245,13 +269,15 @@ class _Batch:
         parts = [rollout.envs(k * self._n_envs, (k + 1) * self._n_envs) for k in range(len(self.loops))]
         episodes = [_or_error(loop.look_at, part) for loop, part in zip(self.loops, parts)]
         learning_start = time.perf_counter()
-        by_group = {group: learner.update(parts) for group, learner in self._learners.items()}
+        learned: dict[JoinedLoop, dict[str, dict[str, float]]] = {}
+        for stack in self._stacks:
+            learned |= stack.update(dict(zip(self.loops, parts)))
         end = time.perf_counter()
         times = timing.stepping_s, timing.acting_s, end - learning_start, end - start  # of all trainings
         results: dict[JoinedLoop, Result] = {}
-        for k, (loop, part, of_part) in enumerate(zip(self.loops, parts, episodes)):
-            learning = {group: metrics[k] for group, metrics in by_group.items()}
-            agent_steps = sum(int(part[group, "acting"].sum()) for group in by_group)
+        for loop, part, of_part in zip(self.loops, parts, episodes):
+            learning = learned[loop]
+            agent_steps = sum(int(part[group, "acting"].sum()) for group in learning)
             error = of_part if isinstance(of_part, MarlnbError) else _or_error(loop.check_learning, learning)
             if isinstance(error, MarlnbError) or isinstance(of_part, MarlnbError):
                 results[loop] = error  # type: ignore[assignment]
@@ -287,20 +313,32 @@ def _or_error(function: Callable[[T], R], value: T) -> R | MarlnbError:
         return error
 
 
-def _of_equal_shapes(loops: Sequence[JoinedLoop]) -> list[list[JoinedLoop]]:
-    """The loops that can share a batch, in their order."""
+def _grouped(loops: Sequence[JoinedLoop], belong: Callable[[JoinedLoop, JoinedLoop], bool]) -> list[list[JoinedLoop]]:
+    """The loops that belong together, in their order."""
     groups: list[list[JoinedLoop]] = []
     for loop in loops:
-        for group in groups:
-            first = group[0]
-            equal = [getattr(first.experiment, name) == getattr(loop.experiment, name) for name in EQUAL_OPTIONS]
-            learners = [(first.learners[name], learner) for name, learner in loop.learners.items()]
-            if all(equal) and all(have_equal_shapes(pair) for pair in learners):
-                group.append(loop)
-                break
-        else:
+        group = next((group for group in groups if belong(group[0], loop)), None)
+        if group is None:
             groups.append([loop])
+        else:
+            group.append(loop)
     return groups
+
+
+def _have_equal_envs(a: JoinedLoop, b: JoinedLoop) -> bool:
+    """Whether the environments of two loops can step in one batch, with policies of the same kinds."""
+    kinds = (type(a.policies[name]) is type(policy) for name, policy in b.policies.items())
+    return _are_equal(a, b, EQUAL_OPTIONS) and all(kinds)
+
+
+def _have_equal_networks(a: JoinedLoop, b: JoinedLoop) -> bool:
+    """Whether the networks and learners of two loops can be stacked."""
+    shapes = (have_equal_shapes((a.learners[name], learner)) for name, learner in b.learners.items())
+    return _are_equal(a, b, EQUAL_NETWORKS) and all(shapes)
+
+
+def _are_equal(a: JoinedLoop, b: JoinedLoop, names: Sequence[str]) -> bool:
+    return all(getattr(a.experiment, name) == getattr(b.experiment, name) for name in names)
 
 
 def result_state(result: Result) -> dict[str, Any]:
@@ -322,50 +360,3 @@ def result_of(state: Mapping[str, Any]) -> Result:
     others = {name: value for name, value in state.items() if name not in ("returns", "lengths")}
     returns = {name: values.numpy() for name, values in state["returns"].items()}
     return Advance(EpisodeStatistics(returns, state["lengths"].numpy()), **others)
-
-
-def check_joined(experiments: Sequence[Experiment]) -> None:
-    """Checks whether these trainings can advance together, as far as that is possible without environments.
-
-    Raises:
-        ConfigError: they cannot; the message says what can, and what to do instead.
-    """
-    for experiment in experiments:
-        _check_single(experiment)
-
-
-def check_parts(experiment: Experiment) -> None:
-    """Builds one environment and the learners, to check whether such trainings can advance together.
-
-    Raises:
-        ConfigError, EnvBuildError: they cannot; or the experiment cannot be trained at all.
-    """
-    with build_env(experiment, 1, device=experiment.device) as env:
-        for learner in build_learners(experiment, env.spec).values():
-            check_together([learner])
-
-
-def _check_single(experiment: Experiment) -> None:
-    problems = [
-        (experiment.league is not None, "a league"),
-        (experiment.evolution is not None, "an evolving population"),
-        (experiment.compile != "never", f"compile={experiment.compile}"),
-        (experiment.profile, "profile=true"),
-        (experiment.cuda_graphs, "cuda_graphs=true"),
-        (bool(experiment.schedule), "schedule="),
-        ("wandb" in experiment.loggers, "loggers=wandb, which has one run in each process"),
-    ]
-    for group in experiment.algorithms or ("",):
-        algorithm = experiment.algorithm_of(group)
-        problems.append((not isinstance(algorithm, (IPPOConfig, IDDPGConfig)), f"algorithm={algorithm.name}"))
-    networks = [experiment.model, experiment.critic, *experiment.models.values(), *experiment.critics.values()]
-    for network in networks:
-        if network is not None:
-            problems.append((network.name != "mlp", f"a network of kind {network.name}, not mlp"))
-    for is_problem, what in problems:
-        if is_problem:
-            raise ConfigError(
-                f"trainings in one batch do not support {what}; they support {STACKABLE}, and networks of kind mlp. "
-                "Train these in processes (seed=0..7 --jobs 2), and members of a population one after the other "
-                "(evolution.together=false)"
-            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ from marlnb.training.population_support import population_support
 from marlnb.training.runs.run_folder import RunFolder
 
 COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
+COMPILING_FLOP = 2e12  # of updates while a compiler works: half a minute to minutes of one core
+LONG_TRAINING = 4  # times COMPILING_FLOP: a training that is worth compiling for
 MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
 
 
@@ -76,9 +79,35 @@ def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, devic
                 raise
             where = f"group {group.name!r} of {spec.name}, whose agents observe {group.observation.shape}"
             raise ConfigError(f"{algorithm.name} for {where}: {error}") from error
-    if experiment.compile != "never":
+    if experiment.compile in COMPILED_FROM:
         learner.compile_updates(after=COMPILED_FROM[experiment.compile])
     return learner
+
+
+def compile_long_training(experiment: Experiment, learners: Mapping[str, Learner]) -> None:
+    """With compile=auto, lets the learners of a long training compile their updates in the background."""
+    for learner in learners.values():
+        updates = compiling_updates(experiment, learner)
+        if updates is not None:
+            start, after = updates
+            learner.compile_updates(after, start)
+
+
+def compiling_updates(experiment: Experiment, learner: Learner) -> tuple[int, int] | None:
+    """The update that starts the compiler, and the first one that uses its code; None: the training is too short.
+
+    An update takes about 6 n w e operations, with n samples, w weights and e passes. So both depend on the experiment
+    only, not on the machine or the time, and a training of a few updates starts no compiler.
+    """
+    if experiment.compile != "auto" or experiment.schedule:
+        return None
+    n_weights = sum(weight.numel() for weight in learner.policy.parameters())
+    n_samples = experiment.iteration_frames * learner.group.n_agents
+    epochs = getattr(experiment.algorithm_of(learner.group.name), "epochs", 1)
+    after = math.ceil(COMPILING_FLOP / max(1, 6 * n_samples * n_weights * epochs))
+    if experiment.frames // experiment.iteration_frames < LONG_TRAINING * after:
+        return None
+    return after // LONG_TRAINING, after
 
 
 def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:

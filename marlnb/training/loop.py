@@ -27,7 +27,7 @@ from marlnb.training.collect.episode_statistics import EpisodeStatistics, Episod
 from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
-from marlnb.training.learners import MISFIT, build_learners, load_learners
+from marlnb.training.learners import MISFIT, build_learners, compile_long_training, load_learners
 from marlnb.training.limits import Trained
 from marlnb.training.population_support import population_support
 from marlnb.training.report import Report
@@ -313,7 +313,9 @@ def build_loop(experiment: Experiment, env: VectorEnv, device: torch.device, fol
         folder: of the run, where leagues and populations keep their players.
     """
     if experiment.league is None and experiment.evolution is None:
-        return Loop(experiment, env, device)
+        training = Loop(experiment, env, device)
+        compile_long_training(experiment, training.learners)
+        return training
     loop: TrainingLoop = population_support().build_loop(experiment, env, device, folder)
     return loop
 

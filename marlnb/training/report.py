@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from marlnb.training.shared_return import shared_return
@@ -79,7 +79,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """For JSON; numbers that are not finite become None."""
-        data: dict[str, Any] = _finite(asdict(self))
+        data: dict[str, Any] = _finite({item.name: getattr(self, item.name) for item in fields(self)})
         return data if self.turn else {key: value for key, value in data.items() if key != "turn"}
 
 

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 
 from marlnb.errors import MarlnbError
 from marlnb.training.control import clear_requests, handle_requests
-from marlnb.training.joined import JoinedTrainings, check_joined
+from marlnb.training.joinable import check_joined
+from marlnb.training.joined import JoinedTrainings
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import stopping_on_signals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -31,6 +32,8 @@ def test_what_is_made_is_private_and_opens_alike(tmp_path: Path) -> None:
     assert opened == made and [job.name for job in opened.jobs()] == ["n=0", "n=1", "n=2"]
     assert opened.job("n=1").parameters == {"n": 1, "text": "x"}
     assert (made.path / "source.ipynb").read_text() == (tmp_path / "a.ipynb").read_text()
+    sha256 = hashlib.sha256((tmp_path / "a.ipynb").read_bytes()).hexdigest()
+    assert json.loads((made.path / "batch.json").read_text())["notebook_sha256"] == sha256
     assert made.path.stat().st_mode & 0o777 == 0o700
     assert (made.path / "jobs" / "n=0").stat().st_mode & 0o777 == 0o700
     with pytest.raises(BatchError, match=r"no job of .* 'n=3'; did you mean"):

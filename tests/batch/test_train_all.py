@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.batch.trainings.launch import start_worker
 from marlnb.batch.trainings.train_all import plan_trainings, swept_values, train_all
 from marlnb.cli import main
 from marlnb.errors import BatchError, ConfigError, RunError
@@ -106,6 +107,16 @@ def test_processes_train_in_parallel_and_the_one_that_plans_needs_no_torch(tmp_p
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("missing") == 2 and done.stdout.endswith("2 of 2 runs complete\n")
     assert (tmp_path / "both" / "algorithm=mappo" / "output.log").is_file()
+
+
+def test_processes_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "print_gpu.py").write_text("import os; print(os.environ['CUDA_VISIBLE_DEVICES'])")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    for slot, device, expected in [(0, "cuda", "3"), (1, "cuda", "5"), (2, "cuda", "3"), (0, "cuda:1", "3,5")]:
+        log = tmp_path / f"{slot}-{device}.log"
+        assert start_worker("print_gpu", [], log, slot, 3, device).wait() == 0
+        assert log.read_text() == f"{expected}\n"
 
 
 def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

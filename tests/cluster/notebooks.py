@@ -31,6 +31,19 @@ LEAGUE = (
     ")",
     "print(sorted({match.learner for match in trained.league.matches()}))",
 )
+POPULATION = (
+    'run = "runs/x"\nmember = 0\niterations = 20\npace_s = 0.0  # sleep after each iteration',
+    "import time\n\nimport marlnb as mnb",
+    "experiment = mnb.Experiment.compose(\n"
+    "    'env=mpe/simple_spread', 'evolution=tournament', 'evolution.population=3', f'evolution.member={member}',\n"
+    "    'evolution.generation_frames=320', 'evaluation_episodes=4', 'algorithm=ippo', 'algorithm.epochs=1',\n"
+    "    'n_envs=8', 'rollout_steps=16', 'threads=1', 'checkpoint_every=2', f'frames={128 * iterations}',\n"
+    ")\n"
+    "trained = mnb.train(\n"
+    "    experiment, run, resume=True, progress=False, on_report=[lambda report: time.sleep(pace_s)]\n"
+    ")",
+    "print(trained.population)",
+)
 QUICK = (
     'run = "runs/x"\nseed = 0\nseconds = 1.0\ntext = ""',
     "import time\nfrom pathlib import Path\n\ntime.sleep(seconds)\nprint(repr(text))",

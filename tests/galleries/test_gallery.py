@@ -126,7 +126,9 @@ def test_adding_imports_nothing_that_the_entry_names(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_recipe_makes_an_entry_and_again_the_same_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_makes_an_entry_and_again_the_same_numbers(
+    tmp_path: Path, own_gallery: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = tmp_path / "tiny"
     source.mkdir()
     (source / RECIPE).write_text(RECIPE_TEXT)
@@ -143,6 +145,12 @@ def test_a_recipe_makes_an_entry_and_again_the_same_numbers(tmp_path: Path, caps
     assert "return of listener: card" in capsys.readouterr().out
     again = Card.read(tmp_path / "check" / "tiny")
     assert again.scores == entry.card.scores and again.findings == entry.card.findings
+
+    broken = Entry(own_gallery / "tiny").copy(own_gallery / "broken").path  # an entry that cannot be made ends nothing
+    (broken / RECIPE).write_text(RECIPE_TEXT.replace("env=mpe/simple_speaker_listener", "env=mpe/nothing"))
+    assert main(["gallery", "check", "broken", "tiny", "--out", str(tmp_path / "check")]) == 1
+    written = capsys.readouterr()
+    assert "broken could not be made: " in written.err and "mpe/nothing" in written.err and "tiny:" in written.out
 
 
 def test_a_finished_run_of_another_experiment_is_not_taken_for_the_recipes(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def test_a_dot_for_each_member_and_a_line_to_the_fittest(run: Run) -> None:
     assert len(ax.collections[0].get_segments()) == sum(row.parent is not None for row in rows)
     assert ax.lines[0].get_ydata()[-1] == population.best.row.fitness
     assert len(ax.lines[0].get_xdata()) == rows[-1].generation + 1
+    assert all(tick == int(tick) for tick in ax.get_xticks())
 
 
 def test_the_line_of_an_option_is_the_schedule_of_the_fittest(run: Run) -> None:

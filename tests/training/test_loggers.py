@@ -63,6 +63,24 @@ def test_wandb_gets_project_and_entity(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
+def test_loggers_get_the_numbers_of_every_member_of_a_population(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    words = ("evolution=tournament", "evolution.population=2", "evaluation_episodes=2", "target_group=a", "frames=200")
+    run = train(
+        count_experiment("loggers=[tensorboard,wandb]", "wandb_project=thesis", *words), tmp_path / "r", progress=False
+    )
+    events = EventAccumulator(str(run.path / "tensorboard"))
+    events.Reload()
+    assert {"learning/member_0/a/entropy", "learning/member_1/a/entropy"} <= set(events.Tags()["scalars"])
+    assert list((run.path / "wandb").glob("offline-run-*/*.wandb"))
+
+
 def test_wandb_without_a_login_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     """In a process of its own: wandb keeps the settings of its first run."""
     pytest.importorskip("wandb")

@@ -9,7 +9,7 @@ import pytest
 
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.training.joined import check_parts
+from marlnb.training.joinable import check_parts
 from marlnb.training.train import train
 from marlnb.training.train_together import train_together
 from tests.training.together import assert_equal, interrupted, together

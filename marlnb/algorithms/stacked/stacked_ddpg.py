@@ -22,7 +22,7 @@ from marlnb.algorithms.losses import masked_means
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.stacked.stacked_adam import StackedAdam
-from marlnb.algorithms.stacked.stacked_learner import StackedLearner
+from marlnb.algorithms.stacked.stacked_learner import StackedLearner, check_simultaneous
 from marlnb.errors import ConfigError
 from marlnb.models.networks.stacking import MAX_ROWS, check_stackable, stack, stack_weights, stacked_views
 from marlnb.models.policies.policy import Policy
@@ -154,8 +154,7 @@ def check_ddpg(learners: Sequence[DDPGLearner]) -> None:
     """Raises ConfigError: learners of one group in several trainings cannot learn together."""
     first = learners[0]
     where = f"group {first.group.name!r}"
-    if not first.env.simultaneous:
-        raise ConfigError(f"agents of {where} take turns; trainings in one batch need all to act at every step")
+    check_simultaneous(first.group.name, simultaneous=first.env.simultaneous)
     for learner in learners:
         if type(learner.config) is not type(first.config):
             kinds = f"{first.config.name} and {learner.config.name}"

@@ -8,7 +8,21 @@ from typing import Protocol
 import torch
 
 from marlnb.algorithms.rollout import Rollout
+from marlnb.errors import ConfigError
 from marlnb.models.policies.policy import Policy
+
+INSTEAD = (
+    "Train these in processes (seed=0..7 --jobs 2), and members of a population one after the other "
+    "(evolution.together=false)"
+)
+
+
+def check_simultaneous(group: str, *, simultaneous: bool) -> None:
+    """Raises ConfigError if the agents of a group take turns."""
+    if not simultaneous:
+        raise ConfigError(
+            f"agents of group {group!r} take turns; trainings in one batch need all to act at every step. {INSTEAD}"
+        )
 
 
 class StackedLearner(Protocol):

@@ -20,7 +20,7 @@ from marlnb.algorithms.losses import masked_means
 from marlnb.algorithms.ppo import Part, PPOLearner, evaluate, ppo_loss
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.stacked.stacked_adam import StackedAdam
-from marlnb.algorithms.stacked.stacked_learner import StackedLearner
+from marlnb.algorithms.stacked.stacked_learner import StackedLearner, check_simultaneous
 from marlnb.errors import ConfigError
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.networks.network import Network
@@ -166,8 +166,7 @@ class StackedPPO:
 def check_ppo(learners: Sequence[PPOLearner]) -> None:
     """Raises ConfigError: learners of one group in several trainings cannot learn together."""
     where = f"group {learners[0].group.name!r}"
-    if learners[0].turn_based:
-        raise ConfigError(f"agents of {where} take turns; trainings in one batch need all to act at every step")
+    check_simultaneous(learners[0].group.name, simultaneous=not learners[0].turn_based)
     first = learners[0].config
     for learner in learners:
         config = learner.config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -105,14 +106,14 @@ def inheritance(
         raise AnalysisError(f"{population.run.path} has no member with weights: no generation has ended")
     diagnostics, reader = Diagnostics(single_problem=True), _Reader(recording, site, agent, n_untrained, seed)
     prepared: list[_Concept] | None = None
-    generations: dict[int, dict[str, Units]] = {}  # the last two, so that memory does not grow with their number
+    n_children = Counter(member.row.parent_id for member in members)
+    parents: dict[str | None, Units] = {}  # those with children to come, so that memory does not grow with generations
     compared: list[_Compared] = []
     missing: list[SiteError] = []
     without: list[str] = []
     with AnalysisProgress("inheritance", "members", len(members), shown=progress) as shown:
         for member in members:
             row = member.row
-            generations.pop(row.generation - 2, None)
             shown.add()
             try:
                 units = reader.units(member)
@@ -123,9 +124,13 @@ def inheritance(
             if prepared is None:
                 prepared = [_concept(units, concept, folds, seed, diagnostics) for concept in concepts]
                 diagnostics.messages.extend(duplicate_episode_warnings(recording, units.episode))
-            parent = generations.get(row.generation - 1, {}).get(row.parent_id or "")
+            parent = parents.get(row.parent_id)
+            n_children[row.parent_id] -= 1
+            if not n_children[row.parent_id]:
+                parents.pop(row.parent_id, None)
             similarity = None if parent is None else compare_units(units, parent, "cka", 1, n_bootstrap, seed)
-            generations.setdefault(row.generation, {})[row.id] = units
+            if n_children[row.id]:
+                parents[row.id] = units
             values = units.all()
             scores = [concept.score(values) for concept in prepared]
             compared.append(_Compared(row, similarity, scores, reader.untrained_scores(member, units, prepared)))

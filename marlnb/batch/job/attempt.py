@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from marlnb.allocations import scheduler_id
+from marlnb.allocations import initial_end, scheduler_id
 from marlnb.batch.job.failures import result_line
 from marlnb.batch.job.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobStatus, State
 from marlnb.batch.job.training_progress import describe_training
@@ -45,7 +45,12 @@ class Attempt:
         self._seconds_before = previous.seconds
         self._clock_start = time.monotonic()
         self.status = JobStatus(
-            "running", attempt=self.number, started=time.time(), seconds=previous.seconds, scheduler_id=scheduler_id()
+            "running",
+            attempt=self.number,
+            started=time.time(),
+            ends=initial_end(),
+            seconds=previous.seconds,
+            scheduler_id=scheduler_id(),
         )
         self.callbacks: list[Callable[[], None]] = []
         self._title = self._cell_progress = ""

@@ -86,6 +86,7 @@ class JobStatus:
         progress: progress of the training in that cell, as text; empty without a training.
         started: start of the attempt, in seconds since 1970.
         updated: time of this status, in seconds since 1970.
+        ends: when the scheduler's time limit ends the attempt, in seconds since 1970; 0.0 if that is not known.
         ended: end of the attempt, in seconds since 1970.
         seconds: time spent executing, summed over all attempts.
         pid: the process that executes it.
@@ -102,6 +103,7 @@ class JobStatus:
     progress: str = ""
     started: float = 0.0
     updated: float = 0.0
+    ends: float = 0.0
     ended: float = 0.0
     seconds: float = 0.0
     pid: int = 0

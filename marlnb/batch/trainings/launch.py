@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from marlnb.allocations import usable_cores
 from marlnb.batch.job.signals import interrupt_on_signals
-from marlnb.batch.local.machine import core_numbers
+from marlnb.batch.local.machine import VISIBLE_GPUS, core_numbers, gpu_names
 from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsProgress
 from marlnb.disk import writing
 from marlnb.errors import MarlnbError
@@ -152,7 +152,8 @@ class _Job:
     def start(folder: Path, planned: PlannedTraining, slot: int, jobs: int, finish: Finish) -> _Job:
         run = RunFolder.open(open_or_create(folder, planned))
         words = [f"{finish.__module__}:{finish.__qualname__}", str(run.path)]
-        return _Job(planned, run, start_worker(WORKER, words, run.path / LOG, slot, jobs), slot)
+        process = start_worker(WORKER, words, run.path / LOG, slot, jobs, planned.experiment.device)
+        return _Job(planned, run, process, slot)
 
     def outcome(self) -> Outcome:
         code, log = self.process.wait(), self.run.path / LOG
@@ -166,13 +167,16 @@ class _Job:
         return Outcome(self.planned, "failed", f"{lines[-1] if lines else f'exit code {code}'} (see {log})")
 
 
-def start_worker(module: str, words: Sequence[str], log: Path, slot: int, jobs: int) -> subprocess.Popen[bytes]:
+def start_worker(
+    module: str, words: Sequence[str], log: Path, slot: int, jobs: int, device: str
+) -> subprocess.Popen[bytes]:
     """A process that executes `python -m module CORES WORDS...`; CORES is its share, such as `0,2`, or empty for all.
 
     Args:
         log: its output is appended to this file.
         slot: its number among the processes that run at once, from 0.
         jobs: how many run at once.
+        device: of the experiment. With `cuda`, processes share the GPUs in turn; `cuda:1` is that GPU.
     Raises:
         DiskError: the log cannot be written.
     """
@@ -180,7 +184,9 @@ def start_worker(module: str, words: Sequence[str], log: Path, slot: int, jobs: 
     share = cores[slot::jobs] if len(cores) >= jobs else []
     command = [sys.executable, "-m", module, ",".join(map(str, share)), *words]
     threads = str(max(1, usable_cores() // jobs))
-    env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ}
+    gpus = gpu_names(os.environ) if device == "cuda" else []
+    gpu = {VISIBLE_GPUS: gpus[slot % len(gpus)]} if gpus else {}
+    env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ, **gpu}
     with writing(log), open(log, "ab") as output:
         return subprocess.Popen(command, stdout=output, stderr=output, env=env)
 

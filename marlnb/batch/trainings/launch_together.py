@@ -19,7 +19,7 @@ from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsPr
 from marlnb.errors import ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.stacking import MAX_ROWS
-from marlnb.training.joined import check_joined, check_parts
+from marlnb.training.joinable import check_joined, check_parts
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train_together import train_together
@@ -181,7 +181,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 def _start(runs: Sequence[Run], slot: int, n_jobs: int, after: AfterTraining) -> subprocess.Popen[bytes]:
     """A process that trains some runs together."""
     words = [f"{after.__module__}:{after.__qualname__}", *(str(run.path) for run in runs)]
-    return start_worker(WORKER, words, runs[0].path / LOG, slot, n_jobs)
+    return start_worker(WORKER, words, runs[0].path / LOG, slot, n_jobs, runs[0].experiment.device)
 
 
 def _outcome(planned: PlannedTraining, run: Run, error: str, *, is_interrupted: bool) -> Outcome:

@@ -152,7 +152,7 @@ def train_all(
     trainings: Sequence[SweptTraining],
     folder: str | os.PathLike[str] | None = None,
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
     together: bool = False,
     progress: bool = True,
 ) -> Trainings:
@@ -164,13 +164,16 @@ def train_all(
     Args:
         trainings: as `plan_trainings` returns them.
         folder: the common folder; None: `common_folder`.
-        jobs: parallel processes, each with its share of the cores; 1: all in this process.
+        jobs: parallel processes, each with its share of the cores and GPUs; 1: all in this process. None: 1, but for
+            the players of a league, which must meet, one process each.
         together: those that differ in their seed only advance together, in one batched product.
         progress: show progress.
     Raises:
         RunError: the folder holds something else, or a run of another experiment.
         ConfigError, EnvBuildError: some trainings cannot advance together.
     """
+    if jobs is None:
+        jobs = len(trainings) if all(is_league_player(each.experiment) for each in trainings) else 1
     if jobs < 1:
         raise ConfigError(f"jobs: expected at least 1; got {jobs}")
     path = common_folder(trainings) if folder is None else Path(folder).expanduser()
@@ -178,7 +181,7 @@ def train_all(
     launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
     if together:
         from marlnb.batch.trainings.launch_together import groups_together, run_together
-        from marlnb.training.joined import check_parts
+        from marlnb.training.joinable import check_parts
 
         for group in groups_together(trainings):
             check_parts(group[0].experiment)
@@ -200,6 +203,11 @@ def train_all(
     failed = {str(outcome.run): outcome.message for outcome in outcomes if outcome.end == "failed"}
     is_stopped = any(outcome.end == "stopped" for outcome in outcomes) or len(outcomes) < len(pending)
     return Trainings(path, tuple(trainings), failed, is_stopped)
+
+
+def is_league_player(experiment: Experiment) -> bool:
+    """Whether it trains one player of a league, which meets those of other trainings."""
+    return experiment.league is not None and bool(experiment.league.learner)
 
 
 def check_folder(path: Path, trainings: Sequence[SweptTraining]) -> None:

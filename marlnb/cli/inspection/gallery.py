@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, quiet_stdout, say
-from marlnb.errors import ConfigError, unknown
+from marlnb.errors import ConfigError, MarlnbError, unknown
 
 if TYPE_CHECKING:
     from marlnb.galleries.check import Comparison
@@ -91,13 +91,18 @@ def _check(names: list[str], out: Path) -> int | None:
     from marlnb.galleries.check import check
     from marlnb.galleries.gallery import gallery
 
-    entries, failed = gallery(), []
+    entries, failed = gallery(), list[str]()
     for name in names or list(entries):
         if entries[name].recipe.command:
             say(f"{name} is made by another library, with: {entries[name].recipe.command}")
             continue
-        with quiet_stdout():
-            comparisons: list[Comparison] = check(entries[name], out / name)
-        failed += [comparison for comparison in comparisons if not comparison.holds]
+        try:
+            with quiet_stdout():
+                comparisons: list[Comparison] = check(entries[name], out / name)
+        except MarlnbError as error:  # such as a missing extra; the other entries can be made
+            say(f"{name} could not be made: {error}")
+            failed.append(name)
+            continue
+        failed += [comparison.what for comparison in comparisons if not comparison.holds]
         print(f"{name}:", *(f"  {comparison}" for comparison in comparisons), sep="\n", flush=True)
     return 1 if failed else None

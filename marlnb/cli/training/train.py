@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--config-dir", metavar="FOLDER", help="YAML variants and experiments (default $MARLNB_CONFIG_DIR)")
     help_dry = "print the composed experiment as JSON, or the table of several runs; train nothing"
     add("--dry-run", action="store_true", help=help_dry)
-    help_jobs = "of several runs: parallel processes, each with its share of the cores (default 1)"
+    help_jobs = (
+        "of several runs: parallel processes, each with its share of the cores and GPUs (default 1; for the players of "
+        "a league all)"
+    )
     add("--jobs", type=int, metavar="N", help=help_jobs)
     add_record_argument(parser)
     add("--quiet", action="store_true", help="no progress bar")
@@ -122,7 +125,7 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
         result = train_all(
             trainings,
             folder,
-            jobs=1 if arguments.jobs is None else arguments.jobs,
+            jobs=arguments.jobs,
             together=together,
             progress=not arguments.quiet,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.ticker import MaxNLocator
 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import (
@@ -69,7 +70,7 @@ def lineage_tree(
     if inheritance is not None and concept is not None:
         _draw_concept(ax, inheritance, concept, points)
     legend_outside(ax)
-    return finish(ax, title=title, x="generation", y="fitness")
+    return _finish(ax, title=title, y="fitness")
 
 
 def _draw_similarities(ax: Axes, inheritance: Inheritance, edges: Mapping[str, Edge]) -> None:
@@ -119,4 +120,9 @@ def option_schedules(
     values = np.array([row.options[option] for row in rows], dtype=float)
     if values.min() > 0 and values.max() / values.min() > 3:
         ax.set_yscale("log")
-    return finish(ax, title=title or option, x="generation", y=option.rpartition(".")[2])
+    return _finish(ax, title=title or option, y=option.rpartition(".")[2])
+
+
+def _finish(ax: Axes, *, title: str, y: str) -> Axes:
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half of a generation
+    return finish(ax, title=title, x="generation", y=y)

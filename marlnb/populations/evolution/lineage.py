@@ -24,7 +24,7 @@ class Lineage:
     Attributes:
         generation: from 0.
         member: its place in the population, from 0.
-        parent: the member of the generation before from which it continues; None in the first.
+        parent: the member from which it continues, of the generation before; None in the first.
         operator: what was done to the parent at the beginning: founder; kept, the parent itself; copied; or the kind
             of mutation; refused, if the mutation would not fit and the parent was copied as it is.
         note: why it was refused or diverged, or what was done to the weights.
@@ -41,6 +41,7 @@ class Lineage:
             opponent, the outcomes: 1 won, 0.5 a draw, 0 lost.
         evaluation_seed: episode k has the seed `evaluation_seed + k`, the same for all members and generations.
         checkpoint: SHA-256 of its weights at the end of the generation.
+        parent_generation: of its parent, where each member has a training and so its own pace; None: the one before.
     """
 
     generation: int
@@ -58,6 +59,7 @@ class Lineage:
     returns: Mapping[str, list[float | None]] = field(default_factory=dict)
     evaluation_seed: int = 0
     checkpoint: str | None = None
+    parent_generation: int | None = None
 
     @property
     def id(self) -> str:
@@ -66,7 +68,8 @@ class Lineage:
 
     @property
     def parent_id(self) -> str | None:
-        return None if self.parent is None else f"{self.generation - 1}-{self.parent}"
+        before = self.generation - 1 if self.parent_generation is None else self.parent_generation
+        return None if self.parent is None else f"{before}-{self.parent}"
 
 
 def read_lineage(folder: Path) -> list[Lineage]:

@@ -4,6 +4,8 @@ An iteration is the turn of one member: a rollout of its own environments, and a
 each member, a generation ends: all are evaluated on the same episodes, and written to `lineage.jsonl`. The next one
 begins with selection and mutation, so a training that ends leaves the members as they were evaluated. All draws are
 functions of (seed, generation, member), so a resumed training makes the same ones.
+
+With `evolution.member` there is one member only, which meets those of other trainings through files (`OtherMembers`).
 """
 
 from __future__ import annotations
@@ -28,10 +30,12 @@ from marlnb.populations.evolution.lineage import Lineage, LineageFile
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.judges import Judgement, build_judge
 from marlnb.populations.training.offspring import Offspring, heir
+from marlnb.populations.training.other_members import OtherMembers
 from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
-from marlnb.training.joined import JoinedTrainings, check_joined, check_parts
+from marlnb.training.joinable import check_joined, check_parts
+from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import Advance, DivergedError
 from marlnb.training.runs.files import EVALUATION
 
@@ -43,7 +47,7 @@ class EvolutionLoop:
 
     Args:
         experiment: with an evolution.
-        env: the environments of member 0; the others get their own.
+        env: the environments of the first member; the others get their own.
         device: of the networks.
         folder: of the run.
     Raises:
@@ -54,11 +58,13 @@ class EvolutionLoop:
         assert experiment.evolution is not None
         self.experiment, self.config, self._device = experiment, experiment.evolution, device
         self._targets = mutables(experiment, env.spec)
-        self._turns = generation_iterations(experiment) * self.config.population  # of a generation
+        places = range(self.config.population) if self.config.member is None else (self.config.member,)
+        self._turns = generation_iterations(experiment) * len(places)  # of a generation
         self._files = LineageFile(folder)
         self._snapshots = SnapshotStore(self._files.folder, env.spec)
         self._judge = build_judge(experiment, env.spec, folder / EVALUATION)
-        self._envs = [env]
+        self._others = None if self.config.member is None else OtherMembers(folder, env.spec)
+        self._envs = {places[0]: env}
         self._joined: JoinedTrainings | None = None
         if self.config.together:
             self._joined = JoinedTrainings()
@@ -68,12 +74,12 @@ class EvolutionLoop:
         self._replay = SharedReplay() if self.config.shared_replay else None
         self._offspring = Offspring(experiment, self._targets, self._envs, device, self._joined, self._replay)
         self.generation = self._turn = 0
-        self._best = 0  # the fittest member of the last generation that was evaluated
+        self._best = 0  # index of the fittest member of the last generation that was evaluated
         self.members: list[Member] = []
         try:
-            for place in range(self.config.population):
-                if place:
-                    self._envs.append(build_env(experiment, experiment.n_envs, device=experiment.device))
+            for place in places:
+                if place not in self._envs:
+                    self._envs[place] = build_env(experiment, experiment.n_envs, device=experiment.device)
                 self.members.append(self._offspring.founder(place))
         except BaseException:
             self.close()
@@ -81,8 +87,8 @@ class EvolutionLoop:
 
     @property
     def env(self) -> VectorEnv:
-        """The environments of member 0."""
-        return self._envs[0]
+        """The environments of the first member."""
+        return next(iter(self._envs.values()))
 
     @property
     def learners(self) -> dict[str, Learner]:
@@ -122,13 +128,13 @@ class EvolutionLoop:
         """
         if self.may_end:
             self._next_generation()
-        place = self._turn % len(self.members)
-        member = self.members[place]
+        index = self._turn % len(self.members)
+        member = self.members[index]
         advance = member.advance()
         self._turn += 1
-        if member.diverged and place == self._best:
-            self._best = self._alive()[0]
-        name = f"member_{place}"
+        if member.diverged and index == self._best:
+            self._best = next(iter(self._alive()), index)
+        name = f"member_{member.row.member}"
         learning = {
             name if len(advance.learning) == 1 else f"{name}/{group}": metrics
             for group, metrics in advance.learning.items()
@@ -163,15 +169,15 @@ class EvolutionLoop:
             saved = state["population"]
             self._files.cut(saved["n_rows"])
             self.generation, self._turn, self._best = saved["generation"], saved["turn"], saved["best"]
-            for place, of_member in enumerate(saved["members"]):
+            for index, of_member in enumerate(saved["members"]):
                 loop = dict(of_member["loop"])
-                if place == self._best:
+                if index == self._best:
                     loop["learners"] = state["learners"]
                 row, born = Lineage(**of_member["row"]), of_member["born"]
-                experiment = member_experiment(self.experiment, place, born)
-                self.members[place] = member = Member(
+                experiment = member_experiment(self.experiment, row.member, born)
+                self.members[index] = member = Member(
                     with_options(experiment, self._targets, row.options),
-                    self._envs[place],
+                    self._envs[row.member],
                     self._device,
                     born=born,
                     row=row,
@@ -194,23 +200,32 @@ class EvolutionLoop:
         with closing(self._judge):
             for member in self.members:
                 member.loop.close()
-            for env in self._envs[1:]:
+            for env in list(self._envs.values())[1:]:
                 env.close()
 
     def _evaluate(self, advance: Advance) -> Advance:
         """Ends a generation: its evaluations count as frames, and its rows are written."""
         alive = self._alive()
-        judgements = dict(zip(alive, self._judge.judge([self.members[place].policies for place in alive])))
-        self._files.add([self._row(member, judgements.get(place)) for place, member in enumerate(self.members)])
+        judgements = dict(zip(alive, self._judge.judge([self.members[index].policies for index in alive])))
+        rows = [self._row(member, judgements.get(index)) for index, member in enumerate(self.members)]
+        self._files.add(rows)
         scored = [member.scored(self.config.window) for member in self.members]
-        self._best = max((scored[place] for place in alive), key=lambda member: member.fitness).place
+        self._best = max(alive, key=lambda index: scored[index].fitness, default=self._best)
+        if self._others is not None:
+            (member,), (row,) = self.members, rows
+            self._others.offer(row, member.scores, None if member.diverged else member.loop.state_dict()["learners"])
         frames = advance.extra_frames + sum(judgement.frames for judgement in judgements.values())
-        return replace(advance, extra_frames=frames, evaluation=judgements[self._best].means)
+        evaluation = judgements[self._best].means if judgements else {}
+        return replace(advance, extra_frames=frames, evaluation=evaluation)
 
     def _alive(self) -> list[int]:
-        """The places whose training has not diverged. Raises DivergedError: there is none."""
-        alive = [place for place, member in enumerate(self.members) if not member.diverged]
-        if not alive:
+        """The indices of members whose training has not diverged.
+
+        Raises:
+            DivergedError: there is none, and no other training has any.
+        """
+        alive = [index for index, member in enumerate(self.members) if not member.diverged]
+        if not alive and self._others is None:
             raise DivergedError(f"every member of the population diverged; the last one: {self.members[-1].diverged}")
         return alive
 
@@ -232,8 +247,11 @@ class EvolutionLoop:
         )
 
     def _next_generation(self) -> None:
-        self.members, successors = self._offspring.next_generation(self.members, self.generation + 1)
-        self._best = heir(successors, self._best)
+        if self._others is not None:
+            self.members = [self._offspring.next_member(self.members[0], self._others, self.generation + 1)]
+        else:
+            self.members, successors = self._offspring.next_generation(self.members, self.generation + 1)
+            self._best = heir(successors, self._best)
         self.generation += 1
         self._turn = 0
 
@@ -252,13 +270,14 @@ def generation_iterations(experiment: Experiment) -> int:
     """
     config, frames = experiment.evolution, experiment.iteration_frames
     assert config is not None
-    share = experiment.frames / config.population
+    n_members = config.population if config.member is None else 1
+    share = experiment.frames / n_members
     iterations = max(1, math.ceil(config.generation_frames / frames) or round(share / GENERATIONS / frames))
     if iterations * frames > share:
         raise ConfigError(
-            f"frames={experiment.frames} ends before the first generation: population={config.population} members of "
+            f"frames={experiment.frames} ends before the first generation: population={n_members} members of "
             f"{iterations * frames:,} frames each (n_envs × rollout_steps, whole iterations) take "
-            f"{config.population * iterations * frames:,} frames; use more frames, or smaller rollouts",
+            f"{n_members * iterations * frames:,} frames; use more frames, or smaller rollouts",
             at="frames",
         )
     return iterations

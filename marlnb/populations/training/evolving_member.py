@@ -149,7 +149,7 @@ def winner_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[str,
     try:
         population = state["population"]
         saved = population["members"][population["best"]]
-        own = member_experiment(experiment, int(population["best"]), int(saved["born"]))
+        own = member_experiment(experiment, int(saved["row"]["member"]), int(saved["born"]))
         return with_options(own, mutables(experiment, spec), saved["row"]["options"])
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise CheckpointError(f"the checkpoint is not one of a population: {error!r}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,13 +19,15 @@ from marlnb.populations.counter_draws import generator
 from marlnb.populations.evolution.architecture import NetworkTarget
 from marlnb.populations.evolution.hyperparameters import Mutable, draw, options_of, with_options
 from marlnb.populations.evolution.lineage import COPIED, FOUNDER, KEPT, REFUSED, Lineage
-from marlnb.populations.evolution.members import Successor
+from marlnb.populations.evolution.members import Scored, Successor
 from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMETERS, PRESERVING, draw_kind, mutated
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
+from marlnb.populations.training.other_members import Offer, OtherMembers
 from marlnb.populations.training.perturbation import perturb
 from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.training.joined import JoinedTrainings
+from marlnb.training.loop import DivergedError
 
 
 class Offspring:
@@ -35,7 +38,7 @@ class Offspring:
     Args:
         experiment: with an evolution.
         targets: the options that mutate.
-        envs: the environments of each place.
+        envs: the environments of each place that is trained.
         device: of the networks.
         joined: the members advance together; None: one after the other.
         replay: the buffers that the members share; None: each has its own.
@@ -45,7 +48,7 @@ class Offspring:
         self,
         experiment: Experiment,
         targets: tuple[Mutable, ...],
-        envs: Sequence[VectorEnv],
+        envs: Mapping[int, VectorEnv],
         device: torch.device,
         joined: JoinedTrainings | None = None,
         replay: SharedReplay | None = None,
@@ -75,45 +78,91 @@ class Offspring:
         Raises:
             ConfigError: the config made an invalid selection.
         """
-        scored = [parent.scored(self.config.window) for parent in parents]
-        rng = generator(self.experiment.seed, "select", "", generation - 1)
-        successors = _check_successors(self.config.select(rng, scored), len(parents), self.config.name)
+        successors = self._select([parent.scored(self.config.window) for parent in parents], "", generation)
         states = {place: parents[place].loop.state_dict()["learners"] for place in {s.parent for s in successors}}
-        networks = _networks(parents[0].loop.learners)
+        rows = {place: parent.row for place, parent in enumerate(parents)}
         members = [
-            self._successor(place, generation, parents, successor, states[successor.parent], networks)
-            for place, successor in enumerate(successors)
+            self._successor(place, generation, each, parents[each.parent], rows, states[each.parent])
+            for place, each in enumerate(successors)
         ]
         if self._joined is not None:
             self._joined.keep([member.loop for member in members])
         return members, successors
 
+    def next_member(self, member: Member, others: OtherMembers, generation: int) -> Member:
+        """The next generation of the only member of a training: it continues itself, or a member of another training.
+
+        Members that have not been evaluated yet, or that diverged, are as unfit as can be, and no other continues them.
+
+        Raises:
+            ConfigError, RunError, CheckpointError, DiskError: as `OtherMembers.read`; ConfigError: invalid selection.
+            DivergedError: the member diverged, and no other one could take its place.
+        """
+        place, offers = member.row.member, others.read(generation)
+        living = {other: offer for other, offer in offers.items() if offer.learners is not None}
+        if member.diverged and not living:
+            raise DivergedError(f"{member.diverged}; no other member of the population could take its place")
+        rows = {place: member.row, **{other: offer.row for other, offer in living.items()}}
+        own = member.scored(self.config.window)
+        scored = [own if k == place else _scored(k, generation - 1, rows.get(k)) for k in range(self.config.population)]
+        successor = self._select(scored, str(place), generation)[place]
+        offer = living.get(successor.parent)
+        others.keep(None if offer is None else offer.learners)
+        if offer is None:
+            learners = member.loop.state_dict()["learners"]
+            return self._successor(place, generation, replace(successor, parent=place), member, rows, learners)
+        learners = others.learners(offer)
+        return self._successor(place, generation, successor, self._member_of(offer, place, learners), rows, learners)
+
+    def _select(self, scored: Sequence[Scored], name: str, generation: int) -> tuple[Successor, ...]:
+        """Whom each place continues. `name`: of the place that selects for itself alone; empty: for all."""
+        rng = generator(self.experiment.seed, "select", name, generation - 1)
+        return _check_successors(self.config.select(rng, scored), len(scored), self.config.name)
+
+    def _member_of(self, offer: Offer, place: int, learners: Mapping[str, Any]) -> Member:
+        """A member of another training, in the environments of a place."""
+        row = offer.row
+        experiment = member_experiment(self.experiment, row.member, row.generation)
+        experiment = with_options(experiment, self._targets, row.options)
+        env, device = self._envs[place], self._device
+        member = Member(experiment, env, device, born=row.generation, row=row, scores=offer.scores, frames=row.frames)
+        for name, learner in member.loop.learners.items():
+            learner.load_state_dict(learners[name])
+        return member
+
     def _successor(
         self,
         place: int,
         generation: int,
-        parents: Sequence[Member],
         successor: Successor,
+        parent: Member,
+        rows: Mapping[int, Lineage],
         learners: Mapping[str, Any],
-        networks: tuple[NetworkTarget, ...],
     ) -> Member:
-        """The member of a place, which continues with the learners of its parent."""
-        parent = parents[successor.parent]
-        options = parents[successor.parent if successor.options_of is None else successor.options_of].row.options
+        """The member of a place, which continues with these learners of its parent.
+
+        Args:
+            rows: by place, of the generation before.
+        """
+        before = rows[successor.parent]
+        options = rows.get(before.member if successor.options_of is None else successor.options_of, before).options
         rng = generator(self.experiment.seed, "mutate", str(place), generation)
         kind = draw_kind(rng, self.config.probability) if successor.mutate else NONE
-        row = Lineage(generation, place, successor.parent, KEPT, seed=parent.row.seed, options=options)
-        if kind == NONE and successor.parent == place and options == parent.row.options:
+        row = Lineage(generation, place, before.member, KEPT, seed=before.seed, options=options)
+        if before.generation != generation - 1:
+            row = replace(row, parent_generation=before.generation)
+        if kind == NONE and before.member == place and options == before.options:
             parent.row = row
             return parent
         base = member_experiment(self.experiment, place, generation)
         inherited = with_options(base, self._targets, row.options)
-        changes = {path: [old, options[path]] for path, old in parent.row.options.items() if options[path] != old}
+        changes = {path: [old, options[path]] for path, old in before.options.items() if options[path] != old}
         row = replace(row, operator=COPIED, seed=base.seed, changes=changes)
         child = partial(self._child, parent=parent, learners=learners)
         if kind == NONE:
             return child(inherited, row)
         try:
+            networks = _networks(parent.loop.learners)
             experiment, mutations = mutated(kind, rng, self.config, inherited, self._targets, networks)
             values = {**options, **{path: new for path, (_, new) in mutations.items()}}
             row_of_child = replace(row, operator=kind, changes={**changes, **mutations}, options=values)
@@ -155,6 +204,13 @@ class Offspring:
         child.inherit(parent, learners)
         child.loop.begin(0)
         return child
+
+
+def _scored(place: int, generation: int, row: Lineage | None) -> Scored:
+    """A member of another training; None: it diverged, or was not evaluated yet, and is as unfit as can be."""
+    if row is None or row.fitness is None:
+        return Scored(place, -math.inf, generation)
+    return Scored(place, row.fitness, generation, row.options)
 
 
 def _networks(learners: Mapping[str, Learner]) -> tuple[NetworkTarget, ...]:

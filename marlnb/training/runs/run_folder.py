@@ -159,7 +159,7 @@ class RunFolder:
         damaged = self.damaged_checkpoints
         facts = {
             "state": f"{status['state']}, {status.get('frames', 0):,} of {self.experiment.frames:,} frames",
-            "mean return of one agent": scores_text(status).removeprefix("return ") or "none yet",
+            "mean return of one agent": scores_text(status).removeprefix("return ") or "none",
             "settings": tuned_text(self.experiment),
             "checkpoints": ", ".join([*checkpoints, *(f"{number} (damaged)" for number in damaged)]) or "none",
             "recordings": ", ".join(self.recordings) or "none",

@@ -151,7 +151,7 @@ class PartForm:
             return problem_html(str(error)), []
         reason = self.unavailable.get(self.name)
         text = problem_html(reason) if reason else note_html(summary(form.kind))
-        return text + _unavailable_html(self.unavailable), [form.box]
+        return text + _unavailable_html(self.unavailable), [*form.boxes]
 
 
 def _unavailable_html(reasons: Mapping[str, str]) -> Markup:

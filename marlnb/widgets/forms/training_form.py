@@ -9,17 +9,22 @@ from dataclasses import replace
 import ipywidgets as w
 
 from marlnb.errors import MarlnbError
+from marlnb.evolution_config import EVOLUTIONS
 from marlnb.experiment import Experiment
+from marlnb.league_config import LEAGUES
 from marlnb.specs import EnvSpec
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.algorithm_panel import AlgorithmPanel
 from marlnb.widgets.forms.device_panel import DevicePanel
 from marlnb.widgets.forms.environment_panel import EnvironmentPanel
 from marlnb.widgets.forms.form import ConfigForm
+from marlnb.widgets.forms.optional_part import OptionalPart
 from marlnb.widgets.forms.tuned_settings import TunedSettings, recompose, same_parts
 
 LENGTH = ("frames", "target_return", "target_group", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
 SAVING = ("checkpoint_every", "keep_checkpoints", "loggers")
+LEAGUE_HELP = "a league: players learn against each other and against snapshots of themselves"
+EVOLUTION_HELP = "a population of trainings, which are selected and mutated"
 
 
 class TrainingForm:
@@ -31,6 +36,8 @@ class TrainingForm:
         device: a panel.
         length: a form: how long to train, and how often to evaluate.
         saving: a form: checkpoints and loggers.
+        league: how players learn against each other, if they do.
+        evolution: how a population is selected and mutated, if there is one.
         tuned: whether options start from tuned settings, and from which.
     """
 
@@ -48,6 +55,10 @@ class TrainingForm:
         self.device = DevicePanel(experiment)
         self.length = ConfigForm(Experiment, only=LENGTH, on_change=self._changed)
         self.saving = ConfigForm(Experiment, only=SAVING, on_change=self._changed)
+        self.league = OptionalPart(LEAGUES, experiment.league, "alphastar", LEAGUE_HELP, on_change=self._changed)
+        self.evolution = OptionalPart(
+            EVOLUTIONS, experiment.evolution, "tournament", EVOLUTION_HELP, on_change=self._changed
+        )
         self.tuned = TunedSettings(on_change=self._restart)
         self.tuned.show(experiment)
         self.environment.on_change(self._environment_changed)
@@ -63,6 +74,7 @@ class TrainingForm:
             "Algorithm": self.algorithm.widget,
             "Device": self.device.widget,
             "Length": self.length.box,
+            "Population": w.VBox([self.league.box, self.evolution.box]),
             "Saving": self.saving.box,
         }
 
@@ -83,6 +95,8 @@ class TrainingForm:
             threads=self.device.threads,
             **self.length.values,
             **self.saving.values,
+            league=self.league.config,
+            evolution=self.evolution.config,
         )
 
     @with_ui_lock
@@ -104,6 +118,8 @@ class TrainingForm:
             self.algorithm.set(experiment, spec)
             for part in (self.device, self.length, self.saving):
                 part.set(experiment)
+            self.league.set(experiment.league)
+            self.evolution.set(experiment.evolution)
         finally:
             self._is_updating = False
         self._changed()

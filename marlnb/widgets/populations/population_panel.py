@@ -117,7 +117,7 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
         return PopulationNow(rows, ranked, _picture(lineage_tree(self.population), "who descends from whom"))
 
     def _show_now(self, now: PopulationNow) -> None:
-        best, n_generations = now.members[0], now.rows[-1].generation + 1
+        best, n_generations = now.members[0], 1 + max(row.generation for row in now.rows)
         self._line.show_note(
             f"{count(n_generations, 'generation')} of {self.population.config.population} members; the fittest is "
             f"{best.id} with {best.row.fitness:.4g}. Below: the last generation, the fittest first."

@@ -10,6 +10,8 @@ from marlnb.algorithms.gradients import compiled
 from marlnb.algorithms.gradients.compiled import trace
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.experiment import Experiment
+from marlnb.training import learners
+from marlnb.training.learners import COMPILING_FLOP, compiling_updates
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
@@ -26,6 +28,7 @@ TRAINING = (
     "checkpoint_every=2",
     "tuned=false",
 )
+UPDATE_FLOP = 6 * (4 * 8 * 3) * (18 * 8 + 8 + 8 * 5 + 5 + 18 * 8 + 8 + 8 + 1) * 2  # samples, weights, epochs
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +86,9 @@ def test_without_a_compiler_training_goes_on_and_says_so_once(
     assert len(train(tmp_path / "run", 1, resume=True)) == 1
 
 
-def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(tmp_path: Path, cache: Path) -> None:
+def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The compiler itself, on a network of 8 units: 15 s of a core."""
     reports = train(tmp_path / "whole", 4, "compile=first")
     assert len(list(cache.glob("*.pt2"))) == 1
@@ -91,4 +96,31 @@ def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(tmp_path: Path, 
         assert ours == pytest.approx(wanted, rel=1e-2, abs=1e-4)
     first = train(tmp_path / "halves", 2, "compile=first")
     assert [*first, *train(tmp_path / "halves", 2, resume=True)] == reports
+    # as long as this training is "long", it uses the same code from its third update on, without being asked
+    monkeypatch.setattr(learners, "COMPILING_FLOP", 2 * UPDATE_FLOP)
+    run = Run.create(tmp_path / "auto", Experiment.compose(*TRAINING))
+    with Trainer.resume(run) as trainer:
+        compiled_so_far = []
+        for _ in range(4):
+            next(trainer)
+            compiled_so_far.append(trainer.loop.learners["agent"].state_dict()["compiled"])
+    assert compiled_so_far == [None, None, True, True]
     assert len(list(cache.glob("*.pt2"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "updates"),
+    [
+        (("frames=1_000_000_000",), (COMPILING_FLOP // UPDATE_FLOP // 4, COMPILING_FLOP // UPDATE_FLOP + 1)),
+        (("frames=100_000_000",), None),  # 1.3e12 operations
+        (("frames=1_000_000_000", "compile=never"), None),
+        (("frames=1_000_000_000", "schedule=['500000 algorithm.lr=1e-4']"), None),
+    ],
+)
+def test_only_long_trainings_compile_by_themselves(
+    tmp_path: Path, overrides: tuple[str, ...], updates: tuple[float, float] | None
+) -> None:
+    run = Run.create(tmp_path / "run", Experiment.compose(*TRAINING, *overrides))
+    with Trainer.resume(run) as trainer:
+        learner = trainer.loop.learners["agent"]
+        assert compiling_updates(trainer.experiment, learner) == updates

@@ -35,7 +35,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Job:
     job = Job(plain.folder, plain.notebook, plain.parameters, folder, {"ANSWER": "42"})
     job.write()
     started = time.time()
-    assert run(job, SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3") == 0
+    assert run(job, SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3", SLURM_JOB_END_TIME="4000000000") == 0
     assert started <= job.status().started <= job.status().ended <= time.time()
     return job
 
@@ -44,7 +44,7 @@ def test_a_job_tells_everything_in_its_folder(done: Job) -> None:
     status = done.status()
     assert (status.state, status.attempt, status.cell, status.n_cells) == ("complete", 1, 4, 4)
     assert status.seconds == pytest.approx(status.ended - status.started, abs=0.1)
-    assert status.scheduler_id == "17_3" and status.host == os.uname().nodename
+    assert status.scheduler_id == "17_3" and status.ends == 4e9 and status.host == os.uname().nodename
     assert texts(done)[2:] == [f"{done.folder} 42 {done.cwd}\n", f"{done.folder}\n"]
     (attempt,) = done.attempts()
     assert attempt["state"] == "complete" and attempt["attempt"] == 1

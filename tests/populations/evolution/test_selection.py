@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from marlnb.config import SearchRange
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.populations.counter_draws import generator
 from marlnb.populations.evolution.members import Scored
 from marlnb.populations.selection.controls import MutateOnlyConfig, RandomSearchConfig, SelectOnlyConfig
@@ -125,6 +127,23 @@ def test_controls() -> None:
         )
     selected = SelectOnlyConfig(population=3, size=3).select(generator(0, "select", "", 0), members)
     assert selected[2].parent == 2 and not any(s.mutate for s in selected)
+
+
+def test_agilerl_has_the_settings_of_its_tutorial() -> None:
+    """The numbers are those of AgileRL 2.58.0's tutorial on MATD3; `updates` is its learn_step turned around."""
+    experiment = Experiment.compose("env=mpe/simple_speaker_listener", "algorithm=matd3", "evolution=agilerl")
+    config, algorithm = experiment.evolution, experiment.algorithm
+    assert isinstance(config, TournamentConfig)
+    assert (config.population, config.size, config.elites, config.window) == (4, 2, 1, 1)
+    assert (config.grow, config.shrink, config.sigma, config.change) == (1.2, 0.8, 0.1, "one")
+    shares = config.probability
+    assert shares.none == shares.parameters == shares.hyperparameters == 0.2 and shares.activation == 0
+    assert shares.width + shares.depth == pytest.approx(0.2) and shares.depth / 0.2 == pytest.approx(0.2)
+    assert config.mutable_of(algorithm) == ("lr", "lr_critic", "batch_size", "updates")
+    anything = SearchRange("log", 0.0, 1.0)
+    assert config.bounds_of("lr", anything) == config.bounds_of("lr_critic", anything) == (1e-4, 1e-2)
+    assert config.bounds_of("batch_size", anything) == (8, 512)
+    assert config.factors_of("updates") == pytest.approx((1 / 0.75, 1 / 1.5))
 
 
 def test_the_best_of_noiseless_fitness_never_falls() -> None:

@@ -49,10 +49,11 @@ def _replay(run: Run, folder: Path) -> Run:
 def test_processes_meet_through_files_and_each_is_replayed_bit_for_bit(tmp_path: Path) -> None:
     folder = tmp_path / "league"
     words = (*WORDS, f"league.learner={','.join(PLAYERS[:2])}", "frames=512", f"run={folder}")
-    command = (sys.executable, "-m", "marlnb", "train", *words, "--jobs", "2", "--quiet")
+    command = (sys.executable, "-m", "marlnb", "train", *words, "--quiet")
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     for player in PLAYERS[:2]:
         run = Run.open(folder / f"league.learner={player}")
+        assert (run.path / "output.log").is_file()  # each had a process, so that they could meet
         league = run.league
         assert league.counts()[player] and {match.learner for match in league.matches()} <= set(PLAYERS)
         received = [json.loads(line) for line in (league.folder / "received.jsonl").read_text().splitlines()]

@@ -11,7 +11,9 @@ import pytest
 from marlnb.algorithms.configs.ppo import MAPPOConfig
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.errors import ConfigError, MarlnbError
+from marlnb.evolution_config import EVOLUTIONS
 from marlnb.experiment import Experiment
+from marlnb.league_config import LEAGUES
 from marlnb.widgets.forms.field import parse
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.part_form import PartForm
@@ -19,7 +21,7 @@ from marlnb.widgets.forms.part_form import PartForm
 FAMILIES = ("mpe", "matrix", "tag", "pettingzoo", "vmas", "torchrl", "external")
 MEMBERS = [
     *(member for name, member in ENVIRONMENTS.items() if name.split("/")[0] in FAMILIES),
-    *(member for _, member in (*ALGORITHMS.items(), *MODELS.items())),
+    *(member for _, member in (*ALGORITHMS.items(), *MODELS.items(), *LEAGUES.items(), *EVOLUTIONS.items())),
 ]
 
 
@@ -51,6 +53,20 @@ def test_typed_texts_are_parsed() -> None:
     experiment = ConfigForm(Experiment, only=["frames", "seed", "target_return"])
     experiment.fields["frames"].enter("2_000_000")
     assert experiment.as_overrides() == ["frames=2000000"]
+
+
+def test_options_of_a_part_of_the_options_are_a_form_below() -> None:
+    form = ConfigForm(EVOLUTIONS.get("pbt"))
+    probability = form.parts["probability"]
+    assert len(form.boxes) == 2 and probability.box.title.startswith("probability: of each kind of mutation")
+    assert probability.fields["none"].value == 0.0 and probability.n_changed == 0  # pbt's default, not the class's
+    probability.fields["width"].enter("0.3")
+    assert form.config.probability.width == 0.3 and form.as_overrides() == ["probability.width=0.3"]
+    probability.fields["width"].enter("-1")
+    with pytest.raises(ConfigError, match="width must be at least 0"):
+        _ = form.config
+    form.set({"probability": EVOLUTIONS.get("tournament")().probability})
+    assert form.config.probability.none == 0.2
 
 
 def test_invalid_input_stays_in_its_field_with_its_problem() -> None:

@@ -64,6 +64,23 @@ def test_what_is_clicked_changes_the_experiment(panel: TrainingPanel) -> None:
     assert panel.experiment.algorithms == {}
 
 
+def test_a_league_or_a_population_is_chosen_in_the_form() -> None:
+    game = ("env=game/disc", "algorithm=ippo", "frames=4096")
+    panel = TrainingPanel(Experiment.compose(*game))
+    assert panel.experiment.league is None
+    league = panel.form.league
+    league.is_on.value = True
+    league.part.form.parts["main"].fields["self_play"].enter("0.5")
+    expected = Experiment.compose(*game, "league=alphastar", "league.main.self_play=0.5")
+    assert panel.experiment == expected and "league.main.self_play=0.5" in _text(panel._as_command)
+    panel.form.evolution.is_on.value = True
+    assert "a training has a league= or an evolution=, not both" in _text(panel._problem)
+    league.is_on.value = False
+    assert panel.experiment == Experiment.compose(*game, "evolution=tournament")
+    panel.form.set(expected)
+    assert panel.experiment == expected and not panel.form.evolution.is_on.value
+
+
 def test_another_environment_or_algorithm_brings_its_tuned_settings_and_keeps_what_was_set() -> None:
     spread = ("env=mpe/simple_spread", "frames=4_000_000")
     panel = TrainingPanel(Experiment.compose(*spread, "algorithm=ippo", "algorithm.clip=0.3"))

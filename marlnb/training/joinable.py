@@ -1,0 +1,60 @@
+"""Which trainings can advance together (`marlnb.training.joined`), and what to do with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from marlnb.algorithms.configs.ddpg import IDDPGConfig
+from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.stacked.stack_learners import STACKABLE, check_together
+from marlnb.algorithms.stacked.stacked_learner import INSTEAD
+from marlnb.envs.regroup import build_env
+from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
+from marlnb.training.learners import COMPILED_FROM, build_learners
+
+
+def check_joined(experiments: Sequence[Experiment]) -> None:
+    """Checks whether these trainings can advance together, as far as that is possible without environments.
+
+    Raises:
+        ConfigError: they cannot; the message says what can, and what to do instead.
+    """
+    for experiment in experiments:
+        _check_single(experiment)
+
+
+def check_parts(experiment: Experiment) -> None:
+    """Builds one environment and the learners, to check whether such trainings can advance together.
+
+    Raises:
+        ConfigError, EnvBuildError: they cannot; or the experiment cannot be trained at all.
+    """
+    with build_env(experiment, 1, device=experiment.device) as env:
+        for learner in build_learners(experiment, env.spec).values():
+            check_together([learner])
+
+
+def _check_single(experiment: Experiment) -> None:
+    problems = [
+        (experiment.league is not None, "a league"),
+        (experiment.evolution is not None, "an evolving population"),
+        (experiment.compile in COMPILED_FROM, f"compile={experiment.compile}"),
+        (experiment.profile, "profile=true"),
+        (experiment.cuda_graphs, "cuda_graphs=true"),
+        (bool(experiment.schedule), "schedule="),
+        ("wandb" in experiment.loggers, "loggers=wandb, which has one run in each process"),
+    ]
+    for group in experiment.algorithms or ("",):
+        algorithm = experiment.algorithm_of(group)
+        problems.append((not isinstance(algorithm, (IPPOConfig, IDDPGConfig)), f"algorithm={algorithm.name}"))
+    networks = [experiment.model, experiment.critic, *experiment.models.values(), *experiment.critics.values()]
+    for network in networks:
+        if network is not None:
+            problems.append((network.name != "mlp", f"a network of kind {network.name}, not mlp"))
+    for is_problem, what in problems:
+        if is_problem:
+            raise ConfigError(
+                f"trainings in one batch do not support {what}; they support {STACKABLE}, and networks of kind mlp. "
+                f"{INSTEAD}"
+            )
