@@ -19,7 +19,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-evolution verify-leagues verify-together groundtruth gallery-check wheel clean
+.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-equal-time verify-evolution verify-leagues verify-together groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,7 +141,7 @@ bench-peers-setup: $(READY) ## make the environments of BenchMARL, AgileRL and o
 tune: $(READY) ## search for tuned settings; hours, resumes if stopped; ARGS="simple_spread mappo --minutes 30"
 	$(BIN)/python -m benchmarks.tune $(ARGS)
 
-crash-test: $(READY) ## kill the process, or fail the write, at every call that writes: 24,000 attempts, hours; ARGS="--every 25 --log build/crash.jsonl" tries 1,000, and resumes
+crash-test: $(READY) ## kill the process, or fail the write, at calls that write, some of each kind: 5,000 attempts, about an hour; ARGS="--log build/crash.jsonl" resumes, ARGS="--every 1" tries all
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults $(ARGS)
 
 fuzz: $(READY) ## fuzz overrides, YAML, run folders, checkpoints, messages and recordings; ARGS="--times 10 --log build/fuzz.jsonl" tries 100,000 and resumes
@@ -157,6 +157,7 @@ verify: $(READY) ## train every algorithm to its known target; hours; ARGS="spre
 	$(BIN)/python -m benchmarks.verify $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.exploitability)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.evolution)
+	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.default_settings)
 
 verify-leagues: $(READY) ## compare leagues, PSRO, fictitious play and self-play by exact exploitability, with plots; ARGS="--scale 0.15"
 	$(BIN)/python -m benchmarks.verify.exploitability $(ARGS)
@@ -167,8 +168,11 @@ verify-evolution: $(READY) ## compare tournaments, PBT and MF-PBT with their con
 verify-together: $(READY) ## compare the final scores of eight seeds trained together and alone; ARGS="--frames 20000"
 	$(BIN)/python -m benchmarks.verify.together $(ARGS)
 
-verify-defaults: $(READY) ## a table of score and time of `env=E algorithm=A` without other options; hours; ARGS="simple_spread ippo"
+verify-defaults: $(READY) ## a table of score and time of `env=E algorithm=A` without other options; hours; ARGS="spread ippo, connect_four --seconds 60"
 	$(BIN)/python -m benchmarks.verify.default_settings $(ARGS)
+
+verify-equal-time: $(READY) ## compare that with BenchMARL's defaults and JaxMARL's published settings after 60 CPU-seconds; ARGS="--tasks multiwalker"
+	$(BIN)/python -m benchmarks.verify.at_equal_time $(ARGS)
 
 groundtruth: $(READY) ## score marlnb's analyses on all planted circuits; ARGS="--seeds 1"
 	$(BIN)/python -m marlnb.groundtruth $(ARGS)
