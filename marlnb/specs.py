@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from marlnb.display.spec_text import group_html, group_text, spec_html, spec_text
 from marlnb.errors import ConfigError, unknown
 
 ActionKind = Literal["discrete", "multi_discrete", "continuous"]
@@ -86,7 +87,7 @@ class ActionSpec:
         return "float32" if self.kind == "continuous" else "int64"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GroupSpec:
     """Agents that share spaces, policy and algorithm.
 
@@ -103,6 +104,12 @@ class GroupSpec:
     observation: ObservationSpec
     action: ActionSpec
     has_action_mask: bool = False
+
+    def __repr__(self) -> str:
+        return group_text(self)
+
+    def _repr_html_(self) -> str:
+        return group_html(self)
 
     @property
     def n_agents(self) -> int:
@@ -150,7 +157,7 @@ class LabelSpec:
     classes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EnvSpec:
     """Everything that networks, buffers and files need to know about an environment.
 
@@ -174,6 +181,12 @@ class EnvSpec:
         names = [agent for group in self.groups for agent in group.agents]
         if not names or len(set(names)) != len(names):
             raise ConfigError(f"{self.name}: each agent must be in one group; got {names}")
+
+    def __repr__(self) -> str:
+        return spec_text(self)
+
+    def _repr_html_(self) -> str:
+        return spec_html(self)
 
     @property
     def group_names(self) -> tuple[str, ...]:

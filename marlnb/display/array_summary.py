@@ -11,10 +11,27 @@ MAX_NUMBERS = 8
 """A tuple of more numbers is described, not written out."""
 
 
+class FieldsSummary:
+    """Base of dataclasses that hold arrays: they are shown by `fields_summary`, and in a notebook as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return fields_summary(self)
+
+    def _repr_html_(self) -> str:
+        from marlnb.display.notebook_html import facts_html
+
+        facts: dict[str, str] = {}
+        for name, value in _shown_fields(self):
+            items = value.items() if isinstance(value, Mapping) else ()
+            facts |= {f"{name}[{key!r}]": value_summary(item) for key, item in items} or {name: value_summary(value)}
+        return facts_html(type(self).__name__, facts)
+
+
 def fields_summary(instance: Any) -> str:
     """A dataclass as Python writes it, but arrays as `array_summary` describes them, and numbers with four digits."""
-    shown = (field.name for field in fields(instance) if field.repr)
-    values = ", ".join(f"{name}={value_summary(getattr(instance, name))}" for name in shown)
+    values = ", ".join(f"{name}={value_summary(value)}" for name, value in _shown_fields(instance))
     return f"{type(instance).__name__}({values})"
 
 
@@ -42,6 +59,11 @@ def array_summary(values: Any) -> str:
     if text.endswith("bool"):
         return f"{text}, {int(values.sum()):,} of {n_values:,} true"
     return f"{text} from {float(values.min()):.3g} to {float(values.max()):.3g}"
+
+
+def _shown_fields(instance: Any) -> list[tuple[str, Any]]:
+    """(name, value) of each field of a dataclass that its repr shows."""
+    return [(field.name, getattr(instance, field.name)) for field in fields(instance) if field.repr]
 
 
 def _is_long(value: Any) -> bool:

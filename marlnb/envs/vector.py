@@ -10,14 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
+from marlnb.display.formatting import count
+from marlnb.display.notebook_html import note_html
+from marlnb.display.spec_text import spec_html
 from marlnb.envs.workers.memory import Arrays, allocate_arrays
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN, EnvSpec
 
 
-@dataclass(slots=True)
-class GroupStep:
+@dataclass(slots=True, repr=False)
+class GroupStep(FieldsSummary):
     """One group's buffers: allocated once, overwritten by the next `step` or `reset`.
 
     The first four describe the current time step, before the next action. After an episode's end that is the first
@@ -43,12 +46,9 @@ class GroupStep:
     final_observation: Tensor
     action_mask: Tensor | None = None
 
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
-
-@dataclass(slots=True)
-class Step:
+@dataclass(slots=True, repr=False)
+class Step(FieldsSummary):
     """What `reset` and `step` return.
 
     Attributes:
@@ -64,9 +64,6 @@ class Step:
     episode_seed: Tensor
     state: Tensor | None = None
     final_state: Tensor | None = None
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
     def clear_transition(self) -> None:
         """Zeroes what describes the last transition: rewards and ends."""
@@ -109,6 +106,13 @@ class VectorEnv(ABC):
     episode_stride: int | None = None
     restarts_by_mask: bool | None = None
     _actions_of_step: Mapping[str, Tensor]  # between `start_step` and `finish_step`
+
+    def __repr__(self) -> str:
+        groups = ", ".join(f"{group.name} ({group.n_agents})" for group in self.spec.groups)
+        return f"<{count(self.n_envs, 'env')} of {self.spec.name} on {self.device}: {groups}>"
+
+    def _repr_html_(self) -> str:
+        return note_html(f"{count(self.n_envs, 'env')} on {self.device}") + spec_html(self.spec)
 
     @abstractmethod
     def reset(self, seed: int) -> Step:

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 
 NetworkName = Literal["mlp", "gru"]
 MIN_EFFECT_SHARE = 0.03
 """Share of the largest effect below which a unit need not be named."""
 
 
-@dataclass(frozen=True)
-class Node:
+@dataclass(frozen=True, repr=False)
+class Node(FieldsSummary):
     """A part of a circuit, or of a decoy: what one site of one agent represents.
 
     Attributes:
@@ -40,9 +40,6 @@ class Node:
     exact: bool = True
     readout: tuple[tuple[int, tuple[float, ...]], ...] = ()
     written: tuple[tuple[float, ...], ...] = ()
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
 
 @dataclass(frozen=True)

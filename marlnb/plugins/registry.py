@@ -51,6 +51,10 @@ class Registry(Generic[T]):
         self._loaded = False
         self._lock = threading.RLock()
 
+    def __repr__(self) -> str:
+        names = self.names()
+        return f"<{len(names)} {self.kind}s: {', '.join(names)}>"
+
     def register(self, name: str) -> Callable[[S], S]:
         """A class decorator that registers the class as `name` and sets its class attribute `name`."""
 

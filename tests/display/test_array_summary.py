@@ -79,3 +79,13 @@ def printed() -> list[object]:
 def test_what_holds_arrays_prints_shapes_and_not_64_numbers(item: object) -> None:
     assert len(NUMBER.findall(repr(item))) < 40
     assert len(repr(item)) < 1500
+
+
+def test_a_notebook_shows_the_fields_as_a_table_and_each_group_in_its_line() -> None:
+    with mnb.vector_env("mpe/simple_tag", 2) as envs:
+        page = envs.reset(seed=0)._repr_html_()
+    rows = dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", page))
+    assert list(rows) == [
+        *("groups[&#39;adversary&#39;]", "groups[&#39;agent&#39;]", "done", "episode_seed", "state", "final_state")
+    ]
+    assert rows["done"] == "[2] bool, 0 of 2 true" and "observation=[2, 3, 16] float32" in next(iter(rows.values()))

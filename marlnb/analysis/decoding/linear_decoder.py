@@ -19,15 +19,15 @@ import numpy as np
 
 from marlnb.analysis.stats.linear_models import Kind, fit_logistic
 from marlnb.analysis.stats.ridge import fit_ridge
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.directions import Direction
 
 DirectionKind = Literal["pattern", "filter"]
 
 
-@dataclass(frozen=True)
-class LinearDecoder:
+@dataclass(frozen=True, repr=False)
+class LinearDecoder(FieldsSummary):
     """A linear decoder fitted to all rows of one agent, in the activations' own units.
 
     Attributes:
@@ -58,9 +58,6 @@ class LinearDecoder:
     mean: np.ndarray
     weight_covariance: np.ndarray
     pattern_covariance: np.ndarray
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
     def direction(
         self, value: str | int | tuple[str | int, str | int] | None = None, kind: DirectionKind = "pattern"

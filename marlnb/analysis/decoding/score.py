@@ -7,7 +7,7 @@ from typing import Literal
 
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_INTERVALS
 from marlnb.analysis.stats.linear_models import FoldScores
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 from marlnb.errors import AnalysisError, unknown
 
 Correction = Literal["holm", "fdr", "max"]
@@ -19,8 +19,8 @@ NEGLIGIBLE_GAIN = 0.05
 """A site whose score exceeds a control's by at most this much (the upper end of the interval) holds no more than it."""
 
 
-@dataclass(frozen=True)
-class Gain:
+@dataclass(frozen=True, repr=False)
+class Gain(FieldsSummary):
     """How much better a label is decoded from a site than from a control, on the same folds.
 
     Attributes:
@@ -42,9 +42,6 @@ class Gain:
     p_value: float
     p_holm: float = 1.0
 
-    def __repr__(self) -> str:
-        return fields_summary(self)
-
     @staticmethod
     def over(control: Control, of_control: FoldScores, of_site: FoldScores) -> Gain:
         difference = of_site - of_control
@@ -61,8 +58,8 @@ class Gain:
         return f"{control} {self.score:.2f} (difference {self.gain:+.2f} {interval}, p = {self.p_holm:.2g})"
 
 
-@dataclass(frozen=True)
-class DecodingScore:
+@dataclass(frozen=True, repr=False)
+class DecodingScore(FieldsSummary):
     """How well one label is decoded from one site of one agent, at one time step or over all.
 
     All scores but `control` are of episodes that the models were not fitted to. A score that is not available is None.
@@ -108,9 +105,6 @@ class DecodingScore:
     p_max: float = 1.0
     gains: tuple[Gain, ...] = ()
     is_feed_forward: bool = False
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
     @property
     def observation(self) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError, unknown
 
@@ -18,8 +18,8 @@ ActionShares = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, 
 """By agent with discrete actions: the actions' names, and the share of its steps of each without and with edits."""
 
 
-@dataclass(frozen=True)
-class Effect:
+@dataclass(frozen=True, repr=False)
+class Effect(FieldsSummary):
     """One outcome with and without the edits, paired over episodes.
 
     Attributes:
@@ -54,9 +54,6 @@ class Effect:
     p_value: float | None
     p_holm: float | None
     detectable: float | None
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
     @property
     def excludes_zero(self) -> bool:

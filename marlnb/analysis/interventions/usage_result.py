@@ -12,7 +12,7 @@ import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result
 from marlnb.analysis.stats.corrections import holm
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 from marlnb.errors import AnalysisError, unknown
 
 Conclusion = Literal["used", "decodable but not used", "not shown to be used", "not separable"]
@@ -20,8 +20,8 @@ EQUAL_VARIANCE = "the variance along it"
 WHAT_EDITS_DO = {"erase": "erasing it", "steer": "steering along it"}
 
 
-@dataclass(frozen=True)
-class UsageTest:
+@dataclass(frozen=True, repr=False)
+class UsageTest(FieldsSummary):
     """What one edit along the direction does to the agent's action distributions, next to random directions.
 
     Attributes:
@@ -62,9 +62,6 @@ class UsageTest:
     random: tuple[float, ...] = ()
     given: str = ""
     share_left: float = 1.0
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 from marlnb.models.hooks.directions import Direction
 
 
-@dataclass(frozen=True)
-class UntrainedTuning:
+@dataclass(frozen=True, repr=False)
+class UntrainedTuning(FieldsSummary):
     """The same label and time steps in a network of the same architecture with random weights.
 
     Attributes:
@@ -30,9 +30,6 @@ class UntrainedTuning:
     gain: float
     low: float
     high: float
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 from marlnb.populations.league.matches import Match
 
 UNKNOWN = 0.5  # the win rate of players that have not met
 
 
-@dataclass(frozen=True, eq=False)
-class PayoffTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class PayoffTable(FieldsSummary):
     """Results by ordered pair of players, whatever seats they had.
 
     With decay d, a match of A and B with score s of A (1: won, 1/2: draw, 0: lost) changes the pair to
@@ -39,9 +39,6 @@ class PayoffTable:
     wins: np.ndarray
     matches: np.ndarray
     decay: float = 0.99
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
     @staticmethod
     def empty(players: Sequence[str] = (), decay: float = 0.99) -> PayoffTable:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.display.array_summary import fields_summary
+from marlnb.display.array_summary import FieldsSummary
 from marlnb.display.notebook_html import frame_html
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError, EnvError
@@ -36,8 +36,8 @@ MAX_STEPS = 100_000
 """Without the end of an episode, after which one of an environment that states no limit is taken to be endless."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeStep:
+@dataclass(frozen=True, slots=True, repr=False)
+class TimeStep(FieldsSummary):
     """One time step of all environments: observations and the actions just chosen. The environment has not stepped yet.
 
     Its tensors are the environment's own buffers, valid until it steps.
@@ -71,9 +71,6 @@ class TimeStep:
     returns: Mapping[str, Tensor]
     env: VectorEnv
     _labels: dict[str, Tensor] = field(default_factory=dict, repr=False)
-
-    def __repr__(self) -> str:
-        return fields_summary(self)
 
     @property
     def labels(self) -> Mapping[str, Tensor]:

@@ -16,7 +16,7 @@ from marlnb.envs.regroup import Groups, build_grouped
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
 from marlnb.models.policies.scripted import RandomPolicy
-from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
+from marlnb.specs import EnvSpec
 from marlnb.training.collect.episodes import TimeStep, play
 from marlnb.widgets.core.ui_lock import RENDER_LOCK
 
@@ -118,34 +118,6 @@ class _Camera:
 
     def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
         pass
-
-
-def describe_spec(spec: EnvSpec) -> list[list[object]]:
-    """One row per group: name, agents, observation, actions."""
-    return [
-        [group.name, _agents(group), _observation(group), _action(group.action) + ", masked" * group.has_action_mask]
-        for group in spec.groups
-    ]
-
-
-def _agents(group: GroupSpec) -> str:
-    names = list(group.agents)
-    return ", ".join(names if len(names) <= 6 else [*names[:3], "...", names[-1]]) + f" ({group.n_agents})"
-
-
-def _observation(group: GroupSpec) -> str:
-    shape = " x ".join(map(str, group.observation.shape))
-    names = group.observation.names
-    return f"{shape}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else shape
-
-
-def _action(action: ActionSpec) -> str:
-    if action.kind == "continuous":
-        return f"continuous, {len(action.low)} from {min(action.low):g} to {max(action.high):g}"
-    if action.kind == "discrete":
-        names = f": {', '.join(action.names)}" if getattr(action, "names", ()) else ""
-        return f"one of {action.n_logits}{names}"
-    return f"{action.n_components} choices, {action.n_logits} options in total"
 
 
 def _encode(frames: Sequence[np.ndarray], kind: Literal["PNG", "GIF"]) -> bytes:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from marlnb.composition.overrides import part_overrides
 from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.display.notebook_html import picture_html
+from marlnb.display.spec_text import GROUP_HEADER, episode_text, group_rows
 from marlnb.envs.regroup import Groups
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
@@ -20,12 +21,11 @@ from marlnb.widgets.core.controls import button_for
 from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.style import HTML, Message, note_html, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
-from marlnb.widgets.forms.env_preview import EnvPreview, describe_spec, play_random_episode, preview_env
+from marlnb.widgets.forms.env_preview import EnvPreview, play_random_episode, preview_env
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.part_form import PartForm
 
 ENV_OPTIONS = ("n_envs", "groups")
-HEADER = ["group", "agents", "observation of each", "action of each"]
 
 
 class EnvironmentPanel(Panel):
@@ -95,11 +95,8 @@ class EnvironmentPanel(Panel):
 
     def _show(self, preview: EnvPreview) -> None:
         self.spec = spec = preview.spec
-        limit = f"episodes of at most {spec.max_steps} steps" if spec.max_steps else "episodes without a step limit"
-        turns = "all agents act at the same time" if spec.simultaneous else "agents take turns"
-        state = f", global state of shape {spec.state_shape}" if spec.state_shape else ""
-        self._status.show_note(f"{spec.name}: {limit}, {turns}{state}")
-        self._table.value = table_html(HEADER, describe_spec(spec))
+        self._status.show_note(f"{spec.name}: {episode_text(spec)}")
+        self._table.value = table_html(GROUP_HEADER, group_rows(spec))
         picture = _picture_html(preview.picture, "png", f"{spec.name} at its start")
         self._picture.value = picture if preview.picture else note_html(preview.no_picture)
         self._returns.value = ""
