@@ -27,7 +27,7 @@ MINUTES = float(os.environ.get("MARLNB_LEAK_MINUTES", "1"))
 WARM_UP_CYCLES = 5
 N_ALIVE = 10
 MAX_GROWTH = {"heap_mb": 5.0, "listeners": 200, "kernel_mb": 15.0}  # beyond the first third
-MAX_DETACHED = 200  # nodes of marlnb outside of the document; JupyterLab keeps the toolbar buttons of closed tabs
+MAX_DETACHED = 200  # nodes of marlnb outside of the document
 
 
 @pytest.mark.timeout(int(60 * MINUTES) + 600)

@@ -2,6 +2,7 @@ import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { IStateDB } from '@jupyterlab/statedb';
+import { Toolbar } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { SplitPanel, type Widget } from '@lumino/widgets';
 import { CommandIDs } from './commandIds';
@@ -106,7 +107,8 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
       const id = `${kind.command}:${kind.id(args)}`;
       let shown = tracker.find(widget => widget.id === id);
       if (!shown) {
-        shown = new MainAreaWidget({ content: await kind.make(args) });
+        // the default toolbar's menu of hidden buttons would stay in memory after the page is closed
+        shown = new MainAreaWidget({ content: await kind.make(args), toolbar: new Toolbar() });
         shown.id = id;
         shown.title.label = kind.title(args);
         shown.title.icon = runsIcon;
