@@ -6,8 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -21,6 +19,8 @@ import xarray as xr
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.batch.batch import Batch
+from marlnb.batch.job import run_job
+from marlnb.batch.job.html_page import make_page
 from marlnb.batch.job.job import Job
 from marlnb.batch.monitor import watch
 from marlnb.batch.submit import plan_submission, submit_plan
@@ -41,10 +41,12 @@ from marlnb.training.train import resume, train
 from tests.batch.batches import notebook
 from tests.batch.jobs import make as make_job
 from tests.batch.jobs import texts
+from tests.faults.processes import call_in_fork
 from tests.recording.runs import LivesConfig, make_run
 
 Result = dict[str, str]
 SECONDS = {"seconds", "frames_per_second", "stepping_s", "acting_s", "learning_s"}
+PROGRAM = "marlnb.batch.job.run_job"
 SET_ASIDE = re.compile(r"incomplete-\d+")
 
 
@@ -58,6 +60,7 @@ class Scenario:
         result: everything that the folder holds, by name, without what differs between two undisturbed commands.
         program: part of the command line of the process that meets the fault; empty: the command's own.
         in_process: whether the command starts no process or thread that lives on.
+        warm_up: does once what the command would do in each attempt; None: the command, if it is `in_process`.
     """
 
     prepare: Callable[[Path], object]
@@ -65,6 +68,7 @@ class Scenario:
     result: Callable[[Path], Result]
     program: str = ""
     in_process: bool = True
+    warm_up: Callable[[Path], object] | None = None
 
 
 _SPREAD = ("env=mpe/simple_spread", "env.N=2", "env.max_cycles=5")
@@ -256,8 +260,15 @@ def _submitted(folder: Path) -> Result:
 
 def _run_job(folder: Path) -> None:
     job = make_job(folder / "job", "print(n)")
-    words = [sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)]
-    subprocess.run(words, check=False, stdin=subprocess.DEVNULL)
+    call_in_fork(partial(run_job.main, [str(job.folder)]))
+
+
+def _import_for_jobs(folder: Path) -> None:
+    """Imports what a job imports when it needs it."""
+    run_job.skip_url_grammar()
+    from marlnb.batch.job import execute_notebook, html_export  # noqa: F401
+
+    make_page(notebook(folder / "n.ipynb", "1"))
 
 
 def _job_has_run(folder: Path) -> Result:
@@ -322,5 +333,7 @@ SCENARIOS = {
     "supervisor": Scenario(
         _make_notebook, _submit, _submitted, program="marlnb.batch.local.supervisor", in_process=False
     ),
-    "job": Scenario(lambda folder: None, _run_job, _job_has_run, program="marlnb.batch.job.run_job", in_process=False),
+    "job": Scenario(
+        lambda folder: None, _run_job, _job_has_run, program=PROGRAM, in_process=False, warm_up=_import_for_jobs
+    ),
 }

@@ -37,7 +37,9 @@ class Trial:
 
     def _warm_up(self) -> None:
         """Runs the command in this process, of which all others are forks: what is done once takes the most time."""
-        if self.scenario.in_process:
+        if self.scenario.warm_up is not None:
+            self.scenario.warm_up(self.folder)
+        elif self.scenario.in_process:
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
                 self.scenario.command(self.folder)
                 self.scenario.result(self.folder)
