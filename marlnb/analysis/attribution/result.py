@@ -14,6 +14,7 @@ from marlnb.analysis.attribution.convergence import TOLERANCE, describe_converge
 from marlnb.analysis.attribution.faithfulness import Faithfulness
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, attribution_path, read
+from marlnb.analysis.data.row_condition import rows_note
 from marlnb.analysis.results import Result, grid_table, strict_json
 from marlnb.disk import replacing, writing
 from marlnb.errors import AnalysisError
@@ -89,6 +90,10 @@ class Attribution(Result):
     rows: str = ""
     given: tuple[str, ...] = ()
     file_warnings: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return rows_note(self.rows)
 
     @property
     def complete(self) -> bool:

@@ -143,16 +143,24 @@ def _from_name(source: RowSource, rows: Rows, name: str) -> Labels:
     features = source.recording.feature_names(source.group)
     if name not in (*FIELD_LABELS, *features):
         valid = [*source.recording.labels, *FIELD_LABELS, TIME, *features]
-        raise AnalysisError(unknown("label, field or observed feature", name, valid))
+        of_another = next((agent for agent in source.recording.agents if name.startswith(f"{agent}/")), None)
+        hint = f"; another agent's is ({of_another!r}, {name.removeprefix(f'{of_another}/')!r})" if of_another else ""
+        raise AnalysisError(unknown("label, field or observed feature", name, valid) + hint)
     field, feature = (name, None) if name in FIELD_LABELS else ("observation", name)
     values, known, class_names = _from_field(source, rows, field, feature)
     return Labels(values, known & ~not_a_number(values), name, class_names)
 
 
 def _from_array(source: RowSource, rows: Rows, values: np.ndarray, name: str) -> Labels:
-    if len(values) != len(source.recording):
+    n_rows = len(source.recording)
+    if values.ndim == 0:
         raise AnalysisError(
-            f"a label has a value for each of the recording's {len(source.recording)} rows; {name!r} has {len(values)}"
+            "a label is the name of a label, field or observed feature, (agent, field), a function of the recording, "
+            f"or an array with a value for each of its {n_rows} rows; got {values.item()!r}"
+        )
+    if len(values) != n_rows:
+        raise AnalysisError(
+            f"a label has a value for each of the recording's {n_rows} rows; {name!r} has {len(values)}"
         )
     values, class_names = _as_numbers(values, name)
     return _labels_of_group(source, values[rows.index], name, class_names)
@@ -199,7 +207,8 @@ def _from_agent(source: RowSource, rows: Rows, label: AgentLabel) -> Labels:
     agent, field = label[0], label[1]
     feature = label[2] if len(label) == 3 else None
     if agent not in source.recording.agents:
-        raise AnalysisError(unknown("recorded agent", agent, source.recording.agents))
+        reading = "; a tuple is (agent, field): give several labels as a list"
+        raise AnalysisError(unknown("recorded agent", agent, source.recording.agents) + reading)
     group = source.env.group_of(agent)
     group_source = RowSource(source.recording, group.name)
     if field in source.recording.labels:

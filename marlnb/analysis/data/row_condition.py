@@ -34,6 +34,16 @@ ARITHMETIC: dict[type[ast.operator], Callable[[np.ndarray, np.ndarray], np.ndarr
 VALID = "valid are names, numbers, 'words', ==, !=, <, <=, >, >=, in, +, -, *, /, %, and, or, not"
 
 
+def rows_name(condition: Condition | None) -> str:
+    """The condition in words; empty: none."""
+    return condition if isinstance(condition, str) else "" if condition is None else "a bool array"
+
+
+def rows_note(name: str) -> tuple[str, ...]:
+    """What a reader of a result must know where a condition chose its rows; `name` as `rows_name` returns it."""
+    return (f"rows={name!r}: other rows do not count",) if name else ()
+
+
 def rows_where(source: RowSource, rows: Rows, condition: Condition | None) -> np.ndarray:
     """Which rows of which agents meet the condition, `[row, agent of the group]` bool; None: all.
 
@@ -57,7 +67,7 @@ def rows_where(source: RowSource, rows: Rows, condition: Condition | None) -> np
 
 
 def _from_array(source: RowSource, rows: Rows, values: np.ndarray) -> np.ndarray:
-    if values.dtype != bool or len(values) != len(source.recording) or values.ndim > 2:
+    if values.dtype != bool or values.ndim not in (1, 2) or len(values) != len(source.recording):
         raise AnalysisError(
             f"rows= is a condition such as \"goal == 'red' and t >= 3\", or a bool array with a value for each of the "
             f"recording's {len(source.recording)} rows; got {values.dtype} {list(values.shape)}"

@@ -17,7 +17,7 @@ from marlnb.analysis.data.policy_activations import (
     policy_activations,
     untrained_policy,
 )
-from marlnb.analysis.data.row_condition import Condition, rows_where
+from marlnb.analysis.data.row_condition import Condition, rows_name, rows_note, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.views import match_recorded_sites
 from marlnb.analysis.decoding.problem import (
@@ -151,7 +151,7 @@ def decode(
         decoders=tuple(outcome.decoder for outcome in outcomes),
         shuffles=np.array([outcome.shuffled for outcome in outcomes]),
         checkpoint=iteration,
-        notes=diagnostics.notes,
+        notes=(*rows_note(rows_name(rows)), *diagnostics.notes),
         given=str(known[groups[0]] or ""),
     )
     return corrected_together([result])[0]

@@ -17,7 +17,7 @@ import numpy as np
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.given import Given, given_columns
 from marlnb.analysis.data.labels import Label
-from marlnb.analysis.data.row_condition import Condition, rows_where
+from marlnb.analysis.data.row_condition import Condition, rows_name, rows_note, rows_where
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.rows import Rows
 from marlnb.analysis.data.views import Units, View
@@ -123,7 +123,7 @@ def label_features(
             *duplicate_episode_warnings(recording, episode),
             *missing.warnings,
         ),
-        notes=tuple(missing.notes),
+        notes=(*rows_note(rows_name(rows)), *missing.notes),
     )
 
 

@@ -199,17 +199,27 @@ class Intervention(Result):
     def _repr_table(self) -> pd.DataFrame:
         arm = self._strongest_arm
         outcome = direct_outcome(arm.effects)
-        chosen = [*self._group_returns(arm), *(e for e in arm.effects if e.outcome == outcome and e.who in self.agents)]
-        return pd.DataFrame(
+        returns = [("", effect) for effect in self._group_returns(arm)]
+        edited = {effect.who for _, effect in returns if effect.edited} or {effect.who for _, effect in returns}
+        by_class = [
+            (name, effect)
+            for name, effects in arm.by_class.items()
+            for effect in effects
+            if effect.outcome == "return" and effect.who in edited
+        ]
+        direct = [("", e) for e in arm.effects if e.outcome == outcome and e.who in self.agents]
+        table = pd.DataFrame(
             [
                 {
                     "outcome": effect.outcome,
                     "of": effect.who,
+                    "given": name,
                     "without": effect.before,
                     "with": effect.after,
                     "difference": f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}]",
                     "p (Holm)": effect.p_holm,
                 }
-                for effect in chosen
+                for name, effect in [*returns, *by_class, *direct]
             ]
         )
+        return table if by_class else table.drop(columns="given")

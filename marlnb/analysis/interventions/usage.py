@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from marlnb.analysis.data.given import Given
 from marlnb.analysis.data.played_episodes import PlayedEpisodes
-from marlnb.analysis.data.row_condition import Condition, rows_where
+from marlnb.analysis.data.row_condition import Condition, rows_name, rows_note, rows_where
 from marlnb.analysis.interventions.action_sensitivity import (
     NEGLIGIBLE,
     ActionSensitivity,
@@ -152,13 +152,13 @@ def usage(
             "checkpoint": origin.iteration,
             "sha256": origin.sha256,
             "n_envs": n_envs,
-            "rows": rows if rows is None or isinstance(rows, str) else "a bool array",
+            "rows": rows_name(rows) or None,
             "given": list(evidence.given_names),
         },
         not_separable_from=others,
         confounds=evidence.confounds,
         carried_by=evidence.correlates.carried_by,
-        notes=tuple(usage_notes(name, evidence)),
+        notes=(*rows_note(rows_name(rows)), *usage_notes(name, evidence)),
         warnings=(
             *baseline_warnings(baseline, greedy=not explore),
             *usage_warnings(evidence, episodes, MIN_RANDOM_DIRECTIONS),

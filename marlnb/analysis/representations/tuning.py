@@ -15,7 +15,7 @@ from marlnb.analysis.data.given import Given, given_columns
 from marlnb.analysis.data.labels import Label
 from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
-from marlnb.analysis.data.row_condition import Condition, rows_where
+from marlnb.analysis.data.row_condition import Condition, rows_name, rows_note, rows_where
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.rows import Rows
 from marlnb.analysis.data.views import Units, View
@@ -186,9 +186,9 @@ def tuning(
             *duplicate_episode_warnings(recording, episode),
             *tuned_rows.missing.warnings,
         ),
-        notes=(*tuned_rows.missing.notes, *no_control),
+        notes=(*rows_note(rows_name(rows)), *tuned_rows.missing.notes, *no_control),
         given="" if tuned_rows.given is None else ", ".join(tuned_rows.given_names),
-        rows=rows if isinstance(rows, str) else "" if rows is None else "a bool array",
+        rows=rows_name(rows),
     )
 
 

@@ -160,6 +160,7 @@ def test_rows_choose_what_is_explained_and_given_what_it_is_compared_with(record
     part = attribute(recording, group="listener", n_steps=5, rows="goal == 'red' and t < 4", batch_size=7)
     keep = (goal == red) & (t < 4)
     np.testing.assert_allclose(part.values, whole.values[keep], atol=1e-6)
+    assert "other rows do not count" in repr(part) and "other rows" not in repr(whole)
     assert part.rows == "goal == 'red' and t < 4" and part.t.tolist() == t[keep].tolist()
     with pytest.raises(AnalysisError, match="selects none"):
         attribute(recording, group="listener", rows="t > 99")

@@ -79,6 +79,7 @@ def test_rows_and_given_choose_steps_and_baselines(team: Recording) -> None:
     options = {"group": "agent", "to": "logit", "target": 1, "lookback": LOOKBACK, "n_steps": 5, "agent": "agent_0"}
     whole = attribute_over_time(team, t=range(3, 12), **options)
     part = attribute_over_time(team, t=range(3, 12), rows="t >= 9 and action == 'left'", **options)
+    assert "other rows do not count" in repr(part)
     action = team.steps("agent", "action").sel(agent="agent_0").to_numpy().reshape(12, 25)
     kept = np.array([action[episode, t] == 1 and t >= 9 for episode, t in zip(whole.episode, whole.t)])
     np.testing.assert_allclose(part.values, whole.values[kept], atol=1e-6)

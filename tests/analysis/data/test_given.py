@@ -34,4 +34,10 @@ def test_unknown_names_suggest_the_nearest(recording: Recording) -> None:
         given_columns(source, rows, "landmark0_dx")
     with pytest.raises(AnalysisError, match="names nothing"):
         given_columns(source, rows, [])
+    with pytest.raises(AnalysisError, match="a value for each of its 1500 rows; got 3"):
+        given_columns(source, rows, 3)  # type: ignore[arg-type]
+    with pytest.raises(AnalysisError, match=r"a tuple is \(agent, field\): give several labels as a list"):
+        given_columns(source, rows, ("message_0", "message_1"))
+    with pytest.raises(AnalysisError, match=r"another agent's is \('speaker_0', 'action'\)"):
+        given_columns(source, rows, "speaker_0/action")
     assert given_columns(source, rows, None) is None

@@ -67,6 +67,7 @@ def test_rows_without_a_value_are_not_selected(source: RowSource, rows: Rows, mo
         ("t > 100", "selects none of 1500 rows"),
         ("__import__('os')", "is not supported; valid are names, numbers"),
         ("t.real > 1", "'t.real' is not supported"),
+        (np.array(True), r"each of the recording's 1500 rows; got bool \[\]"),
         (np.ones(3, bool), "a bool array with a value for each of the recording's 1500 rows; got bool"),
     ],
 )

@@ -110,6 +110,7 @@ def test_given_asks_what_the_units_add(recording: Recording) -> None:
 
 def test_rows_choose_what_is_decoded(recording: Recording) -> None:
     result = decode(recording, site=SITE, label="goal_dx", n_shuffles=1, rows="t >= 5 and goal in ('red', 'blue')")
+    assert "note: rows=\"t >= 5 and goal in ('red', 'blue')\": other rows do not count" in repr(result)
     goal, t = recording.label("goal").to_numpy(), recording.rows["t"].to_numpy()
     assert result.of().n_rows == ((t >= 5) & np.isin(goal, [0, 2])).sum()
     assert result.of().n_episodes == len(np.unique(recording.rows["episode"].to_numpy()[np.isin(goal, [0, 2])]))

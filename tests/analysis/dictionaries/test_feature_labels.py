@@ -81,6 +81,7 @@ def test_rows_choose_time_steps_by_a_condition(planted: Recording, dictionary: D
     result = label_features(dictionary, planted, "goal", rows="t < 10 and goal != 'red'")
     goal = planted.label("goal").to_numpy()
     assert result.n_rows == int(((t < 10) & (goal != 0)).sum()) and result.bins == ("green", "blue")
+    assert "other rows do not count" in repr(result)
     with pytest.raises(AnalysisError, match="never varies over the"):
         label_features(dictionary, planted, "goal", rows="goal == 'red'")
     with pytest.raises(AnalysisError, match="takes positions of rows; label_features"):

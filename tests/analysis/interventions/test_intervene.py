@@ -264,6 +264,9 @@ def test_rows_choose_the_steps_of_effects_on_actions_and_given_the_episodes(talk
     weighted = sum(part.n * part.difference for part in parts) / 30
     assert weighted == pytest.approx(result.of("return", "listener").difference)
     assert set(result.table()["given"]) == {"", *result.arms[0].by_class}
+    shown = result._repr_table()
+    red = shown[(shown["given"] == "goal = red") & (shown["of"] == "listener")]
+    assert red["without"].item() == result.of("return", "listener", given="goal = red").before
     with pytest.raises(AnalysisError, match="changes during an episode"):
         intervene(talkers, edit, episodes=4, given=("listener_0", "action"))
     with pytest.raises(AnalysisError, match="without classes"):

@@ -213,10 +213,11 @@ def test_a_direction_without_its_matched_control_is_not_separable(rumour: Agents
 def test_rows_choose_the_steps_that_count(rumour: Agents) -> None:
     """Erasing a signal to its mean moves the choices most where the signal is on."""
     direction = event(0.0, 1.0, "signal_0")
-    on, off = (
-        usage(rumour, direction, rows=f"signal_0 == {value}", episodes=20, n_random_directions=2).of("erase").effect
-        for value in (1, 0)
-    )
+    by_value = [
+        usage(rumour, direction, rows=f"signal_0 == {value}", episodes=20, n_random_directions=2) for value in (1, 0)
+    ]
+    on, off = (result.of("erase").effect for result in by_value)
+    assert "note: rows='signal_0 == 1': other rows do not count" in repr(by_value[0])
     both = usage(rumour, direction, episodes=20, n_random_directions=2).of("erase").effect
     assert on > 2 * off > 0 and off < both < on
     with pytest.raises(AnalysisError, match="selects none"):

@@ -133,6 +133,7 @@ def test_rows_are_chosen_and_what_is_given_no_longer_counts(planted: Recording) 
     options = {"site": SITE, "label": "goal", "n_shuffles": 20, "n_bootstrap": 20}
     others = tuning(planted, rows="goal != 'blue'", **options)  # type: ignore[arg-type]
     assert others.bins == ("red", "green") and others.strength[3] < 0.02 and others.rows == "goal != 'blue'"
+    assert "other rows do not count" in repr(others)
     goal = planted.label("goal").to_numpy()
     assert others.count.sum() == (goal != 2).sum()
     given = tuning(planted, given="goal", **options)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from marlnb.analysis.attribution.over_time.result import TemporalAttribution
 from marlnb.analysis.attribution.over_time.unrolled import Unrolled, explain_by_class, windows
 from marlnb.analysis.attribution.task import build_axis, choose_policy, convergence_tolerance, explained_agents
 from marlnb.analysis.data.given import Given
-from marlnb.analysis.data.row_condition import Condition, rows_where
+from marlnb.analysis.data.row_condition import Condition, rows_name, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.strata import strata_of
 from marlnb.analysis.progress import AnalysisProgress
@@ -122,7 +122,7 @@ def attribute_over_time(
         feature_names=axis.names, to=to, target=output.describe(spec.action), units=output.units, n_steps=n_steps,
         baseline_name=name if strata is None else f"mean of steps with the same {strata}",
         tolerance=convergence_tolerance(policy, output), origin=source.origin(),
-        rows=rows if isinstance(rows, str) else "" if rows is None else "a bool array",
+        rows=rows_name(rows),
         given=() if strata is None else strata.given,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.attribution.convergence import not_converged, relative_to
+from marlnb.analysis.data.row_condition import rows_note
 from marlnb.analysis.results import Result
 
 
@@ -78,6 +79,10 @@ class TemporalAttribution(Result):
         """`[row, agent]` bool: the agent acted, and everything is finite."""
         parts = np.isfinite(self.values).all((2, 3)), np.isfinite(self.state_values), np.isfinite(self.score)
         return np.asarray(np.logical_and.reduce(parts))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return rows_note(self.rows)
 
     @property
     def warnings(self) -> tuple[str, ...]:
