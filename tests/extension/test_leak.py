@@ -85,7 +85,7 @@ def _look_around(page: Page, alive: str) -> None:
     run_row(panel, alive).click()
     expect(page.locator(".marlnb-page:visible canvas").first).to_be_visible(timeout=SLOW_MS)
     page.locator("[data-id=marlnb-queue]").click()
-    expect(page.locator("#marlnb-queue")).to_be_visible()
+    expect(page.locator("#marlnb-queue")).to_be_visible(timeout=SLOW_MS)
     page.locator("[data-id=marlnb-runs]").click()
     _close_tab(page, alive)
     table = page.locator(".marlnb-table:visible")
@@ -104,7 +104,7 @@ def _look_around(page: Page, alive: str) -> None:
 def _close_tab(page: Page, name: str) -> None:
     tab = page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text=name)
     tab.locator(".lm-TabBar-tabCloseIcon").click()
-    expect(tab).to_have_count(0)
+    expect(tab).to_have_count(0, timeout=SLOW_MS)
 
 
 def _train(runs: list[Path], ended: threading.Event) -> None:

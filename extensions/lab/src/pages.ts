@@ -108,7 +108,9 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
       let shown = tracker.find(widget => widget.id === id);
       if (!shown) {
         // the default toolbar's menu of hidden buttons would stay in memory after the page is closed
-        shown = new MainAreaWidget({ content: await kind.make(args), toolbar: new Toolbar() });
+        const toolbar = new Toolbar();
+        toolbar.hide();
+        shown = new MainAreaWidget({ content: await kind.make(args), toolbar });
         shown.id = id;
         shown.title.label = kind.title(args);
         shown.title.icon = runsIcon;
