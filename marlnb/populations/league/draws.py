@@ -62,7 +62,8 @@ def review(config: LeagueConfig, league: LeagueState, player: str, seed: int) ->
     n_players = len(league.players)
     for position, decision in enumerate(decisions):
         _check_decision(config, league, decision)
-        n_players += {"add": 1, "snapshot": 1, "retire": -1}.get(decision.action, 0)
+        with_snapshot = decision.new is not None and decision.new.with_snapshot
+        n_players += {"add": 1 + with_snapshot, "snapshot": 1, "retire": -1}.get(decision.action, 0)
         if n_players > config.max_players:
             return decisions[:position]  # not the reset either that would follow a snapshot
     return decisions

@@ -226,6 +226,7 @@ class LeagueLoop:
 
     def _end_round(self) -> None:
         matches, self._finished, self._turn = self._finished, [], 0
+        before = set(self._parts)
         self._files.add_matches(matches)
         self._check_competitive(matches)
         league, resets = self.league, self._history.last_resets
@@ -240,6 +241,8 @@ class LeagueLoop:
         if self._others is not None:
             self._exchange(self._others)
         self.league = replace(self.league, frames=self._frames_of(self.league.players), round=league.round + 1)
+        for name in [player for player in self._trained if player not in before]:
+            self._parts[name].begin(0)  # its first matches read the table of the round that begins
 
     def _exchange(self, others: OtherTrainings) -> None:
         """Writes the weights that the others shall meet from now on, and reads what the others did."""
@@ -285,18 +288,15 @@ class LeagueLoop:
             assert decision.new is not None
             new = decision.new
             added = Player(new.id, new.role, new.side, parent=new.parent)
-            part = self._join(added)
+            self._join(added)
             if new.parent:
                 self._weights.inherit(added)
             self._log("added", added, reason)
             self.league = replace(self.league, players={**self.league.players, new.id: added})
             if new.with_snapshot:
                 self._snapshot(added, reason)
-            part.begin(0)
-        elif decision.action == "freeze":
-            self._stop_learning(player, reason, retires=False)
-        elif decision.action == "retire":
-            self._stop_learning(player, reason, retires=True)
+        elif decision.action in ("freeze", "retire"):
+            self._stop_learning(player, reason, retires=decision.action == "retire")
 
     def _snapshot(self, player: Player, reason: str) -> None:
         name = snapshot_id(player.id, self._history.n_snapshots(player.id))
@@ -346,7 +346,7 @@ class LeagueLoop:
         sha256 = self._weights.save(snapshot.parent, snapshot.id, snapshot.born_at_frames)
         return replace(snapshot, checkpoint=sha256)
 
-    def _join(self, player: Player) -> LearningPlayer:
+    def _join(self, player: Player) -> None:
         """A learning player gets environments and learners."""
         experiment = player_experiment(self.experiment, self._spec, player, self._history.n_resets(player.id))
         is_shared = not self._parts or not player.learning or bool(self.config.learner)  # at most one player steps it
@@ -354,14 +354,12 @@ class LeagueLoop:
         try:
             rules = self.config.win_threshold, self.config.win_margin
             matches = MatchEnv(env, player.id, self.league.sides, partial(self._draw, player.id), *rules)
-            part = LearningPlayer(player, experiment, matches, self._device, self._opponents.find)
+            self._parts[player.id] = LearningPlayer(player, experiment, matches, self._device, self._opponents.find)
         except BaseException:
             if not is_shared:
                 env.close()
             raise
-        self._parts[player.id] = part
         self._frames.setdefault(player.id, 0)
-        return part
 
     def _draw(self, player: str, number: int) -> MatchStart:
         pairing = draw_match(self.config, self.league, player, number, self.experiment.seed)
