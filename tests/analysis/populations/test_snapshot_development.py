@@ -1,4 +1,4 @@
-"""When a concept became decodable along a player's snapshots, on snapshots whose weights are planted."""
+"""When a concept became decodable along a player's snapshots: planted ones, and the disc game's hidden angle."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import marlnb as mnb
 from marlnb import plots
@@ -16,6 +17,10 @@ from marlnb.populations.training.snapshots import SnapshotStore
 GAME = (
     *("env=tests.populations.training.games:RockPaperScissors", "env.steps=6", "league=self_play", "algorithm=ippo"),
     *("algorithm.epochs=1", "n_envs=4", "rollout_steps=12", "frames=192", "model.hidden=[4]", "league.decay=0.9"),
+)
+DISC = (
+    *("env=game/disc", "env.strength=2", "league=self_play", "algorithm=ippo", "model.hidden=[32]", "tuned=false"),
+    *("algorithm.lr=1e-2", "algorithm.gamma=0", "algorithm.minibatch_frames=512", "n_envs=256", "rollout_steps=8"),
 )
 FIRST, SEES_STEP_FROM = 10, 2  # numbers of the planted snapshots start at 10; from the third on, a unit is the step
 
@@ -51,3 +56,15 @@ def test_a_concept_appears_at_the_snapshot_in_which_it_was_planted(tmp_path: Pat
     assert np.allclose(before, 2 / 6) and (after > 0.6).all() and np.isfinite(result.untrained).all()
     ax = plots.development_curves(result)
     assert ax.lines[0].get_ydata().tolist() == result.values[0].tolist()
+
+
+def test_players_of_the_disc_game_learn_the_hidden_angle(tmp_path: Path) -> None:
+    """Its cosine decides who wins, and is a product of what is observed: cos(u + v) = cos u cos v - sin u sin v."""
+    run = mnb.train(mnb.Experiment.compose(*DISC, "frames=20_480"), tmp_path / "run", progress=False)
+    snapshots = run.league["main_0"].snapshots
+    first_and_last = [snapshots[0], snapshots[-1]]
+    recordings = [mnb.record(each, episodes=300, explore=True, progress=False) for each in first_and_last]
+    options = {"sites": ["player/actor/hidden_1"], "agents": ["player_0"], "n_shuffles": 1}
+    result = mnb.development(recordings, label="hidden_cos", **options)  # type: ignore[arg-type]
+    assert result.values[0] == pytest.approx([0.0, 1.0], abs=0.1)  # R^2
+    assert result.untrained == pytest.approx(0.0, abs=0.1)
