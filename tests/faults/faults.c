@@ -14,26 +14,31 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { STAYS = 1, TORN = 2, JUMP = 4 };              /* flags of faults_arm */
+enum { STAYS = 1, TORN = 2, JUMP = 4, COUNTED = 8 }; /* flags of faults_arm */
 enum { OPEN, CREATE, WRITE, GROW, SYNC, REMOVE, RENAME }; /* kinds of calls */
 
 static char folder[PATH_MAX];
 static size_t folder_length;
-static long nth, count, jump_s;
+static long nth, count, jump_s, ticks;
+static time_t started_s; /* 0: the clock is the machine's */
 static int error_number, flags, trace = -1;
 
 /* The n-th call below `path` is the last: the process is killed where `error` is 0, else the call fails with it.
    STAYS: later calls fail as well, as far as such a disk refuses them. TORN: half of a write is written first.
-   JUMP: the call succeeds, and from then on the clock is `error` seconds early. `log`: each call is written there. */
+   JUMP: the call succeeds, and from then on the clock is `error` seconds early. COUNTED: each look at a clock is a
+   microsecond later than the one before, so that a command writes the same times whenever it runs.
+   `log`: each call is written there. */
 void faults_arm(const char *path, long n, int error, int options, int log) {
   snprintf(folder, sizeof folder, "%s", path);
   folder_length = strlen(folder);
-  nth = n, count = 0, error_number = error, flags = options, trace = log, jump_s = 0;
+  nth = n, count = 0, error_number = error, flags = options, trace = log, jump_s = 0, ticks = 0;
+  started_s = options & COUNTED ? 1700000000 : 0;
 }
 
 long faults_count(void) { return count; }
@@ -256,7 +261,22 @@ ON_PATH(CREATE, symlink, AT_FDCWD, to, (const char *from, const char *to), from,
 
 int clock_gettime(clockid_t which, struct timespec *now) {
   REAL(clock_gettime);
+  if (started_s && (which == CLOCK_REALTIME || which == CLOCK_MONOTONIC)) {
+    long tick = __atomic_add_fetch(&ticks, 1, __ATOMIC_SEQ_CST);
+    now->tv_sec = started_s + tick / 1000000;
+    now->tv_nsec = tick % 1000000 * 1000;
+    if (which == CLOCK_REALTIME) now->tv_sec -= jump_s;
+    return 0;
+  }
   int result = real(which, now);
   if (!result && which == CLOCK_REALTIME) now->tv_sec -= jump_s;
   return result;
+}
+
+/* HDF5 asks here for the times of its objects. */
+int gettimeofday(struct timeval *now, void *zone) {
+  struct timespec precise;
+  clock_gettime(CLOCK_REALTIME, &precise);
+  now->tv_sec = precise.tv_sec, now->tv_usec = precise.tv_nsec / 1000;
+  return (void)zone, 0;
 }

@@ -27,7 +27,7 @@ from marlnb.errors import MarlnbError
 
 SOURCE = Path(__file__).with_name("faults.c")
 LIBRARY_VARIABLE = "MARLNB_FAULTS_LIBRARY"
-STAYS, TORN, JUMP = 1, 2, 4  # flags of faults.c
+STAYS, TORN, JUMP, COUNTED = 1, 2, 4, 8  # flags of faults.c
 LIMIT_S = 120.0
 DISK_ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO")}
 
@@ -61,11 +61,13 @@ class Outcome(NamedTuple):
         kind: "done", "refused" (by an error of marlnb), "traceback" (any other), "killed" or "hang".
         text: what the command returned, as JSON has it, or the error.
         calls: that wrote until then, as `rename /status.json`.
+        pid: of the command's process.
     """
 
     kind: str
     text: Any
     calls: tuple[str, ...]
+    pid: int
 
 
 def compiler() -> str | None:
@@ -105,8 +107,8 @@ def run_with_fault(command: Callable[[], object], fault: Fault, folder: Path, *,
         lines = tuple(log.read_text().splitlines()) if log.exists() else ()
     if answer:
         kind, text = json.loads(answer)
-        return Outcome(kind, text, lines)
-    return Outcome("hang" if answer is None else "killed", "", lines)
+        return Outcome(kind, text, lines, child)
+    return Outcome("hang" if answer is None else "killed", "", lines, child)
 
 
 def call_in_fork(call: Callable[[], int]) -> None:
@@ -143,7 +145,8 @@ def _run_in_child(
             os.environ["MARLNB_FAULTS"] = f"{program} {folder} {fault.at} {fault.error} {fault.flags} {log}"
         else:
             calls = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600)
-            library.faults_arm(str(folder).encode(), ctypes.c_long(fault.at), fault.error, fault.flags, calls)
+            flags = fault.flags | COUNTED
+            library.faults_arm(str(folder).encode(), ctypes.c_long(fault.at), fault.error, flags, calls)
         try:
             outcome = ["done", command()]
         except MarlnbError as error:

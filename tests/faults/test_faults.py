@@ -14,7 +14,7 @@ import pytest
 from marlnb.recording.file import inspection, structure
 from tests.faults.__main__ import read_log
 from tests.faults.groups import KINDS, groups_of, planned
-from tests.faults.processes import compiler
+from tests.faults.processes import compiler, run_with_library
 from tests.faults.trials import digest_of
 from tests.recording.forked_walks import walk_in_forks
 
@@ -64,14 +64,35 @@ def test_an_interrupted_test_continues(tmp_path: Path) -> None:
 
 
 def test_numbers_of_processes_do_not_distinguish_what_faults_left(tmp_path: Path) -> None:
-    def digest(name: str, content: str) -> str:
+    def digest(name: str, content: str, pid: int = 0) -> str:
         folder = tmp_path / f"{name}{content}"
         folder.mkdir()
         (folder / name).write_text(content)
-        return digest_of(folder)
+        return digest_of(folder, pid)
 
     assert digest(".run.h5.new-1234", "a") == digest(".run.h5.new-56789", "a") != digest(".run.h5.new-1234", "b")
     assert digest("0001.h5", "a") != digest("0002.h5", "a")
+    assert digest("status.json", "by 1234", pid=1234) == digest("status.json", "by 77", pid=77)
+    assert digest("status.json", "of 1234", pid=1234) != digest("status.json", "of 77")
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler (cc, gcc or clang) for tests/faults/faults.c")
+def test_a_command_writes_the_same_times_whenever_it_runs(tmp_path: Path) -> None:
+    script = (
+        "import sys, time, h5py\n"
+        "from pathlib import Path\n"
+        "from tests.faults.processes import Fault, run_with_fault\n"
+        "folder = Path(sys.argv[1])\n"
+        "def write():\n"
+        "    with h5py.File(folder / 'a.h5', 'w') as file:\n"
+        "        file.create_dataset('x', data=[1.0], track_times=True)\n"
+        "    return [time.time(), time.monotonic(), time.perf_counter(), (folder / 'a.h5').read_bytes().hex()]\n"
+        "first = run_with_fault(write, Fault(0), folder)\n"
+        "time.sleep(1.1)\n"
+        "second = run_with_fault(write, Fault(0), folder)\n"
+        "assert first.kind == 'done' and first.text == second.text, (first, second)\n"
+    )
+    assert run_with_library(["-c", script, str(tmp_path)], tmp_path) == 0
 
 
 def test_a_fork_inspects_a_file_as_a_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
