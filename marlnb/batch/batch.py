@@ -35,6 +35,7 @@ THEN = "then.ipynb"
 JOBS = "jobs"
 REPORT = "report"  # folder and job name of the notebook that runs when all jobs are complete
 SUBMISSIONS = "submissions"
+SUBMITTED = "jobs.json"  # of a submission
 EVENTS = "events.log"
 SUBMIT_LOCK = "submit.lock"
 WRITTEN = (SOURCE, THEN, BATCH)
@@ -228,8 +229,10 @@ class Batch:
         with writing(folder, kind=BatchError):
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700)
+            for earlier in self.submissions():
+                remove_temporaries(earlier, [SUBMITTED])
         data = {"jobs": [job.name for job in jobs], "then": then, "reason": reason, "when": time.time()}
-        write_atomically(folder / "jobs.json", json.dumps(data, indent=2) + "\n")
+        write_atomically(folder / SUBMITTED, json.dumps(data, indent=2) + "\n")
         return folder
 
     def submissions(self) -> list[Path]:

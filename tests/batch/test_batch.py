@@ -90,6 +90,16 @@ def test_a_job_file_that_a_power_cut_left_empty_is_written_again(tmp_path: Path)
     assert json.loads(file.read_text())["parameters"] == {"n": 0, "text": "x"}
 
 
+def test_temporary_files_of_killed_commands_are_deleted(tmp_path: Path) -> None:
+    batch = make(tmp_path)
+    left = [batch.job("n=0").folder / ".job.json.99999999"]
+    left.append(batch.create_submission(batch.jobs(), then=False) / ".jobs.json.99999999")
+    for path in left:
+        path.touch()
+    make(tmp_path).create_submission(batch.jobs(), then=False)
+    assert not any(path.exists() for path in left)
+
+
 def test_statuses_join_files_and_executor(tmp_path: Path) -> None:
     batch = make(tmp_path)
     batch.job("n=0").write_status(JobStatus("complete"))

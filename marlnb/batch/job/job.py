@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from marlnb.disk import problem_of, state_of
 from marlnb.errors import BatchError, RunError
-from marlnb.training.runs.files import read_json, read_lines, write_atomically
+from marlnb.training.runs.files import read_json, read_lines, remove_temporaries, write_atomically
 from marlnb.training.runs.lock import is_locked
 
 JOB = "job.json"
@@ -170,6 +170,7 @@ class Job:
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_temporaries(self.folder, [JOB])
         except OSError as error:
             problem = problem_of(error, self.folder)
             raise BatchError(f"the job's folder {self.folder} cannot be created: {problem}") from error
