@@ -103,7 +103,7 @@ class ParallelVectorEnv(VectorEnv):
         self._stepper: Stepper = (
             Pool(source, n_envs, min(n_workers, n_envs)) if n_workers else InProcess(source, n_envs)
         )
-        self.spec = self._stepper.spec
+        self.spec, self.steps_in_processes = self._stepper.spec, bool(n_workers)
         arrays = self._stepper.arrays
         self._actions = {
             group.name: ActionBuffer(group, arrays.groups[group.name], f"{self.spec.name}: group {group.name!r}")

@@ -30,6 +30,7 @@ class SideBySide(VectorEnv):
         first = parts[0]
         self.parts, self.steps = list(parts), list(steps)
         self.spec, self.device, self.n_envs = first.spec, first.device, len(parts) * first.n_envs
+        self.steps_in_processes = first.steps_in_processes
 
     def reset(self, seed: int) -> Step:
         """Each part has the seeds of `seed`."""
@@ -37,9 +38,15 @@ class SideBySide(VectorEnv):
         return self.step_of_all()
 
     def step(self, actions: Mapping[str, Tensor]) -> Step:
+        self.start_step(actions)
+        return self.finish_step()
+
+    def start_step(self, actions: Mapping[str, Tensor]) -> None:
         by_group = {name: action.chunk(len(self.parts)) for name, action in actions.items()}
         for k, part in enumerate(self.parts):
             part.start_step({name: chunks[k] for name, chunks in by_group.items()})
+
+    def finish_step(self) -> Step:
         self.steps = [part.finish_step() for part in self.parts]
         return self.step_of_all()
 

@@ -95,6 +95,7 @@ class VectorEnv(ABC):
         restarts_by_mask: whether each step computes the start of an episode for all envs, and selects with
             `torch.where` those that start. Then a step asks for no value, never waits for a GPU, and can be captured as
             a CUDA graph: its tensors keep their places. None: the environment does not step on tensors alone.
+        steps_in_processes: whether other processes step between `start_step` and `finish_step`.
         episode_stride: difference between the seeds of an environment's successive episodes; None: n_envs.
     """
 
@@ -103,6 +104,7 @@ class VectorEnv(ABC):
     device: torch.device
     resets_each: bool = False
     state_axis: int | None = None
+    steps_in_processes: bool = False
     episode_stride: int | None = None
     restarts_by_mask: bool | None = None
     _actions_of_step: Mapping[str, Tensor]  # between `start_step` and `finish_step`

@@ -19,20 +19,20 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.stacked.stack_learners import have_equal_shapes, stack_learners
-from marlnb.envs.joined import load_joined, split_state
-from marlnb.envs.regroup import build_env
-from marlnb.envs.side_by_side import SideBySide
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
+from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.stacked_policy import side_by_side
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
-from marlnb.training.collect.rollout import Collector, Timing
+from marlnb.training.collect.joined_collector import JoinedCollector, collect_joined
+from marlnb.training.collect.rollout import Timing
 from marlnb.training.loop import Advance, DivergedError, Loop
 
 EQUAL_OPTIONS = ("env", "n_envs", "rollout_steps", "groups", "device", "threads")  # of one batch of environments
 EQUAL_NETWORKS = ("models", "critics")  # of one batched product
+ALL = slice(None)
 
 
 T = TypeVar("T")
@@ -167,7 +167,7 @@ class JoinedTrainings:
     def episode_seeds(self, loop: JoinedLoop) -> Tensor:
         """`[env]`, of the episodes of one training that are in progress."""
         batch = self._batch_of(loop)
-        return loop.own_episode_seeds if batch is None else batch.rows(loop, batch.collector.episode_seeds)
+        return loop.own_episode_seeds if batch is None else batch.episode_seeds(loop)
 
     def write_back(self, loop: JoinedLoop) -> None:
         """Sets a training's own environments to what they are in its batch."""
@@ -200,7 +200,6 @@ class _Stack:
 
     Attributes:
         loops: of the trainings.
-        policies: by group, of all.
     """
 
     def __init__(self, loops: Sequence[JoinedLoop]) -> None:
@@ -210,8 +209,11 @@ class _Stack:
         }
         for learner in self._learners.values():
             learner.bind(self._learners)
-        generators = [loop.generator for loop in loops]
-        self.policies = {group: learner.policy(generators) for group, learner in self._learners.items()}
+
+    def policies(self, rows: slice = ALL) -> dict[str, Policy]:
+        """By group, what acts for these trainings."""
+        generators = [loop.generator for loop in self.loops]
+        return {group: learner.policy(generators, rows) for group, learner in self._learners.items()}
 
     def update(self, rollouts: Mapping[JoinedLoop, Rollout]) -> dict[JoinedLoop, dict[str, dict[str, float]]]:
         """As `Learner.update` of each training, by group."""
@@ -225,37 +227,39 @@ class _Batch:
 
     Attributes:
         loops: of the trainings, those of equal shapes next to each other.
-        collector: steps the environments of all, sorted by training.
     """
 
     def __init__(self, loops: Sequence[JoinedLoop]) -> None:
         self._stacks = [_Stack(group) for group in _grouped(loops, _have_equal_networks)]
         self.loops = [loop for stack in self._stacks for loop in stack.loops]
-        experiment, self._n_envs = loops[0].experiment, loops[0].experiment.n_envs
-        self._states: list[dict[str, Tensor]] | None = None  # of each training's environments, once they are needed
-        sizes = [len(stack.loops) * self._n_envs for stack in self._stacks]
-        policies = {
-            group: side_by_side([stack.policies[group] for stack in self._stacks], sizes)
-            for group in self._stacks[0].policies
+        parts = self._parts()
+        self._networks = nn.ModuleList(policy for _, policies in parts for policy in policies.values())
+        self._collectors = [self._collector_of(of_part, policies) for of_part, policies in parts]
+        self._places = {
+            loop: (collector, k)
+            for (of_part, _), collector in zip(parts, self._collectors)
+            for k, loop in enumerate(of_part)
         }
-        self._networks = nn.ModuleList(policies.values())
-        self._env, step = self._joined_env(experiment)
-        self.collector = Collector(self._env, policies, experiment.rollout_steps, device=loops[0].device)
-        begins = torch.cat([loop.first_steps for loop in loops])
-        self.collector.load_state_dict({"begins": begins, "recurrent": {}}, step)
 
-    def _joined_env(self, experiment: Experiment) -> tuple[VectorEnv, Step]:
-        """The environments of all: one larger batch, or where that cannot be, their own side by side."""
-        if self.loops[0].env.state_axis is None:
-            parts = SideBySide([loop.env for loop in self.loops], [loop.current_step for loop in self.loops])
-            return parts, parts.step_of_all()
-        env = build_env(experiment, len(self.loops) * self._n_envs, device=experiment.device)
-        states = [state for loop in self.loops if (state := loop.env.state_dict()) is not None]
-        return env, load_joined(env, states, self._n_envs)
+    def _parts(self) -> list[tuple[list[JoinedLoop], dict[str, Policy]]]:
+        """Which trainings act and step as one. With several parts, some act while the processes of others step."""
+        if not self.loops[0].env.steps_in_processes:
+            sizes = [len(stack.loops) * self.loops[0].experiment.n_envs for stack in self._stacks]
+            by_stack = [stack.policies() for stack in self._stacks]
+            joined = {name: side_by_side([policies[name] for policies in by_stack], sizes) for name in by_stack[0]}
+            return [(self.loops, joined)]
+        if len(self._stacks) > 1:
+            return [(stack.loops, stack.policies()) for stack in self._stacks]
+        (stack,), half = self._stacks, len(self.loops) // 2
+        return [(stack.loops[rows], stack.policies(rows)) for rows in (slice(0, half), slice(half, None))]
+
+    def _collector_of(self, loops: Sequence[JoinedLoop], policies: Mapping[str, Policy]) -> JoinedCollector:
+        envs, steps = [loop.env for loop in loops], [loop.current_step for loop in loops]
+        first_steps = [loop.first_steps for loop in loops]
+        return JoinedCollector(loops[0].experiment, envs, steps, first_steps, policies, loops[0].device)
 
     def advance(self) -> dict[JoinedLoop, Result]:
         """One rollout and update of all; errors are those of single trainings."""
-        self._states = None
         try:
             return self._advance()
         except MarlnbError as error:  # of all: what they did since their last checkpoints is not whole
@@ -263,10 +267,9 @@ class _Batch:
 
     def _advance(self) -> dict[JoinedLoop, Result]:
         start = time.perf_counter()
-        self.collector.timing = timing = Timing()
+        timing = Timing()
         with fast_training(self._networks):
-            rollout = self.collector.collect()
-        parts = [rollout.envs(k * self._n_envs, (k + 1) * self._n_envs) for k in range(len(self.loops))]
+            parts = collect_joined(self._collectors, timing)
         episodes = [_or_error(loop.look_at, part) for loop, part in zip(self.loops, parts)]
         learning_start = time.perf_counter()
         learned: dict[JoinedLoop, dict[str, dict[str, float]]] = {}
@@ -285,25 +288,20 @@ class _Batch:
                 results[loop] = Advance(of_part, learning, agent_steps, *times, joined_s=end - start)
         return results
 
-    def rows(self, loop: JoinedLoop, values: Tensor) -> Tensor:
-        """One training's part of `[env, ...]`."""
-        start = self.loops.index(loop) * self._n_envs
-        return values[start : start + self._n_envs]
+    def episode_seeds(self, loop: JoinedLoop) -> Tensor:
+        """`[env]`, of one training."""
+        collector, k = self._places[loop]
+        return collector.episode_seeds(k)
 
     def write_back(self, loop: JoinedLoop) -> None:
-        begins: Tensor = self.collector.state_dict()["begins"]
-        if isinstance(self._env, SideBySide):
-            step = self._env.steps[self.loops.index(loop)]
-        else:
-            if self._states is None:
-                self._states = split_state(self._env, self._n_envs)
-            step = loop.env.load_state_dict(self._states[self.loops.index(loop)])
-        loop.continue_from(step, self.rows(loop, begins))
+        collector, k = self._places[loop]
+        loop.continue_from(*collector.write_back(k))
 
     def end(self) -> None:
         for loop in self.loops:
             self.write_back(loop)
-        self._env.close()
+        for collector in self._collectors:
+            collector.close()
 
 
 def _or_error(function: Callable[[T], R], value: T) -> R | MarlnbError:

@@ -73,10 +73,10 @@ def test_a_resume_gives_the_same_bits(tmp_path: Path) -> None:
         assert_equal(run, other, 0)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_environments_in_processes_step_side_by_side(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "seeds"), [(0, 2), (1, 3)])
+def test_environments_in_processes_step_side_by_side(tmp_path: Path, workers: int, seeds: int) -> None:
     env = ("env=pettingzoo/simple_speaker_listener", f"env.workers={workers}")
-    experiments = compose("checkpoint_every=3", env=env, frames=200)  # such environments are reset at a checkpoint
+    experiments = compose("checkpoint_every=3", env=env, seeds=seeds, frames=200)  # they are reset at a checkpoint
     for seed, run in enumerate(together(tmp_path / "together", experiments)):
         alone = train(experiments[seed], tmp_path / f"alone_{seed}", progress=False)
         ours, theirs = run.metrics(), alone.metrics()

@@ -37,6 +37,10 @@ class StackedPart:
         for row, optimizer in enumerate(optimizers):
             optimizer.moments[name] = tuple(moment[row] for moment in self.moments)
 
+    def weights_of(self, rows: slice) -> dict[str, Tensor]:
+        """By parameter's name, the weights of some trainings: views of the matrix without gradients."""
+        return {name: weight.detach()[rows] for name, weight in self.weights.items()}
+
     def change(self, gradient: Tensor, lr: Tensor, steps: Tensor, eps: float, max_norm: Tensor) -> Tensor:
         """One step of Adam, `PartAdam`'s, for each training.
 

@@ -21,7 +21,7 @@ from marlnb.algorithms.ddpg import DDPGLearner
 from marlnb.algorithms.losses import masked_means
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.rollout import Rollout
-from marlnb.algorithms.stacked.stacked_adam import StackedAdam
+from marlnb.algorithms.stacked.stacked_adam import StackedAdam, StackedPart
 from marlnb.algorithms.stacked.stacked_learner import StackedLearner, check_simultaneous
 from marlnb.errors import ConfigError
 from marlnb.models.networks.stacking import MAX_ROWS, check_stackable, stack, stack_weights, stacked_views
@@ -49,7 +49,7 @@ class StackedDDPG:
     def __init__(self, learners: Sequence[DDPGLearner]) -> None:
         check_ddpg(learners)
         self.learners = list(learners)
-        self._joint = _joint(self.learners)
+        self._joint, self._parts = _joint(self.learners)
 
     def bind(self, others: Mapping[str, StackedLearner]) -> None:
         names = self.learners[0].other_learners
@@ -57,10 +57,10 @@ class StackedDDPG:
             name: other._joint for name, other in others.items() if name in names and isinstance(other, StackedDDPG)
         }
 
-    def policy(self, generators: Sequence[torch.Generator]) -> Policy:
-        return StackedDeterministicPolicy(
-            self._joint.policy.actor, [learner.policy for learner in self.learners], generators
-        )
+    def policy(self, generators: Sequence[torch.Generator], rows: slice) -> Policy:
+        policies = [learner.policy for learner in self.learners[rows]]
+        actor = stack(policies[0].actor, self._parts["actor"].weights_of(rows))
+        return StackedDeterministicPolicy(actor, policies, generators[rows])
 
     def update(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:
         for learner, rollout in zip(self.learners, rollouts, strict=True):
@@ -99,8 +99,12 @@ class StackedDDPG:
         return joined
 
 
-def _joint(learners: Sequence[DDPGLearner]) -> DDPGLearner:
-    """A copy of the first learner with the networks, optimizers and options of all: its equations are then theirs."""
+def _joint(learners: Sequence[DDPGLearner]) -> tuple[DDPGLearner, dict[str, StackedPart]]:
+    """A copy of the first learner with the networks, optimizers and options of all: its equations are then theirs.
+
+    Returns:
+        the learner, and the stacked weights of its networks.
+    """
     first, joint = learners[0], copy.copy(learners[0])
     optimizers = {
         name: StackedAdam(
@@ -123,7 +127,7 @@ def _joint(learners: Sequence[DDPGLearner]) -> DDPGLearner:
     joint.config = _joint_config([learner.config for learner in learners], joint.target_weights[0].device)
     joint.generator = [learner.generator for learner in learners]  # type: ignore[misc]
     joint.mean = masked_means
-    return joint
+    return joint, parts
 
 
 def _joint_config(configs: Sequence[IDDPGConfig], device: torch.device) -> IDDPGConfig:

@@ -31,11 +31,12 @@ class StackedLearner(Protocol):
     def bind(self, others: Mapping[str, StackedLearner]) -> None:
         """Called once, before the first update, with those of all groups."""
 
-    def policy(self, generators: Sequence[torch.Generator]) -> Policy:
-        """What the agents of all trainings act with, in environments that are sorted by training.
+    def policy(self, generators: Sequence[torch.Generator], rows: slice) -> Policy:
+        """What the agents of some trainings act with, in environments that are sorted by training.
 
         Args:
-            generators: of each training's actions, so that it explores as it would by itself.
+            generators: of every training's actions, so that it explores as it would by itself.
+            rows: which of the trainings.
         """
 
     def update(self, rollouts: Sequence[Rollout]) -> list[dict[str, float]]:

@@ -67,9 +67,10 @@ class StackedPPO:
         self._device = next(actors[0].parameters()).device
         self._terms = self._terms_of([learner.config for learner in self.learners])
 
-    def policy(self, generators: Sequence[torch.Generator]) -> Policy:
-        group = self.learners[0].group
-        return StackedPolicy(group, self._actor, generators)
+    def policy(self, generators: Sequence[torch.Generator], rows: slice) -> Policy:
+        first = self.learners[0]
+        actor = stack(first.policy.actor, self._adam.parts["actor"].weights_of(rows))
+        return StackedPolicy(first.group, actor, generators[rows])
 
     def bind(self, others: Mapping[str, StackedLearner]) -> None:
         """Nothing: it reads other groups' observations only."""

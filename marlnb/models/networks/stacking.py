@@ -77,16 +77,13 @@ def stack(module: Module, weights: Mapping[str, Tensor]) -> Module:
         weights: of all, by parameter's name, `[network, *shape]`; those of no layer, such as an actor's log_std, in a
             shape that broadcasts to `[network, row, agent, unit]`. The copy reads these tensors themselves.
     """
-    stacked = copy.deepcopy(module)
-    for path, layer in list(stacked.named_modules()):
+    layers: dict[int, nn.Module] = {}  # by id of a layer, what the copy has instead of it
+    for path, layer in module.named_modules():
         if isinstance(layer, AgentLinear):
-            replacement: nn.Module = StackedLinear(weights[f"{path}.weight"], weights[f"{path}.bias"])
+            layers[id(layer)] = StackedLinear(weights[f"{path}.weight"], weights[f"{path}.bias"])
         elif isinstance(layer, nn.LayerNorm):
-            replacement = StackedLayerNorm(weights[f"{path}.weight"], weights[f"{path}.bias"], layer.eps)
-        else:
-            continue
-        parent, _, name = path.rpartition(".")
-        setattr(stacked.get_submodule(parent), name, replacement)
+            layers[id(layer)] = StackedLayerNorm(weights[f"{path}.weight"], weights[f"{path}.bias"], layer.eps)
+    stacked = copy.deepcopy(module, dict(layers))
     for name, _ in list(stacked.named_parameters(recurse=False)):
         delattr(stacked, name)
         setattr(stacked, name, weights[name])

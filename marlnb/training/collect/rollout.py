@@ -18,7 +18,8 @@ change. The first step of a rollout follows the last step of the previous one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -118,13 +119,17 @@ class Collector:
             if group.recurrent is not None:
                 group.start_from(state["recurrent"][group.name])
 
-    @torch.no_grad()
     def collect(self) -> Rollout:
         """T steps of every environment. The next call fills the same buffers and returns the same Rollout."""
+        (rollout,) = collect_in_turn([self])
+        return rollout
+
+    def steps(self) -> Iterator[None]:
+        """The T steps of `collect`; yields after the start of each, while environments in other processes step."""
         step, groups, env, generator = self._step, self._groups, self.env, self._generator
         assert step is not None, "call reset or load_state_dict first"
         self._is_init[:, 0] = self._is_first
-        stepping_s, start = 0.0, perf_counter()
+        acting_s, stepping_s, stepped_at = 0.0, 0.0, perf_counter()
         for t in range(self._n_steps):
             if self._state is not None:
                 self._state.at[t].copy_(step.state)  # type: ignore[arg-type]
@@ -132,13 +137,19 @@ class Collector:
             actions = {group.name: group.act(step.groups[group.name], t, generator, same_device) for group in groups}
             if not same_device:
                 actions = {name: action.to(env.device) for name, action in actions.items()}
-            before = perf_counter()
+            acted_at = perf_counter()
+            acting_s += acted_at - stepped_at
             try:
-                step = env.step(actions)
+                env.start_step(actions)
+                stepping_s += perf_counter() - acted_at
+                yield
+                acted_at = perf_counter()
+                step = env.finish_step()
             except EnvError:
                 self._done[:, t:] = False  # these are of the previous rollout
                 raise
-            stepping_s += perf_counter() - before
+            stepped_at = perf_counter()
+            stepping_s += stepped_at - acted_at
             self._done_at[t].copy_(step.done)  # the environment reuses its buffers at the next step
             for group in groups:
                 group.store_outcome(step.groups[group.name], t, self.by_mask)
@@ -151,8 +162,7 @@ class Collector:
         self._step = step
         self._finish(step)
         self.timing.stepping_s += stepping_s
-        self.timing.acting_s += perf_counter() - start - stepping_s
-        return self.rollout
+        self.timing.acting_s += acting_s + perf_counter() - stepped_at
 
     @property
     def rollout(self) -> Rollout:
@@ -189,6 +199,14 @@ class Collector:
         for group in self._groups:
             tree[group.name], tree["next"][group.name] = group.now, group.next
         return Rollout(tree, (self.env.n_envs, self._n_steps))
+
+
+@torch.no_grad()
+def collect_in_turn(collectors: Sequence[Collector]) -> list[Rollout]:
+    """As `collect` of each, of equal numbers of steps: while environments of one step in processes, others act."""
+    for _ in itertools.zip_longest(*(collector.steps() for collector in collectors)):
+        pass
+    return [collector.rollout for collector in collectors]
 
 
 @dataclass

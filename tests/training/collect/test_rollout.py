@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from tensordict import TensorDict
 
+from marlnb.envs.side_by_side import SideBySide
+from marlnb.envs.vector import Step, VectorEnv
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
-from marlnb.training.collect.rollout import Collector
+from marlnb.training.collect.rollout import Collector, collect_in_turn
 from marlnb.training.learners import build_learners
 from tests.training.toys import Count, CountConfig
 
 
-def _random(env: Count) -> dict[str, Policy]:
+def _random(env: VectorEnv) -> dict[str, Policy]:
     return {group.name: RandomPolicy(group) for group in env.spec.groups}
 
 
@@ -100,3 +104,38 @@ def test_the_buffers_are_made_once() -> None:
     first = collector.collect()
     pointer = first["a", "observation"].data_ptr()
     assert collector.collect() is first and first["a", "observation"].data_ptr() == pointer
+
+
+class _Logged(Count):
+    """Writes down when it starts and finishes a step."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        super().__init__(CountConfig(), 2)
+        self._name, self._log = name, log
+
+    def start_step(self, actions: Mapping[str, torch.Tensor]) -> None:
+        self._log.append(f"start {self._name}")
+        super().start_step(actions)
+
+    def finish_step(self) -> Step:
+        self._log.append(f"finish {self._name}")
+        return super().finish_step()
+
+
+def test_collectors_in_turn_act_while_the_environments_of_others_step() -> None:
+    log: list[str] = []
+    collectors = []
+    for names in ("ab", "c"):
+        parts = [_Logged(name, log) for name in names]
+        env = SideBySide(parts, [part.reset(11) for part in parts])
+        collector = Collector(env, _random(env), 2, generator=torch.Generator().manual_seed(0))
+        collector.reset(11)
+        collectors.append(collector)
+    first, second = collect_in_turn(collectors)
+    assert log[:5] == ["start a", "start b", "start c", "finish a", "finish b"]
+    assert log[5:9] == ["start a", "start b", "finish c", "start c"]
+    assert log[9:] == ["finish a", "finish b", "finish c"]
+    (alone,) = _collect(Count(CountConfig(), 2), 1, 2)
+    for key in alone.keys(include_nested=True, leaves_only=True):
+        assert torch.equal(second.to_tensordict()[key], alone[key]), key
+    assert torch.equal(first["a", "observation"][2:], alone["a", "observation"])  # equal seeds
