@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from marlnb.composition.experiment_text import tuned_text
+from marlnb.composition.experiment_text import shortened_tuned_text
 from marlnb.disk import append_line, problem_of, write_atomically
 from marlnb.display.notebook_html import facts_html
 from marlnb.errors import CheckpointError, RunError, nearest
@@ -160,7 +160,7 @@ class RunFolder:
         facts = {
             "state": f"{status['state']}, {status.get('frames', 0):,} of {self.experiment.frames:,} frames",
             "mean return of one agent": scores_text(status).removeprefix("return ") or "none",
-            "settings": tuned_text(self.experiment),
+            "settings": shortened_tuned_text(self.experiment),
             "checkpoints": ", ".join([*checkpoints, *(f"{number} (damaged)" for number in damaged)]) or "none",
             "recordings": ", ".join(self.recordings) or "none",
         }
@@ -343,6 +343,6 @@ def _trust(run: RunFolder, seen: set[Path]) -> None:
 def _nearby_runs(folder: Path) -> str:
     """A hint: the runs next to or below a folder that is not a run."""
     parents = [folder, folder.parent] if folder.is_dir() else [folder.parent]
-    runs = [str(path.parent) for parent in parents for path in sorted(parent.glob(f"*/{EXPERIMENT}"))]
+    runs = [str(path.parent) for parent in parents for path in sorted(parent.glob(f"*/{EXPERIMENT}")) if path.is_file()]
     by_similarity = dict.fromkeys([*nearest(str(folder), runs), *runs])
     return f"; runs near it: {', '.join(list(by_similarity)[:5])}" if runs else ""

@@ -74,11 +74,12 @@ def read_state(folder: Path) -> dict[str, Any]:
     try:
         expected = manifest["files"][TENSORS]
         data = bytearray(read_bytes(folder / TENSORS, max_bytes=max(int(expected["size_bytes"]), 0)))
-        if len(data) != expected["size_bytes"] or hashlib.sha256(data).hexdigest() != expected["sha256"]:
-            raise CheckpointError(
-                f"{folder / TENSORS} is damaged: it has {len(data)} bytes, expected {expected['size_bytes']} with "
-                f"SHA-256 {expected['sha256'][:12]}…"
-            )
+        if len(data) != expected["size_bytes"]:
+            size = f"{len(data):,} of {expected['size_bytes']:,} bytes"
+            raise CheckpointError(f"{folder / TENSORS} is damaged: it has {size}{_others(folder)}")
+        if hashlib.sha256(data).hexdigest() != expected["sha256"]:
+            problem = "its content does not match its SHA-256"
+            raise CheckpointError(f"{folder / TENSORS} is damaged: {problem}{_others(folder)}")
         tensors = [_read_tensor(entry, data) for entry in manifest["tensors"]]
         state = _decode(manifest["tree"], tensors)
     except OSError as error:
@@ -88,6 +89,15 @@ def read_state(folder: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise CheckpointError(f"{folder / MANIFEST} is malformed: its tree is a {type(state).__name__}, not a dict")
     return state
+
+
+def _others(folder: Path) -> str:
+    """What to do about a damaged checkpoint: the others next to it."""
+    names = {path.name for path in folder.parent.iterdir()} - {folder.name}
+    others = ", ".join(map(str, sorted(int(name) for name in names if name.isdecimal() and name.isascii())))
+    if not others:
+        return ""
+    return f"; give the iteration of another one: {others}; or delete {folder} to resume from the newest of them"
 
 
 def sync_folder(folder: Path) -> None:

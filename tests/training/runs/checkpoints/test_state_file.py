@@ -85,6 +85,21 @@ def test_truncated_files_are_refused(tmp_path: Path, name: str, kept: int) -> No
         read_state(tmp_path)
 
 
+def test_damage_names_what_can_be_done(tmp_path: Path) -> None:
+    for name in ("9", "10", "11", ".writing-12"):
+        (tmp_path / name).mkdir()
+    write_state(tmp_path / "10", STATE, {})
+    data = bytearray((tmp_path / "10" / TENSORS).read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "10" / TENSORS).write_bytes(data)
+    others = r"another one: 9, 11; or delete .*/10 to resume from the newest of them"
+    with pytest.raises(CheckpointError, match=rf"tensors.bin is damaged: its content does not match .*{others}"):
+        read_state(tmp_path / "10")
+    (tmp_path / "10" / TENSORS).write_bytes(data[:-1])
+    with pytest.raises(CheckpointError, match=rf"damaged: it has {len(data) - 1:,} of {len(data):,} bytes; .*{others}"):
+        read_state(tmp_path / "10")
+
+
 def test_missing_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=MANIFEST):
         read_state(tmp_path)
