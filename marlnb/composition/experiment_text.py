@@ -28,7 +28,7 @@ def experiment_text(experiment: Composed) -> str:
             lines[-1] += f" and {len(words)} more"
             break
     if len(lines) == 1:
-        return "\n".join([*lines, f"  {_size(experiment)}", f"  {_shortened(tuned_text(experiment))}"])
+        return "\n".join([*lines, f"  {_size(experiment)}", f"  {shortened_tuned_text(experiment)}"])
     return "\n".join([*lines, f"  {_size(experiment)}; {_tuned_for(experiment)}"])
 
 
@@ -41,8 +41,9 @@ def experiment_html(experiment: Composed) -> Markup:
         title_html(f"Experiment on {experiment.env.name}")
         + table_html(("option", "value", "default"), rows)
         + note_html(_size(experiment))
-        + note_html(tuned_text(experiment))
+        + note_html(_tuned_for(experiment))
         + (table_html(("tuned or derived", "value", "option's default"), started) if started else Markup(""))
+        + (folded_html("how the tuned values were found", tuned_text(experiment)) if experiment.tuned else Markup(""))
         + folded_html("all options", everything)
     )
 
@@ -67,8 +68,9 @@ def _tuned_for(experiment: Composed) -> str:
     return f"tuned for {experiment.env.name}{names}{f', {untuned} untuned' if untuned else ''}"
 
 
-def _shortened(text: str) -> str:
-    """Without the details in brackets if the line would be too long."""
+def shortened_tuned_text(experiment: Composed) -> str:
+    """`tuned_text` without the details in brackets if the line would be too long."""
+    text = tuned_text(experiment)
     return text if len(text) <= MAX_LINE_LENGTH else f"{text.partition(' (')[0]} (details: experiment.tuned)"
 
 

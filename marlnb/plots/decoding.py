@@ -92,7 +92,8 @@ def decoding_over_time(
 ) -> Axes:
     """What is known when: the score at each time step with its 95% interval, its controls and chance.
 
-    A filled marker survives the correction for all scores of the result (Westfall and Young's).
+    A filled marker is above chance, corrected for all scores of the result (Westfall and Young's). Whether it is above
+    the other controls, the verdict says.
     """
     who, scores = _scores(decoding, agent, site, offset)
     if any(score.t is None for score in scores):
@@ -113,7 +114,8 @@ def decoding_over_offset(
 ) -> Axes:
     """How far ahead and how far back a label is decoded: the score against the offset, its controls and chance.
 
-    A filled marker survives the correction for all scores of the result (Westfall and Young's).
+    A filled marker is above chance, corrected for all scores of the result (Westfall and Young's). Whether it is above
+    the other controls, the verdict says.
     """
     who, scores = _scores(decoding, agent, site, None)
     if any(score.t is not None for score in scores):
@@ -139,7 +141,7 @@ def _curve(
     ax.fill_between(xs, [s.low for s in scores], [s.high for s in scores], color=colour, alpha=0.22, linewidth=0)
     ax.plot(xs, score, color=colour, linewidth=3.2, label="hidden units (trained)")
     dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgewidth": 1.4}
-    for rows, face, label in ((survives, colour, "survives correction"), (~survives, "white", "does not survive it")):
+    for rows, face, label in ((survives, colour, "above chance (corrected)"), (~survives, "white", "not above chance")):
         if rows.any():
             ax.plot(xs[rows], score[rows], markerfacecolor=face, markeredgecolor=colour, label=label, **dot)
     observation = [s.observation for s in scores]
@@ -172,7 +174,7 @@ def decoding_map(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Scores as a heat map, from chance to 1; a dot marks those that survive the correction.
+    """Scores as a heat map, from chance to 1; a dot marks those above chance after the correction.
 
     If chance differs between scores (labels with other numbers of classes), the colour is
     `(score - chance) / (1 - chance)`.
@@ -218,7 +220,7 @@ def decoding_map(
     row_names, column_names = ([str(name) for name in names] for names in (rows, columns))
     label = f"{metrics[0]}\n({scale})"
     heat_map(ax, values, rows=row_names, columns=column_names, text=text, low=lowest, high=1, label=label, font_size=8)
-    across = f"{AXIS_LABELS.get(x, x)}\n● survives {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
+    across = f"{AXIS_LABELS.get(x, x)}\n● above chance by {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
     ax.xaxis.label.set_fontsize(9)
     warnings = list(dict.fromkeys(warning for result in results for warning in result.warnings))
     return finish(ax, title=heading, x=across, y=AXIS_LABELS.get(y, y), grid="", warnings=warnings)

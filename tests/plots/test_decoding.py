@@ -64,7 +64,7 @@ def test_the_curve_over_offsets_is_sorted_and_fills_surviving_markers() -> None:
     ax = plots.decoding_over_offset(OFFSETS, agents=AGENTS)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in ax.lines}
     assert drawn["hidden units (trained)"] == [[-2, 0.4], [0, 0.8], [2, 0.6]]
-    assert drawn["survives correction"] == [[-2, 0.4], [0, 0.8]]
+    assert drawn["above chance (corrected)"] == [[-2, 0.4], [0, 0.8]]
     assert drawn["observation alone"] == [[-2, 0.6], [0, 0.6], [2, 0.6]]
     band = next(artist for artist in ax.collections if isinstance(artist, PolyCollection)).get_paths()[0].vertices
     assert np.asarray(band)[:, 1].min() == pytest.approx(0.3) and np.asarray(band)[:, 1].max() == pytest.approx(0.9)
