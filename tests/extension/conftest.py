@@ -17,9 +17,11 @@ collect_ignore_glob = [] if ASKED else ["*"]
 ROOT = Path(__file__).parents[2]
 
 if ASKED:
-    from playwright.sync_api import Browser, Locator, Page, sync_playwright
+    from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
     from tests.browser.lab import ARGUMENTS, CHROMIUM, Lab, lab_on
+
+    expect.set_options(timeout=30_000)  # a loaded machine
 
     @pytest.fixture(scope="session")
     def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:

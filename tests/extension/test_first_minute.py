@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from marlnb.training.runs.lock import RunLock
 from tests.browser.lab import SLOW_MS, Lab
-from tests.extension.test_runs_panel import open_lab, open_panel
+from tests.extension.test_runs_panel import open_lab, open_panel, until_saved
 from tests.lab.run_folders import write_run
 
 
@@ -56,7 +56,7 @@ def test_the_status_bar_counts_trainings(lab: Lab, page: Page) -> None:
         item = page.locator(".marlnb-status")
         expect(item).to_contain_text("1 training", timeout=SLOW_MS)
         page.locator("[data-id=marlnb-runs]").click()  # the panel is closed, and still the runs are read
-        page.wait_for_timeout(2000)  # the layout is saved
+        until_saved(lab, page, lambda layout: layout["left"]["collapsed"])
         page.reload()
         expect(item).to_contain_text("1 training", timeout=SLOW_MS)
     expect(item).to_have_text("", timeout=SLOW_MS)

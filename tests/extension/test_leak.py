@@ -46,6 +46,7 @@ def test_a_page_that_stays_open_does_not_grow(lab: Lab, page: Page) -> None:
         lock.__enter__()
     writer.start()
     try:
+        expect(run_row(panel, "live-0")).to_be_visible(timeout=SLOW_MS)  # then the table's first drawing has rows
         panel.get_by_role("button", name="Table").click(timeout=SLOW_MS)
         expect(page.locator(".marlnb-table:visible .marlnb-grid-row[data-state]").first).to_be_visible(timeout=SLOW_MS)
         end, cycles = time.monotonic() + 60 * MINUTES, 0

@@ -15,7 +15,7 @@ from marlnb.training.control import is_requested
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
 from tests.browser.lab import SLOW_MS, Lab, Notebook, until
-from tests.extension.test_runs_panel import open_panel, run_row
+from tests.extension.test_runs_panel import open_panel, run_row, until_saved
 from tests.lab.run_folders import DATA, write_run
 
 
@@ -131,7 +131,7 @@ def test_a_selection_is_compared_and_restored(lab: Lab, runs: Path, page: Page, 
     expect(legend.locator("button")).to_have_count(1, timeout=SLOW_MS)
     keep(page, "compare")
 
-    page.wait_for_timeout(2000)  # the layout is saved
+    until_saved(lab, page, lambda layout: '"marlnb-compare:' in json.dumps(layout["main"]))
     page.reload()
     expect(page.locator(".marlnb-page:visible h1")).to_have_text("6 runs", timeout=SLOW_MS)
     page.locator(".lm-TabBar-tab", has_text="Runs").first.click()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import urllib.error
+import urllib.request
 from collections.abc import Callable
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -26,6 +29,20 @@ def open_panel(lab: Lab, page: Page) -> Locator:
     panel = page.locator("#marlnb-runs")
     expect(panel).to_be_visible(timeout=SLOW_MS)
     return panel
+
+
+def until_saved(lab: Lab, page: Page, holds: Callable[[dict[str, Any]], object]) -> None:
+    """Waits until the layout of the page, as JupyterLab has saved it on the server, is as asked."""
+    workspace = page.url.partition("/workspaces/")[2].partition("?")[0].partition("/")[0]
+
+    def is_saved() -> object:
+        try:
+            with urllib.request.urlopen(f"{lab.url}/lab/api/workspaces/{workspace}?token={lab.token}") as answer:
+                return holds(json.load(answer)["data"].get("layout-restorer:data", {}))
+        except urllib.error.HTTPError:  # nothing is saved yet
+            return False
+
+    until(is_saved)
 
 
 def run_row(panel: Locator, name: str) -> Locator:

@@ -170,7 +170,7 @@ function PanelRow(props: {
       <span class="marlnb-facts">
         {stateLine(run, trans)} <span class="marlnb-subject">{run.problem || subject(run, trans)}</span>
       </span>
-      <Sparkline values={run.curve} label={trans.__('return, now %1', scoreText(run) || trans.__('unknown'))} />
+      <Sparkline values={run.curve} label={trans.__('return, now %1', scoreText(run) || trans.__('unknown'))} width={50} />
       {isAlive(run) && <Progress run={run} trans={trans} />}
     </div>
   );

@@ -46,15 +46,25 @@ describe('a job', () => {
   });
 });
 
+const CHOSEN = new Map([
+  ['/runs/a', true],
+  ['/runs/b', false]
+]);
+
 describe('the queue', () => {
   it('shows active batches and jobs first, and ended batches closed', () => {
-    expect(names(queueRows([OLD, BATCH], '', new Set()))).toEqual(['b', 'seed=0', 'seed=1', 'seed=2', 'seed=3', 'a']);
-    expect(names(queueRows([OLD, BATCH], '', new Set(['/runs/a', '/runs/b'])))).toEqual(['b', 'a', 'seed=3']);
-    expect(names(queueRows([OLD], '', new Set(), new Set(['/runs/a'])))).toEqual(['a', 'seed=3']);
+    expect(names(queueRows([OLD, BATCH], '', new Map()))).toEqual(['b', 'seed=0', 'seed=1', 'seed=2', 'seed=3', 'a']);
+    expect(names(queueRows([OLD, BATCH], '', CHOSEN))).toEqual(['b', 'a', 'seed=3']);
+    expect(names(queueRows([OLD], '', new Map(), new Set(['/runs/a'])))).toEqual(['a', 'seed=3']);
+  });
+  it('leaves a batch open that a person opened, whatever its jobs do', () => {
+    const again = { ...OLD, jobs: [{ ...DONE, state: 'running' as const }] };
+    expect(names(queueRows([again], '', CHOSEN, new Set(['/runs/a'])))).toEqual(['a', 'seed=3']);
+    expect(names(queueRows([OLD], '', CHOSEN, new Set(['/runs/a'])))).toEqual(['a', 'seed=3']);
   });
   it('is searched by words', () => {
-    expect(names(queueRows([OLD, BATCH], 'slow', new Set()))).toEqual([]);
-    expect(names(queueRows([OLD, BATCH], 'N2 complete', new Set()))).toEqual(['b', 'seed=3', 'a', 'seed=3']);
-    expect(new Set(queueRows([OLD, BATCH], 'complete', new Set()).map(rowKey)).size).toBe(4);
+    expect(names(queueRows([OLD, BATCH], 'slow', new Map()))).toEqual([]);
+    expect(names(queueRows([OLD, BATCH], 'N2 complete', new Map()))).toEqual(['b', 'seed=3', 'a', 'seed=3']);
+    expect(new Set(queueRows([OLD, BATCH], 'complete', new Map()).map(rowKey)).size).toBe(4);
   });
 });

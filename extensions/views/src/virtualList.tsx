@@ -44,9 +44,11 @@ export function VirtualList<Row>(props: {
   /** A row that must be in view, as the focused one. */
   reveal?: number;
 }): JSX.Element {
+  // closures must not hold `props`: the effect's is kept, and with it the first header, its neighbours and their elements
+  const { rows, height, render, header, attributes, reveal } = props;
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
-  const offsets = useMemo(() => rowOffsets(props.rows, props.height), [props.rows, props.height]);
+  const offsets = useMemo(() => rowOffsets(rows, height), [rows, height]);
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) {
@@ -60,7 +62,7 @@ export function VirtualList<Row>(props: {
   }, []);
   useLayoutEffect(() => {
     const element = box.current;
-    const [start, end] = [offsets[props.reveal ?? -1], offsets[(props.reveal ?? -2) + 1]];
+    const [start, end] = [offsets[reveal ?? -1], offsets[(reveal ?? -2) + 1]];
     if (!element || start === undefined || end === undefined) {
       return;
     }
@@ -69,24 +71,24 @@ export function VirtualList<Row>(props: {
     } else if (end > element.scrollTop + element.clientHeight) {
       element.scrollTop = end - element.clientHeight;
     }
-  }, [props.reveal, offsets]);
+  }, [reveal, offsets]);
   const [first, end] = visibleRange(offsets, view.top, view.height);
   return (
     <div
       role="presentation"
-      {...props.attributes}
-      class={`marlnb-virtual-list ${(props.attributes?.class as string | undefined) ?? ''}`}
+      {...attributes}
+      class={`marlnb-virtual-list ${(attributes?.class as string | undefined) ?? ''}`}
       ref={box}
       onScroll={event => setView({ top: event.currentTarget.scrollTop, height: event.currentTarget.clientHeight })}
     >
-      {props.header}
+      {header}
       <div
         role="presentation"
         class="marlnb-virtual-list-rows"
         style={{ height: `${offsets[offsets.length - 1] ?? 0}px` }}
       >
         <div role="presentation" style={{ transform: `translateY(${offsets[first] ?? 0}px)` }}>
-          {props.rows.slice(first, end).map((row, index) => props.render(row, first + index))}
+          {rows.slice(first, end).map((row, index) => render(row, first + index))}
         </div>
       </div>
     </div>

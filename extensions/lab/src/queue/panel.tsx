@@ -68,22 +68,18 @@ function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () =
   const { commands, trans } = context;
   useSignal(live.changed);
   const [search, setSearch] = useState('');
-  const [toggled, setToggled] = useState<ReadonlySet<string>>(new Set());
+  const [isChosenOpen, setChosenOpen] = useState<ReadonlyMap<string, boolean>>(new Map());
   const [activeKey, setActiveKey] = useState('');
   const answer = live.answer ?? NONE;
   const wasActive = useRef(new Set<string>()); // a batch does not close by itself when its last job ends
   answer.batches.filter(({ jobs }) => jobs.some(isActive)).forEach(({ path }) => wasActive.current.add(path));
-  const rows = useMemo(() => queueRows(answer.batches, search, toggled, wasActive.current), [answer, search, toggled]);
+  const rows = useMemo(() => queueRows(answer.batches, search, isChosenOpen, wasActive.current), [answer, search, isChosenOpen]);
   const active = rows.findIndex(row => rowKey(row) === activeKey);
   const open = (row: QueueRow): void => {
     if (row.kind === 'job') {
       void commands.execute(CommandIDs.openJob, { batch: row.batch.path, name: row.job.name });
     } else {
-      const next = new Set(toggled);
-      if (!next.delete(row.batch.path)) {
-        next.add(row.batch.path);
-      }
-      setToggled(next);
+      setChosenOpen(new Map(isChosenOpen).set(row.batch.path, !row.isOpen));
     }
   };
   return (

@@ -53,13 +53,13 @@ export function jobLine(job: QueuedJob, trans: TranslationBundle): string {
 }
 
 /**
- * Batches with jobs that run or wait first. A batch is open if it has such jobs, or had some (`wasActive`), or if a
- * person opened it.
+ * Batches with jobs that run or wait first. A batch is open or closed as a person chose (`isChosenOpen`, by path);
+ * without a choice it is open if it has such jobs, or had some (`wasActive`).
  */
 export function queueRows(
   batches: readonly QueuedBatch[],
   search: string,
-  toggled: ReadonlySet<string>,
+  isChosenOpen: ReadonlyMap<string, boolean>,
   wasActive: ReadonlySet<string> = new Set()
 ): QueueRow[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
@@ -72,7 +72,7 @@ export function queueRows(
     if (jobs.length === 0) {
       continue;
     }
-    const isOpen = words.length > 0 || (batch.jobs.some(isActive) || wasActive.has(batch.path)) !== toggled.has(batch.path);
+    const isOpen = words.length > 0 || (isChosenOpen.get(batch.path) ?? (batch.jobs.some(isActive) || wasActive.has(batch.path)));
     rows.push({ kind: 'batch', batch, isOpen });
     if (isOpen) {
       jobs.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
