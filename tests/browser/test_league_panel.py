@@ -42,6 +42,8 @@ def test_a_league_is_watched_and_opened(lab: Lab, page: Page, keep: Callable[...
 
     panel.get_by_label("player", exact=True).select_option("league_exploiter_0")
     button(panel, "Freeze").click()
+    page.wait_for_timeout(1500)
+    keep(panel, "freezing")
     until(lambda: any(event.event == "frozen" for event in league.events()), deadline_s=120)
     expect(panel).to_contain_text("league_exploiter_0 is frozen", timeout=SLOW_MS)
     button(shown, "Stop").click()

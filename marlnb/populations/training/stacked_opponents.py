@@ -97,6 +97,8 @@ class StackedOpponents:
         in_play = set(names.flat) - {HOME}
         for name in sorted(in_play - {name for stack in self._stacks.values() for name in stack.slots}):
             self._enter(name, self._load(name), in_play)
+        for stack in self._stacks.values():
+            stack.forget_idle(in_play)
         self._arrange()
         if self.recurrent is not None:
             self.recurrent[list(started)] = 0
@@ -130,7 +132,7 @@ class StackedOpponents:
             acting: `[env, agent]`, in turn-based games who acts: the recurrent states of others do not change.
         """
         for stack in self._stacks.values():
-            if not stack.n_in_play:
+            if not stack.slots:
                 continue
             state = None if self.recurrent is None else stack.own_state(self.recurrent)
             chosen, after = stack.act(observation, state, context)
@@ -156,8 +158,7 @@ class StackedOpponents:
         if stack is None:
             stack = self._empty.pop(opponent.architecture, None) or _stack_of(opponent.policy)
             self._stacks[opponent.architecture] = stack
-        replaced = stack.enter(name, opponent.weights, in_play, max_slots=len(self._names))
-        self._final.discard(replaced)
+        stack.enter(name, opponent.weights, in_play)
         if opponent.is_final:
             self._final.add(name)
         self._widen(opponent.policy.recurrent_shape)
@@ -183,9 +184,8 @@ class _Stack:
     """Opponents of one architecture, in slots.
 
     Attributes:
-        slots: the opponents' names.
+        slots: the opponents' names; all of them are in play.
         weights: by name, `[slot, ...]`; slots after the last name are not in use.
-        n_in_play: how many of them act: those of the first slots.
         cells: `[env, agent]` bool, where they act.
     """
 
@@ -193,40 +193,44 @@ class _Stack:
         self.policy = policy
         self.slots: list[str] = []
         self.weights: dict[str, Tensor] = {}
-        self.n_in_play = 0
         self.cells = torch.empty(0, dtype=torch.bool)
 
     def emptied(self) -> _Stack:
         """The same without opponents. This one keeps them."""
         stack = copy.copy(self)
-        stack.slots, stack.weights, stack.n_in_play = [], {}, 0
+        stack.slots, stack.weights = [], {}
         return stack
 
     def weights_of(self, slot: int) -> dict[str, Tensor]:
         return {name: tensor[slot] for name, tensor in self.weights.items()}
 
-    def enter(self, name: str, weights: Mapping[str, Tensor], in_play: set[str], max_slots: int) -> str:
-        """Puts an opponent in a new slot, or in one that is not in play; returns whom it replaced, or HOME."""
-        idle = [slot for slot, present in enumerate(self.slots) if present not in in_play]
-        replaced = HOME
-        if idle and len(self.slots) >= max_slots:
-            slot = idle[0]
-            replaced, self.slots[slot] = self.slots[slot], name
+    def enter(self, name: str, weights: Mapping[str, Tensor], in_play: set[str]) -> None:
+        """Puts an opponent in the slot of one that is no longer in play, or in a new one."""
+        slot = next((k for k, present in enumerate(self.slots) if present not in in_play), len(self.slots))
+        if slot < len(self.slots):
+            self.slots[slot] = name
         else:
-            slot = len(self.slots)
             self.slots.append(name)
             self._grow(weights)
         for key, tensor in weights.items():
             self.weights[key][slot].copy_(tensor)
-        return replaced
+
+    def forget_idle(self, in_play: set[str]) -> None:
+        """The last opponents in play move to the slots of those that are not, so that no slot is evaluated in vain."""
+        for slot in reversed([k for k, name in enumerate(self.slots) if name not in in_play]):
+            last = len(self.slots) - 1
+            if slot < last:
+                self.slots[slot] = self.slots[last]
+                for tensor in self.weights.values():
+                    tensor[slot].copy_(tensor[last])
+            self.slots.pop()
 
     def arrange(self, names: np.ndarray, device: torch.device) -> None:
         """Sorts environments by opponent, for `names` `[env, agent]`."""
-        self._move_to_front(set(names.flat))
         slot_of = {name: slot for slot, name in enumerate(self.slots)}
         slots = np.array([slot_of.get(name, -1) for name in names.flat], dtype=np.int64).reshape(names.shape)
         self.cells = torch.from_numpy(slots >= 0).to(device)
-        if self.n_in_play:
+        if self.slots:
             self._index(slots, device)
 
     def own_state(self, recurrent: Tensor) -> Tensor | None:
@@ -243,18 +247,6 @@ class _Stack:
 
     def _index(self, slots: np.ndarray, device: torch.device) -> None:
         """Index tensors of the cells' slots `[env, agent]`, -1 where others act."""
-
-    def _move_to_front(self, in_play: set[str]) -> None:
-        """Opponents in play get the first slots, so that nothing is computed for the others."""
-        self.n_in_play = sum(name in in_play for name in self.slots)
-        idle = [slot for slot, name in enumerate(self.slots[: self.n_in_play]) if name not in in_play]
-        behind = [slot for slot in range(self.n_in_play, len(self.slots)) if self.slots[slot] in in_play]
-        for first, second in zip(idle, behind):
-            self.slots[first], self.slots[second] = self.slots[second], self.slots[first]
-            for tensor in self.weights.values():
-                moved = tensor[first].clone()
-                tensor[first] = tensor[second]
-                tensor[second] = moved
 
     def _grow(self, weights: Mapping[str, Tensor]) -> None:
         """Doubles the memory when all slots are in use."""
@@ -309,15 +301,16 @@ class _ActorStack(_Stack):
         return parameters, after
 
     def _index(self, slots: np.ndarray, device: torch.device) -> None:
-        self._in_play = {name: tensor[: self.n_in_play] for name, tensor in self.weights.items()}
+        n_slots = len(self.slots)
+        self._in_play = {name: tensor[:n_slots] for name, tensor in self.weights.items()}
         slots = slots.reshape(-1, 1) if self._by_cell else slots
         envs, agents = np.nonzero(slots >= 0)
         pairs, pair_of_cell = np.unique(slots[envs, agents] * len(slots) + envs, return_inverse=True)
         slot, env = pairs // len(slots), pairs % len(slots)  # sorted by slot, then by environment
-        first = np.searchsorted(slot, np.arange(self.n_in_play))
+        first = np.searchsorted(slot, np.arange(n_slots))
         row = np.arange(len(slot)) - first[slot]
         n_rows = int(row.max()) + 1
-        rows = np.zeros((self.n_in_play, n_rows), dtype=np.int64)
+        rows = np.zeros((n_slots, n_rows), dtype=np.int64)
         rows[slot, row] = env
         row_of = np.zeros(slots.shape, dtype=np.int64)
         row_of[envs, agents] = (slot * n_rows + row)[pair_of_cell.reshape(-1)]

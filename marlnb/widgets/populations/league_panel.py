@@ -163,8 +163,8 @@ def rendered(env: EnvConfig) -> EnvConfig | None:
 
 
 def set_options(dropdown: Dropdown, names: list[str]) -> None:
+    """Other choices; the chosen one stays if it is still there, else the first is chosen."""
     if list(dropdown.options) != names:
         before = dropdown.value
         dropdown.options = names
-        if before in names:
-            dropdown.value = before
+        dropdown.value = before if before in names else next(iter(names), None)

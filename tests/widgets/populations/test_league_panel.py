@@ -47,6 +47,7 @@ def test_a_snapshot_opens_in_the_microscope(run: Run) -> None:
     panel = LeaguePanel(run)
     panel.catch_up()
     assert panel.open_button.disabled
+    assert (panel._opponent.value, panel._player.value) == ("main_0", "main_0")
     panel.timeline.chosen = "main_exploiter_0@0"
     panel._opponent.value = "main_0"
     panel.open_button.click()
