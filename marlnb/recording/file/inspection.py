@@ -136,7 +136,7 @@ def is_below(folder: Path, source: str) -> bool:
 
 def _run_walks(paths: Sequence[Path], *, damaged: bool) -> list[dict[str, Any]]:
     """What `structure.inspect` finds in a process of its own; where one ends the process, up to that one."""
-    more_s = sum(path.stat().st_size for path in paths) / BYTES_PER_S
+    more_s = sum(path.stat().st_blocks * 512 for path in paths) / BYTES_PER_S  # not of the size that a file claims
     cpu_s, timeout_s = BASE_CPU_S + more_s, BASE_TIMEOUT_S + more_s
     folders = ":".join(dict.fromkeys(str(Path(str(module.__file__)).parents[1]) for module in (h5py, np)))
     command = [sys.executable, "-I", "-S", str(PROGRAM), folders, str(MEMORY_BYTES), str(int(cpu_s) + 1)]

@@ -8,14 +8,15 @@ implies: its rows are inside the file, t counts up within an episode, episodes a
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from marlnb.disk import PROBLEMS, errno_of, left_behind, temporary_of, writing
+from marlnb.disk import PROBLEMS, errno_of, free_bytes, left_behind, mount_point, temporary_of, writing
+from marlnb.display.formatting import format_bytes
 from marlnb.errors import RecordingError
 from marlnb.recording.file.inspection import check_ordinary, remember
 from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
@@ -26,6 +27,7 @@ from marlnb.recording.tools.copying import Portion, copy_episodes, new_recording
 from marlnb.recording.tools.damage import Damage, examine
 
 MAX_LISTED_EPISODES = 8
+COPIED_BYTES = 16 * 1024 * 1024  # at a time
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,37 @@ def _working_copy(target: Path) -> Iterator[Path]:
         left.unlink(missing_ok=True)
     copy = temporary_of(target, "repairing")
     try:
-        shutil.copyfile(target, copy)
+        _copy_without_holes(target, copy)
         yield copy
     finally:
         copy.unlink(missing_ok=True)
         journal_of(copy).unlink(missing_ok=True)
+
+
+def _copy_without_holes(source: Path, copy: Path) -> None:
+    """Copies what the disk holds of a file: its size alone, which may be a terabyte, takes neither space nor time.
+
+    Raises:
+        RecordingError: the disk has no room for a copy.
+    """
+    needed, free = source.stat().st_blocks * 512, free_bytes(source)
+    if needed > free:
+        raise RecordingError(
+            f"{source} cannot be repaired: its copy needs {format_bytes(needed)}, and the disk {mount_point(source)} "
+            f"has {format_bytes(free)} free; it is unchanged"
+        )
+    with open(source, "rb") as old, open(copy, "wb") as new:
+        size = old.seek(0, os.SEEK_END)
+        new.truncate(size)
+        stop = 0
+        while stop < size:
+            try:
+                start = os.lseek(old.fileno(), stop, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # a hole up to the end
+                    return
+                raise
+            stop = os.lseek(old.fileno(), start, os.SEEK_HOLE)
+            old.seek(start), new.seek(start)
+            while block := old.read(min(stop - old.tell(), COPIED_BYTES)):
+                new.write(block)

@@ -194,6 +194,26 @@ for number in range(40):
 """
 
 
+def test_a_file_that_claims_a_terabyte_takes_neither_its_space_nor_its_time(path: Path, intact: Path) -> None:
+    with open(path, "r+b") as file:
+        file.truncate(2**40)
+    used = shutil.disk_usage(path).used
+    repair = mnb.repair(path)
+    assert repair.rows and repair.finished
+    assert shutil.disk_usage(path).used - used < 2**30
+    check(path, intact, set(range(80)))
+
+
+def test_a_copy_for_which_there_is_no_space_is_not_begun(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marlnb.recording.tools.repair.free_bytes", lambda path: 5)
+    before = path.read_bytes()
+    with pytest.raises(
+        RecordingError, match=r"its copy needs [\d.]+ [kM]B, and the disk / has 5 B free; it is unchanged"
+    ):
+        mnb.repair(path)
+    assert path.read_bytes() == before and len(list(path.parent.glob("*"))) == 1
+
+
 @pytest.mark.parametrize("writes", [0, 2])
 def test_a_commit_that_a_kill_cut_short_is_completed(tmp_path: Path, writes: int) -> None:
     path = tmp_path / "cut.h5"
