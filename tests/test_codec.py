@@ -181,6 +181,7 @@ def experiment() -> Experiment:
         "env=pettingzoo/multiwalker",
         'env.kwargs={n_walkers:2,note:"it\'s; $HOME `x` %d \\ ,"}',
         "env.groups={left:[walker_0],right:[walker_1]}",
+        "tuned=false",
         "algorithm=mappo",
         "algorithm.lr=3e-4",
         "algorithms.left=ippo",
