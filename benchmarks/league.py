@@ -3,7 +3,8 @@
 connect_four: one main, one main exploiter and two league exploiters. simple_tag: two mains and two main exploiters, one
 of each for either side. Plain self-play is the same training without a league: one network for both seats of
 connect_four, one for each group of simple_tag. CPU seconds of a whole iteration, one thread, environments in the same
-process. The two take turns, in both orders; before that the league plays until it has snapshots. Target: 1.15 times.
+process, updates without compiled code. The two take turns, in both orders; before that the league plays until it has
+snapshots. Target: 1.15 times.
 
 Memory: 1,000 snapshots of a policy of 100,000 parameters on disk, each drawn once as an opponent in one of 8
 environments; by how much the process grows. Target: 10 MB.
@@ -35,6 +36,7 @@ SNAPSHOT_FRAMES = 2_000  # few, so that past players are met soon
 COMMON = (
     *("algorithm=ippo", "tuned=false", "model.hidden=[256,256]", "algorithm.minibatch_frames=400"),
     *("algorithm.epochs=4", "n_envs=8", "rollout_steps=125", "frames=100_000_000", "checkpoint_every=1_000_000"),
+    "compile=never",  # as leagues, and turn-based games without one
 )
 ENVS = {
     "connect_four": ("env=pettingzoo/connect_four", "env.workers=0"),
