@@ -46,7 +46,7 @@ def given_columns(source: RowSource, rows: Rows, given: Given | None) -> GivenCo
     return GivenColumns(
         np.concatenate([_columns(label) for label in labels], axis=2),
         np.logical_and.reduce([label.known for label in labels]),
-        tuple(label.name for label in labels),
+        tuple("own action" if label.name == "action" else label.name for label in labels),
     )
 
 

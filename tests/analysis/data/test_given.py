@@ -15,7 +15,7 @@ def test_classes_are_one_hot_and_quantities_one_column(recording: Recording) -> 
     source = RowSource(recording, "listener")
     rows = source.rows(None, source.resolve_checkpoint(None))
     columns = given_columns(source, rows, ["action", "landmark_0_dx", ("speaker_0", "action")])
-    assert columns is not None and str(columns) == "action, landmark_0_dx, speaker_0 action"
+    assert columns is not None and str(columns) == "own action, landmark_0_dx, speaker_0 action"
     action = recording.steps("listener", "action").to_numpy()[:, 0]
     dx = recording.steps("listener", "observation").to_numpy()[:, 0, 2]
     n_actions = len(np.unique(action))

@@ -91,7 +91,7 @@ def test_given_asks_what_the_units_add(recording: Recording) -> None:
     planted = planted_in_units(recording)
     alone = decode(recording, site=SITE, label=planted, n_shuffles=1)
     result = decode(recording, site=SITE, label=planted, n_shuffles=1, given=["landmark_0_dx", "action"])
-    assert result.given == "landmark_0_dx, action" and alone.given == ""
+    assert result.given == "landmark_0_dx, own action" and alone.given == ""
     gain = next(gain for gain in result.of().gains if gain.control == "given")
     units = recording[SITE].to_numpy()[:, 0]
     dx = recording.steps("listener", "observation").to_numpy()[:, :1, 2]

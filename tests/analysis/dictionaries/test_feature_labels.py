@@ -68,10 +68,10 @@ def test_what_is_given_explains_a_feature_away(planted: Recording, dictionary: D
     assert feature in alone.matched and alone.share[feature] > 0.4
     beyond = label_features(dictionary, planted, copied, given="action")
     assert feature not in beyond.matched and beyond.share[feature] < 0.02 < beyond.share_alone[feature]
-    assert beyond.given == "action" and not len(beyond.matched)
-    assert beyond.verdict.startswith("label is not separable from action in the features of listener/actor/hidden_1")
+    assert beyond.given == "own action" and not len(beyond.matched)
+    assert beyond.verdict.startswith("label is not separable from own action in the features of listener/actor/hidden_1")
     goal = label_features(dictionary, planted, "goal", given="action")
-    assert _feature_of(dictionary, 5) in goal.matched and "go with goal beyond action" in goal.verdict
+    assert _feature_of(dictionary, 5) in goal.matched and "go with goal beyond own action" in goal.verdict
     with pytest.raises(AnalysisError, match="determines the label"):
         label_features(dictionary, planted, "goal", given="goal")
 

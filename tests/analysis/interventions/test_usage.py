@@ -192,7 +192,7 @@ def test_what_is_given_is_removed_and_both_effects_are_reported(rumour: Agents) 
     shown = [text.split(", ")[1] for text in table["random, p (Holm)"]]
     assert any(f"(p = {p})" in result.verdict for p in shown[:2])  # the table and the sentence have the same p-values
     own = usage(rumour, event(0.66, 1.0, "signal_0"), given=["action", "rumour_0"], episodes=40, n_envs=40)
-    assert own.of("steer", given=True).given == "action, rumour_0"
+    assert own.of("steer", given=True).given == "own action, rumour_0"
     with pytest.raises(AnalysisError, match="signal_0"):
         usage(rumour, event(0.66, 1.0, "signal_0"), given="signal0", episodes=2)
     with pytest.raises(AnalysisError, match="erase"):
@@ -251,12 +251,12 @@ def test_what_one_hunter_knows_of_anothers_action_is_not_separable_from_its_own(
     with record(run, episodes=16, sites=site, seed=2000, values=False, progress=False) as recording:
         decoding = decode(recording, site=site, label=other, agent="adversary_0", n_shuffles=1, progress=False)
     result = usage(run, decoding, agent="adversary_0", given="action", episodes=16, seed=5200, progress=False)
-    assert result.conclusion == "not separable" and "action" in result.not_separable_from
+    assert result.conclusion == "not separable" and "own action" in result.not_separable_from
     assert result.of("erase", given=True).effect < 0.75 * result.of("erase").effect
     assert result.of("erase").p_value < 0.05
     assert result.verdict.startswith("Not separable from ") and "action: whether adversary_0 uses" in result.verdict
     unasked = usage(run, decoding, agent="adversary_0", episodes=16, seed=5200, progress=False)
-    assert unasked.verdict == result.verdict and unasked.settings["given"] == ["action"]
+    assert unasked.verdict == result.verdict and unasked.settings["given"] == ["own action"]
 
 
 def test_the_own_action_is_given_where_the_concept_is_what_another_agent_does() -> None:
