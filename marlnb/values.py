@@ -88,6 +88,8 @@ def join_path(path: str, key: object) -> str:
 
 def check_value(value: Any, annotation: Any, path: str, field: Field[Any], read: Reader | None = None) -> Any:
     """The value, converted to the field's type and checked against its range; `path` is for messages."""
+    if isinstance(value, int | float) and abs(value) > MAX_INTEGER:
+        _check_range(value, path, field.metadata)  # the option's own bounds say more than those of 64 bits
     value = _cast(value, annotation, path, read)
     _check_range(value, path, field.metadata)
     return value
@@ -235,7 +237,7 @@ def _check_range(value: Any, path: str, metadata: Mapping[str, Any]) -> None:
         if bound is not None and not holds(value, bound):
             unit = f" {metadata['unit']}" if metadata.get("unit") else ""
             raise ConfigError(f"{path} must be {sign} {bound}{unit}; got {shown(value)}")
-    if math.isinf(value) and metadata.get("le", math.inf) != math.inf:
+    if isinstance(value, float) and math.isinf(value) and metadata.get("le", math.inf) != math.inf:
         raise ConfigError(f"{path} must be finite; got {value!r}")
 
 

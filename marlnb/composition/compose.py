@@ -116,7 +116,9 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
         except (HydraException, OmegaConfBaseException) as error:
             at = str(getattr(error, "full_key", None) or "")
             words = shown(" ".join(overrides), 400)
-            raise ConfigError(f"cannot compose {words}: {str(error)[:400]}", at=at) from error
+            reason = str(error).partition("\n    full_key:")[0][:400]  # the rest is for those who program OmegaConf
+            reason = reason.replace("DictConfig", "a mapping").replace("ListConfig", "a list")
+            raise ConfigError(f"cannot compose {words}: {reason}", at=at) from error
 
 
 def _check_tables(options: Any) -> None:

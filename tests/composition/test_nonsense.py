@@ -42,6 +42,20 @@ def test_an_override_that_makes_no_sense(override: str) -> None:
     assert len(str(raised.value)) < MAX_MESSAGE
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("threads=1e30", r"^threads must be at most 1024; got 1e\+30$"),
+        ("env.N=1e39", r"^env.N must be at most 256; got 1e\+39$"),
+        ("frames=1e30", "^frames must be between -9223372036854775807 and 9223372036854775807; got 10{9}"),
+        ("critic.hidden={a:{b:1}}", "critic.hidden.*: Cannot merge a mapping with a list$"),
+    ],
+)
+def test_the_bounds_are_the_options_own(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Experiment.compose("env=mpe/simple_spread", override)
+
+
 def test_an_iteration_that_no_memory_holds() -> None:
     with pytest.raises(ConfigError, match=r"n_envs=100000 × rollout_steps=100000 frames, 10,000,000,000; at most"):
         Experiment.compose("env=mpe/simple_spread", "n_envs=100000", "rollout_steps=100000", "frames=1e12")
