@@ -41,10 +41,10 @@ class SnapshotStore:
         Raises:
             CheckpointError: it cannot be written.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = self.folder / f"{TEMPORARY}{player}-{os.getpid()}"
         spaces = {name: _spaces(self.spec.group(name)) for name in weights}
         try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for leftover in self.folder.glob(f"{TEMPORARY}{player}-*"):  # of a process that was killed
                 shutil.rmtree(leftover, ignore_errors=True)
             temporary.mkdir(mode=0o700)

@@ -38,6 +38,15 @@ def test_a_snapshot_of_other_spaces_is_named_and_stays(tmp_path: Path, group: Gr
     assert torch.equal(store.read("main_0@0", sha256)["player"]["w"], weights["player"]["w"])
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "league").touch()
+    store = SnapshotStore(tmp_path / "league", EnvSpec("toy", (GROUP,)))
+    with pytest.raises(
+        CheckpointError, match=r"a snapshot of main_0 cannot be written to .*/league/snapshots: Not a dir"
+    ):
+        store.write("main_0", 8, {"player": {"w": torch.arange(3.0)}})
+
+
 def test_a_league_that_cannot_write_its_first_snapshot_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
