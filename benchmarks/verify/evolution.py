@@ -100,7 +100,7 @@ TASKS = {
         population=EVOLUTION.population,
         evaluation_episodes=EVOLUTION.n_envs,
         of_populations=("evolution.together=true", "evolution.shared_replay=true"),
-        methods=(DEFAULT, "random_search", "select_only", "tournament", "pbt", AGILERL, AGILERL_ITSELF),
+        methods=(*KINDS, AGILERL, AGILERL_ITSELF),
     ),
 }
 
