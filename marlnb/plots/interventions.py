@@ -1,4 +1,4 @@
-"""Results of interventions: effects with intervals, strength-response curves, choices, tracing grids, usage tests."""
+"""Results of interventions: effects with intervals, strength-response curves, actions, tracing grids, usage tests."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ OUTCOME_NAMES = {
     "return": "return",
     "value": "value (critic's)",
     "length": "length of the episode",
-    "tv_direct": "choices, at the same time steps",
-    "tv_total": "choices, along the episode",
-    "kl_direct": "choices (KL), at the same time steps",
-    "kl_total": "choices (KL), along the episode",
+    "tv_direct": "actions, at the same time steps",
+    "tv_total": "actions, along the episode",
+    "kl_direct": "actions (KL), at the same time steps",
+    "kl_total": "actions (KL), along the episode",
     "changed_direct": "likeliest action changed, at the same time steps",
     "changed_total": "actions changed, along the episode",
     "label": "mean of the label",
@@ -173,7 +173,7 @@ def tracing_grid(
 def usage_effects(
     usage: Usage, *, agents: Sequence[str] = (), title: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The effect of erasing and of steering along a direction on the agent's choices, next to random directions, also
+    """The effect of erasing and of steering along a direction on the agent's actions, next to random directions, also
     without what was given.
 
     Args:
@@ -181,14 +181,14 @@ def usage_effects(
     """
     ax = axes(ax, width=6.0, height=3.6)
     colour = agent_colour(usage.agent, agents) if usage.agent in agents else OKABE_ITO[0]
-    for k, test in enumerate(usage.tests):
+    for k, (test, p) in enumerate(zip(usage.tests, usage.p_holm)):
         spread = np.linspace(-0.12, 0.12, max(len(test.random), 1))
         label = None if k else "random directions"
         ax.scatter(k + spread[: len(test.random)], test.random, s=14, color=MUTED, alpha=0.7, label=label)
         interval, label = [[test.effect - test.low], [test.high - test.effect]], None if k else usage.concept
         style: dict[str, Any] = {"fmt": "D", "color": colour, "markersize": 8, "label": label}
         ax.errorbar(k + 0.28, test.effect, interval, capsize=5, linewidth=2, **style)
-        ax.text(k + 0.36, test.effect, f"p = {test.p_value:.2g}", va="center", fontsize=9, color=INK)
+        ax.text(k + 0.36, test.effect, f"p = {p:.2g}", va="center", fontsize=9, color=INK)
     n_tests = len(usage.tests)
     ax.set_xticks(
         np.arange(n_tests) + 0.14,
@@ -198,8 +198,8 @@ def usage_effects(
     ax.set_ylim(0, max(max(t.high, *t.random) for t in usage.tests) * 1.2 + 1e-9)
     ax.legend(frameon=False, fontsize=8.5, loc="upper right", ncols=2)
     heading = title or f"{usage.concept}: {usage.conclusion}"
-    across = f"{usage.site}, {usage.agent}\np against random directions, not corrected"
-    up = f"change of the choices ({usage.units})"
+    across = f"{usage.site}, {usage.agent}\np against random directions, Holm's correction"
+    up = f"change of the actions ({usage.units})"
     return finish(ax, title=heading, x=across, y=up, warnings=usage.warnings)
 
 

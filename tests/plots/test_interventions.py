@@ -81,6 +81,10 @@ class Usage:
     conclusion: str = "used"
     warnings: tuple[str, ...] = ("few episodes",)
 
+    @property
+    def p_holm(self) -> tuple[float, ...]:
+        return tuple(2 * test.p_value for test in self.tests)
+
 
 def shown(ax: Axes) -> str:
     ax.figure.savefig(BytesIO(), format="png")
@@ -132,7 +136,7 @@ def test_a_tracing_grid_shows_one_agents_lines_in_percent() -> None:
 
 def test_usage_next_to_random_directions() -> None:
     ax = plots.usage_effects(Usage(), agents=AGENTS)
-    assert "p = 0.025" in shown(ax) and "few episodes" in shown(ax) and "used" in ax.get_title(loc="left")
+    assert "p = 0.05" in shown(ax) and "few episodes" in shown(ax) and "used" in ax.get_title(loc="left")
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.2])
     ax = plots.usage_effects(Usage((Trial("erase"), Trial("erase", 0.1, 0.05, 0.15, given="action"))))
     assert [text.get_text() for text in ax.get_xticklabels()] == ["erase", "erase,\nwithout action"]

@@ -176,6 +176,13 @@ class Usage(Result):
         tests = [*self.tests, *(test for confound in self.confounds for test in confound.tests)]
         return pd.DataFrame([asdict(test) for test in tests]).drop(columns="random")
 
+    @property
+    def p_holm(self) -> tuple[float, ...]:
+        """Of each of `tests`: its p-value against random directions, corrected for the edits (Holm)."""
+        families = of_given(self.tests, False), of_given(self.tests, True)
+        by_test = {id(test): float(p) for tests in families for test, p in zip(tests, corrected(tests)[0])}
+        return tuple(by_test[id(test)] for test in self.tests)
+
     def _repr_table(self) -> pd.DataFrame:
         families = [of_given(self.tests, False), of_given(self.tests, True), *(c.tests for c in self.confounds)]
         return pd.DataFrame(

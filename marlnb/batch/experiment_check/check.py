@@ -21,8 +21,8 @@ MAX_LINES = 5
 def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     """Composes the experiments that the notebook would compose in each job, without training, reading or writing.
 
-    An error counts only if the cell composes something valid with the notebook's own defaults: a notebook may define
-    the environments or variants that it uses.
+    An unknown name or option counts only if the cell composes something valid with the notebook's own defaults: a
+    notebook may define the environments or variants that it uses.
 
     Returns:
         Notes: what could not be checked, and overrides without effect.
@@ -56,7 +56,7 @@ def _errors(baseline: Reached, jobs: Mapping[str, Reached], *, names_jobs: bool)
         for each in reached.compositions:
             if not each.is_fatal or each.verdict is None:
                 continue
-            if each.cell in valid_cells and not each.verdict.doubtful:
+            if (each.cell in valid_cells or each.verdict.composed) and not each.verdict.doubtful:
                 job = f"job {name}, " if names_jobs else ""
                 errors.append(f"{job}cell {each.cell}: {each.verdict.error}")
             else:

@@ -25,11 +25,13 @@ class Verdict:
         error: why no Experiment accepts them; None if one does.
         unused: overrides that have no effect, with the reason.
         doubtful: whether the error may come from the check itself, as for a module that the notebook writes.
+        composed: whether all parts are known, so that an error does not depend on what the notebook defines.
     """
 
     error: Exception | None = None
     unused: tuple[str, ...] = ()
     doubtful: bool = False
+    composed: bool = True
 
 
 class Judge:
@@ -67,13 +69,15 @@ class Judge:
 
 def judge(overrides: Sequence[str]) -> Verdict:
     """Composes one experiment, and checks what does not depend on its environment."""
+    composed = False
     try:
         experiment = Experiment.compose(*overrides)
+        composed = True
         experiment.check_without_env()
     except MarlnbError as error:
         has_import_path = any(":" in word.partition("=")[2] for word in overrides)
         is_doubtful = has_import_path or any(text in str(error) for text in ("import", "could not be loaded"))
-        return Verdict(error, doubtful=is_doubtful)
+        return Verdict(error, doubtful=is_doubtful, composed=composed)
     except Exception as error:  # a module of the user may raise anything
-        return Verdict(error, doubtful=True)
+        return Verdict(error, doubtful=True, composed=composed)
     return Verdict(unused=tuple(experiment.unused_overrides(overrides)))

@@ -61,6 +61,16 @@ def test_what_no_experiment_accepts(tmp_path: Path, values: dict[str, Any], mess
     assert message in str(error.value) and "job only" not in str(error.value)
 
 
+def test_parts_that_do_not_fit_are_an_error_also_with_the_notebooks_own_parameters(tmp_path: Path) -> None:
+    """All of their names are known, so nothing that the notebook defines can change it."""
+    source = notebook(tmp_path / "a.ipynb", COMPOSE.replace("option,", '"algorithm.learning_starts=9_000_000",'))
+    with pytest.raises(ConfigError, match="cell 2: qmix for every group would learn nothing"):
+        notes(source, algorithm="qmix")
+    short = notebook(tmp_path / "b.ipynb", COMPOSE.replace("option,", '"frames=2000",').replace("{algorithm}", "qmix"))
+    with pytest.raises(ConfigError, match="cell 2: qmix for every group would learn nothing"):
+        notes(short, seed=3)
+
+
 def test_what_is_right_or_unknown_passes(tmp_path: Path) -> None:
     source = notebook(tmp_path / "a.ipynb", COMPOSE)
     assert notes(source, algorithm=["ippo", "qmix"], seed=range(300)) == []
