@@ -21,6 +21,7 @@ SMALL = (
 )
 SPREAD = ("env=mpe/simple_spread", "env.continuous_actions=true")
 LISTENER = ("env=mpe/simple_speaker_listener", "env.continuous_actions=false")
+IN_PROCESSES = ("env=pettingzoo/simple_speaker_listener", "env.workers=1")  # two act while the third one steps
 TOLERANCE = 1e-6
 
 
@@ -63,8 +64,9 @@ def test_each_has_its_own_numbers(tmp_path: Path) -> None:
         assert_equal(run, train(experiments[k], tmp_path / str(k), progress=False), TOLERANCE)
 
 
-def test_a_resume_gives_the_same_bits(tmp_path: Path) -> None:
-    experiments = compose("algorithm.learning_starts=60")  # the first iteration is random and teaches nothing
+@pytest.mark.parametrize(("env", "seeds"), [(SPREAD, 2), (IN_PROCESSES, 3)])
+def test_a_resume_gives_the_same_bits(tmp_path: Path, env: tuple[str, ...], seeds: int) -> None:
+    experiments = compose("algorithm.learning_starts=60", env=env, seeds=seeds)  # the first iteration teaches nothing
     whole = together(tmp_path / "whole", experiments)
     runs = interrupted(tmp_path, experiments, iterations=5)  # 4 are saved, 1 is lost
     assert train_together(runs) == {}
