@@ -22,6 +22,14 @@ panel = mnb.attach(training.run)
 panel
 """
 
+CELL = """
+import marlnb as mnb
+from marlnb.widgets import TrainingPanel
+panel = TrainingPanel(mnb.Experiment.compose(
+    "env=pettingzoo/tictactoe", "algorithm=ippo", "n_envs=8", "rollout_steps=32", "frames=2_048", "threads=1"))
+panel
+"""
+
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_league_is_watched_and_opened(lab: Lab, page: Page, keep: Callable[..., None], theme: str) -> None:
@@ -62,3 +70,27 @@ def test_a_league_is_watched_and_opened(lab: Lab, page: Page, keep: Callable[...
     keep(panel, "league")
     assert panel.evaluate(FAINT) == {} and panel.evaluate(CLIPPED) == []
     assert page_errors == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_league_is_chosen_in_the_training_cell(lab: Lab, page: Page, keep: Callable[..., None], theme: str) -> None:
+    lab.choose(THEMES, {"theme": "JupyterLab Dark"} if theme == "dark" else None)
+    page.set_viewport_size({"width": 1300, "height": 1500})
+    notebook = lab.open(page, lab.write(f"cell-{theme}.ipynb", CELL))
+    lab.choose(THEMES, None)
+    panel = notebook.run(0).locator(".marlnb-training")
+    panel.get_by_role("tab", name="Population").click(timeout=SLOW_MS)
+    panel.get_by_label("a league: players learn").check()
+    expect(panel).to_contain_text("main exploiters", timeout=SLOW_MS)
+    keep(panel, "population")
+    assert panel.evaluate(FAINT) == {} and panel.evaluate(CLIPPED) == []
+    panel.get_by_role("tab", name="As code").click()
+    expect(panel).to_contain_text("league=alphastar", timeout=SLOW_MS)
+    panel.get_by_placeholder("runs/<env>").fill(f"runs/cell-{theme}")
+    panel.locator("button.marlnb-train").click()
+    shown = panel.locator(".marlnb-run")
+    expect(shown).to_contain_text("complete", timeout=SLOW_MS)
+    shown.get_by_role("tab", name="League").click()
+    expect(shown.locator(".marlnb-league")).to_contain_text("matches by kind", timeout=SLOW_MS)
+    keep(panel, "trained")
+    assert len(Run.open(lab.folder / f"runs/cell-{theme}").league.players) == 4

@@ -7,6 +7,7 @@ from typing import Any
 
 import anywidget
 import ipywidgets as w
+from traitlets import default
 
 from marlnb.widgets.core.ui_lock import UI_LOCK
 
@@ -32,7 +33,12 @@ class Button(LockedWidget, w.Button):
 class Text(LockedWidget, w.Text): ...
 
 
-class Checkbox(LockedWidget, w.Checkbox): ...
+class Checkbox(LockedWidget, w.Checkbox):
+    """As wide as its description; those of ipywidgets cut off what is longer than 300 pixels, or less in a row."""
+
+    @default("layout")
+    def _wide_layout(self) -> w.Layout:
+        return w.Layout(width="auto", flex="none")
 
 
 class Dropdown(LockedWidget, w.Dropdown): ...
