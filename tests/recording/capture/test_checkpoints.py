@@ -52,7 +52,8 @@ def test_the_same_episodes_for_each_checkpoint(run: Run) -> None:
         for place, iteration in enumerate((12, 7)):
             with record(run, checkpoint=iteration, name=f"only-{iteration}", **options) as only:  # type: ignore[arg-type]
                 for site in only.sites:
-                    assert np.array_equal(both[site].sel(checkpoint=iteration), only[site].sel(episode=range(5))), site
+                    stored = both[site].sel(checkpoint=iteration).to_numpy()
+                    np.testing.assert_array_equal(stored, only[site].sel(episode=range(5)).to_numpy(), err_msg=site)
                     chosen = both[site].sel(checkpoint=iteration, episode=[5 * place + 3], t=2, agent=0)
                     assert np.array_equal(chosen, only[site].sel(episode=3, t=2, agent=0))
         first, second = (both["a/actor/head"].sel(checkpoint=each).to_numpy() for each in (12, 7))
