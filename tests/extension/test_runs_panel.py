@@ -32,7 +32,7 @@ def open_panel(lab: Lab, page: Page) -> Locator:
 
 
 def until_saved(lab: Lab, page: Page, holds: Callable[[dict[str, Any]], object]) -> None:
-    """Waits until the layout of the page, as JupyterLab has saved it on the server, is as asked."""
+    """Waits until `holds` is true of the page's layout, as JupyterLab has saved it on the server."""
     workspace = page.url.partition("/workspaces/")[2].partition("?")[0].partition("/")[0]
 
     def is_saved() -> object:
