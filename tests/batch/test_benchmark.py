@@ -163,6 +163,14 @@ def test_known_levels_are_those_of_the_table(tmp_path: Path) -> None:
     assert compared.scores["ippo (BenchMARL)"][1, 0] == pytest.approx(seed_1, rel=1e-6)
 
 
+def test_a_comparison_that_cannot_be_read_is_an_error_before_anything_is_trained(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"a": [1')
+    with pytest.raises(AnalysisError, match=r"other.json"):
+        toy_benchmark(tmp_path / "b", compare=[str(other)])
+    assert not (tmp_path / "b").exists()
+
+
 def test_a_plan_in_yaml(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(
         "algorithms:\n  ippo: [algorithm.lr=1e-3]\n  careful: algorithm=mappo\n"

@@ -132,9 +132,7 @@ class Benchmark:
         Raises:
             AnalysisError: an external file is not in marl-eval's layout.
         """
-        runs = self.complete_runs()
-        for source in self.spec.compare:
-            runs += marl_eval.read_marl_eval(source.path, label=source.label, tasks=source.tasks)
+        runs = self.complete_runs() + external_runs(self.spec)
         marl_eval.check_unique(runs)
         return runs
 
@@ -172,6 +170,16 @@ class Benchmark:
         layout = marl_eval.to_layout(self.complete_runs())
         write_atomically(target, json.dumps(layout, allow_nan=False, indent=1) + "\n")
         return target
+
+
+def external_runs(spec: BenchmarkSpec) -> list[EvaluatedRun]:
+    """The evaluations of the files of `compare`.
+
+    Raises:
+        AnalysisError: one is not in marl-eval's layout.
+    """
+    sources = [marl_eval.read_marl_eval(source.path, label=source.label, tasks=source.tasks) for source in spec.compare]
+    return [run for runs in sources for run in runs]
 
 
 def describe_runs(folder: Path, spec: BenchmarkSpec) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.benchmark.benchmark import REPORT, Benchmark
+from marlnb.batch.benchmark.benchmark import REPORT, Benchmark, external_runs
 from marlnb.batch.benchmark.results import evaluate_if_missing, finish, is_complete
 from marlnb.batch.benchmark.spec import BenchmarkSpec, Overrides, PlannedRun, read_spec
 from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
@@ -57,6 +57,7 @@ def benchmark(
         progress: show progress.
     Raises:
         ConfigError: the spec cannot be read or composed; nothing was started.
+        AnalysisError: a file of `compare` is not in marl-eval's layout; nothing was started.
         TrustError: the spec is of another person's folder, and names code that the user does not trust.
         RunError: the folder holds something else, or a run of another experiment.
         PapermillExecutionError: a cell of the report failed; the runs are complete.
@@ -78,6 +79,7 @@ def benchmark(
     runs = [replace(run, experiment=run.experiment.loaded()) for run in full_spec.runs()]
     folder = Path(out).expanduser() if out is not None else Path("runs", name)
     check_runs(folder, runs)
+    external_runs(full_spec)  # a file that cannot be read is an error now, not after the trainings
     result = Benchmark.create(folder, full_spec)
     full_spec.trust(str(folder), "trained")
     frames = {run.folder: frames_done(folder / run.folder, run) for run in runs}
