@@ -53,9 +53,12 @@ def test_the_same_episodes_for_each_checkpoint(run: Run) -> None:
             with record(run, checkpoint=iteration, name=f"only-{iteration}", **options) as only:  # type: ignore[arg-type]
                 for site in only.sites:
                     stored = both[site].sel(checkpoint=iteration).to_numpy()
-                    np.testing.assert_array_equal(stored, only[site].sel(episode=range(5)).to_numpy(), err_msg=site)
-                    chosen = both[site].sel(checkpoint=iteration, episode=[5 * place + 3], t=2, agent=0)
-                    assert np.array_equal(chosen, only[site].sel(episode=3, t=2, agent=0))
+                    alone = only[site].sel(episode=range(5)).to_numpy()
+                    # a pass has the rows that wait when a flush is due, so its rounding depends on the time
+                    np.testing.assert_allclose(stored, alone, rtol=1e-5, atol=1e-6, err_msg=site)
+                    chosen = both[site].sel(checkpoint=iteration, episode=[5 * place + 3], t=2, agent=0).to_numpy()
+                    of_episode = only[site].sel(episode=3, t=2, agent=0).to_numpy()
+                    np.testing.assert_allclose(chosen[0], of_episode[0], rtol=1e-5, atol=1e-6, err_msg=site)
         first, second = (both["a/actor/head"].sel(checkpoint=each).to_numpy() for each in (12, 7))
         assert first.shape == second.shape and not np.allclose(first, second)
         with pytest.raises(RecordingError, match=r"no rows of checkpoint \[8\]"):
