@@ -131,7 +131,7 @@ def main() -> None:
     ]
     report(f"gpu-mpe-memory-{device}", f"native MPE, 1,000 agents, and memory, {device}", rows)
     if not on_gpu:
-        print(ESTIMATES)
+        print(f"\n{estimates()}")
 
 
 def has_peer(folder: Path, *, on_gpu: bool) -> bool:
@@ -326,24 +326,10 @@ def now() -> float:
     return time.perf_counter()
 
 
-ESTIMATES = """
-### Not measured: there is no GPU here. Estimates for an H200 (4.8 TB/s, 494 TFLOP/s TF32, about 8 T int64 op/s)
-
-| row | estimate | arithmetic |
-| --- | --- | --- |
-| Tag 100 + 5, 2,000 envs, neighbours | 0.2 ms | 2,000 x 105 x 128 pairs x 10 minima x 6 int64 operations = 1.6e9 |
-| the same, rest of an observation | 0.1 ms | 20 kernels on 2.1 million floats, 5 us each |
-| the same, rest of a step | 0.3 ms | 90 kernels on 210,000 numbers, 3 us each in a CUDA graph |
-| starts=env: Philox for all envs | 0.3 ms | 110 int64 kernels, 3 us each; starts=shared computes them once |
-| environment, starts=env | 1.7 M env-steps/s | 2,000 / (2 x 0.3 + 0.3 + 0.3 ms): observed twice, for restarts |
-| environment, starts=shared | 2.2 M env-steps/s | 2,000 / (2 x 0.3 + 0.3 ms) |
-| rollout, [256, 256] | 1.4 to 1.8 M env-steps/s | 0.2 ms more: 39.8 GFLOP; the goal of 3 M needs fused kernels |
-| A2C end to end, [256, 256] | 0.9 to 1.1 M env-steps/s | 0.7 ms more: one epoch, three forward passes |
-| 2,000 envs x 1,000 agents | 0.06 M env-steps/s | 2 x 2,000 x 1,000 x 1,024 pairs x 60 operations: 31 ms a step |
-| its memory | 2.3 GB | 4 tensors of 2,000 x 1,000 x 71 float32, 568 MB each |
-| WarpDrive 2.7.1 on the same card | unknown | this command runs it there: Numba, shared starts, K = 10, A2C |
-| JaxMARL's IPPO on simple_spread, 8,192 envs | unknown | this command runs it there: 4 epochs of 4 minibatches |
-"""
+def estimates() -> str:
+    """The section of the documentation on what needs a GPU: each row with its arithmetic."""
+    page = (Path(__file__).parents[1] / "docs/environments-tag.md").read_text()
+    return "#" + page[page.index("## Speed on a GPU") :]
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class SimpleReference(Scenario):
         """r_i = local_ratio * local_i + (1 - local_ratio) * mean(local); local_i: minus the other's goal distance."""
         # in place: temporaries make the reward a tenth slower
         for agent in range(2):
-            out[agent] = world.distance_to(world.choice[f"told_by_{agent}"])[1 - agent]
+            out[agent] = world.distance_of(1 - agent, world.choice[f"told_by_{agent}"])
         global_reward = out.neg_().mean(0).mul_(1 - self.local_ratio)
         out.mul_(self.local_ratio).add_(global_reward)
 

@@ -62,7 +62,7 @@ class SimpleSpeakerListener(Scenario):
         world["goal_color"].copy_(world.tensor(COLORS).t()[:, world.choice["goal"]])
 
     def reward(self, world: World, out: Tensor) -> None:
-        out.copy_(-world.distance_to(world.choice["goal"])[LISTENER].square())
+        out.copy_(world.distance_of(LISTENER, world.choice["goal"]).square_()).neg_()
 
     def labels(self) -> tuple[LabelSpec, ...]:
         return (LabelSpec("goal", None, COLOR_NAMES), LabelSpec("goal_distance"))

@@ -56,7 +56,8 @@ class SimpleSpread(PartialView):
         # in place: temporaries cost 5 to 10% of a step
         global_reward = _landmark_distance(world).sum(0).mul_(-(1 - self.local_ratio))
         if self.penalises_contact:
-            out.copy_(world.touching_agents().sum(1)).mul_(-self.local_ratio).add_(global_reward)
+            world.count_touching_agents(out)
+            out.mul_(-self.local_ratio).add_(global_reward)
         else:
             out.copy_(global_reward)
 

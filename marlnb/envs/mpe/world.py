@@ -18,6 +18,7 @@ DT = 0.1
 DAMPING = 0.25
 CONTACT_FORCE = 1e2
 CONTACT_MARGIN = 1e-3
+BY_PAIR_FROM_ENVS = 256  # on a CPU; with fewer, the additional calls cost more than half of the softplus saves
 DTYPE = torch.float64
 _NO_CONTACT = -1e30  # contact distance of a body with itself
 
@@ -112,6 +113,10 @@ class World:
         index = landmark.expand(self.n_agents, 1, -1)
         return self.landmark_distance.gather(1, index)[:, 0]
 
+    def distance_of(self, agent: int, landmark: Tensor) -> Tensor:
+        """One agent's distance to one landmark per env (`landmark` `[env]`, its number): `[env]`."""
+        return self._landmark_distance_of[agent].gather(0, landmark[None])[0]
+
     def delta_to(self, landmark: Tensor) -> Tensor:
         """One landmark per env (`landmark` `[env]`, its number) minus every agent: `[axis, agent, env]`."""
         index = landmark.expand(2, self.n_agents, 1, -1)
@@ -125,6 +130,11 @@ class World:
         """`[agent, agent, env]` bool: the agents overlap; False for an agent and itself."""
         return self.agent_distance < self._agent_contact_distance
 
+    def count_touching_agents(self, out: Tensor) -> None:
+        """Writes how many other agents each agent overlaps into `out` `[agent, env]`."""
+        torch.lt(self.agent_distance, self._agent_contact_distance, out=self._touching)
+        torch.sum(self._touching, 1, out=out)
+
     def _prepare_distances(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
         n, entities = self.n_agents, [*agents, *landmarks]
         self._moving_position = self.position[:, :n]
@@ -136,6 +146,8 @@ class World:
         self.contact_distance = self.tensor(sizes)[:, :, None]
         self.agent_distance, self.landmark_distance = self.distance[:, :n], self.distance[:, n:]
         self.landmark_delta = self.delta[:, :, n:]
+        self._landmark_distance_of = self.landmark_distance.unbind()
+        self._touching = torch.zeros_like(self.agent_distance)
         self._agent_contact_distance = self.contact_distance[:, :n]
 
     def _prepare_contacts(self, agents: Sequence[Body], landmarks: Sequence[Body]) -> None:
@@ -145,12 +157,30 @@ class World:
         # a slice then selects the colliding entities: they come first
         assert all(entity.collide == (i < self.n_colliding) for i, entity in enumerate(entities))
         shape = (self.n_agents, self.n_colliding, self.n_envs)
-        self._overlap = torch.zeros(shape, dtype=DTYPE, device=self.device)
         self._push = torch.zeros(2, *shape, dtype=DTYPE, device=self.device)
         self._force = torch.zeros_like(self.velocity)
         self._collider_distance = self.distance[:, : self.n_colliding]
         self._collider_delta = self.delta[:, :, : self.n_colliding]
         self._collider_contact_distance = self.contact_distance[:, : self.n_colliding]
+        self._overlap = torch.zeros(shape, dtype=DTYPE, device=self.device)
+        self._strength = torch.zeros_like(self._overlap)
+        self._prepare_pairs(len(entities))
+
+    def _prepare_pairs(self, n_entities: int) -> None:
+        """The distance of i and j is that of j and i, so with many envs each pair's overlap is computed once."""
+        each = [(i, j) for i in range(self.n_agents) for j in range(self.n_colliding)]
+        pairs = sorted({(min(pair), max(pair)) for pair in each if pair[0] != pair[1]})
+        self._by_pair = bool(pairs) and self.n_envs >= BY_PAIR_FROM_ENVS and self.device.type == "cpu"
+        if not self._by_pair:
+            return
+        numbers = {pair: number for number, pair in enumerate(pairs)}
+        self._pairs = torch.tensor([i * n_entities + j for i, j in pairs])
+        # a body and itself: any pair, since their delta is zero
+        self._pair_of = torch.tensor([numbers.get((min(pair), max(pair)), 0) for pair in each])
+        self._distance_rows, self._strength_rows = self.distance.flatten(0, 1), self._strength.flatten(0, 1)
+        self._collider_contact_distance = self.contact_distance.flatten(0, 1)[self._pairs]
+        self._collider_distance = torch.zeros(len(pairs), self.n_envs, dtype=DTYPE)
+        self._overlap = torch.zeros_like(self._collider_distance)
 
     def _prepare_speeds(self, agents: Sequence[Body]) -> None:
         self._velocity_x, self._velocity_y = self.velocity
@@ -163,11 +193,16 @@ class World:
 
         softplus has the sharpness 1 / CONTACT_MARGIN. `advance` multiplies by -CONTACT_FORCE: contacts push apart.
         """
+        if self._by_pair:
+            torch.index_select(self._distance_rows, 0, self._pairs, out=self._collider_distance)
         torch.sub(self._collider_contact_distance, self._collider_distance, out=self._overlap)
         # the private function, because torch.nn.functional.softplus has no `out=`
         torch._C._nn.softplus(self._overlap, 1 / CONTACT_MARGIN, 40.0, out=self._overlap)  # type: ignore[call-arg]
-        self._overlap.div_(self._collider_distance)
-        torch.mul(self._collider_delta, self._overlap, out=self._push)
+        strength = self._overlap.div_(self._collider_distance)
+        if self._by_pair:
+            torch.index_select(strength, 0, self._pair_of, out=self._strength_rows)
+            strength = self._strength
+        torch.mul(self._collider_delta, strength, out=self._push)
         torch.sum(self._push, 2, out=self._force)
 
     def _limit_speeds(self, max_speed: Tensor) -> None:

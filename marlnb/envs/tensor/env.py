@@ -51,6 +51,10 @@ class TensorVectorEnv(VectorEnv):
         self._action_shapes = {group.name: (n_envs, group.n_agents, *group.action.shape) for group in groups}
         self._observation_shapes = {g.name: (n_envs, g.n_agents, *g.observation.shape) for g in groups}
         self._fixed_start: dict[str, Tensor] | None = None
+        self._flat = {
+            name: (rows.observation.flatten(1), rows.final_observation.flatten(1))
+            for name, rows in self._step.groups.items()
+        }
 
     def reset(self, seed: int) -> Step:
         return self._reset(int(seed))
@@ -72,9 +76,12 @@ class TensorVectorEnv(VectorEnv):
         Raises:
             EnvError: not reset yet, the actions have other shapes, or the rules return tensors of other shapes.
         """
-        if torch.is_grad_enabled():
-            with torch.no_grad():
+        if torch.is_grad_enabled():  # in fewer calls than torch.no_grad()
+            torch.set_grad_enabled(False)
+            try:
                 return self.step(actions)
+            finally:
+                torch.set_grad_enabled(True)
         if not self.state:
             raise EnvError(f"{self.spec.name} was stepped before its first reset(seed)")
         check_actions(self.spec, self._action_shapes, actions)
@@ -152,10 +159,10 @@ class TensorVectorEnv(VectorEnv):
         check_rows(self.spec, self._observation_shapes, "observe", observation)
         return observation
 
-    def _effective(self, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _effective(self, actions: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The actions; 0 for agents that do not act, so that what the caller passes for them has no effect."""
         if not self._idle:
-            return dict(actions)
+            return actions
         return {
             name: actions[name].masked_fill(~_like(rows.acting, actions[name]), 0)
             if name in self._idle
@@ -229,10 +236,10 @@ class TensorVectorEnv(VectorEnv):
 
     def _write_observations(self, observation: ByGroup, alive: ByGroup, *, is_end: bool = False) -> None:
         for name, rows in self._step.groups.items():
-            target = rows.final_observation if is_end else rows.observation
-            flat = observation[name].flatten(1)  # torch transposes faster in two dimensions
-            target.view(flat.shape).copy_(flat)
+            # torch transposes faster in two dimensions
+            self._flat[name][is_end].copy_(observation[name].flatten(1))
             if name in alive:
+                target = rows.final_observation if is_end else rows.observation
                 target.masked_fill_(~_like(rows.alive, target), 0)
         state = self._step.final_state if is_end else self._step.state
         if state is not None:

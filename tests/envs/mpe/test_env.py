@@ -15,6 +15,7 @@ from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.mpe.simple_tag import SimpleTagConfig
 from marlnb.envs.mpe.simple_world_comm import SimpleWorldCommConfig
+from marlnb.envs.mpe.world import BY_PAIR_FROM_ENVS
 from marlnb.envs.steps import random_actions
 from marlnb.errors import EnvError
 
@@ -37,13 +38,16 @@ def test_contract_with_early_endings() -> None:
     check_vector_env(SimpleSpreadConfig(N=1, terminate_on_success=True).build)
 
 
-@pytest.mark.parametrize("config", [SimpleSpreadConfig(), SimpleTagConfig(terminate_on_success=True)])
-def test_an_episode_does_not_depend_on_the_number_of_envs(config: SimpleSpreadConfig | SimpleTagConfig) -> None:
-    few, many = config.build(2), config.build(37)
+@pytest.mark.parametrize("n_envs", [37, BY_PAIR_FROM_ENVS])
+@pytest.mark.parametrize("config", [SimpleSpreadConfig(N=6), SimpleTagConfig(num_good=3, terminate_on_success=True)])
+def test_an_episode_does_not_depend_on_the_number_of_envs(
+    config: SimpleSpreadConfig | SimpleTagConfig, n_envs: int
+) -> None:
+    few, many = config.build(2), config.build(n_envs)
     few.reset(seed=100), many.reset(seed=95)  # copy 5 of the many runs under the seed of copy 0 of the few
     generator = torch.Generator().manual_seed(0)
     for _ in range(10):
-        actions = {g.name: torch.randint(5, (37, g.n_agents), generator=generator) for g in few.spec.groups}
+        actions = {g.name: torch.randint(5, (n_envs, g.n_agents), generator=generator) for g in few.spec.groups}
         ours = few.step({name: action[5:7] for name, action in actions.items()})
         theirs = many.step(actions)
         for name, group in ours.groups.items():
