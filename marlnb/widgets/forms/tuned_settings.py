@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import ipywidgets as w
 
-from marlnb.composition.experiment_text import tuned_text
+from marlnb.composition.experiment_text import shortened_tuned_text
 from marlnb.composition.override_writing import write_override
 from marlnb.composition.overrides import overrides_of
 from marlnb.experiment import Experiment
@@ -44,7 +44,7 @@ class TunedSettings:
             self._choice.value = experiment.tuned is not None
         finally:
             self._is_updating = False
-        self._text.show_note(tuned_text(experiment))
+        self._text.show_note(shortened_tuned_text(experiment))
 
     def _chosen(self, change: object) -> None:
         if not self._is_updating:

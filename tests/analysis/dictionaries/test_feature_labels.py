@@ -69,7 +69,7 @@ def test_what_is_given_explains_a_feature_away(planted: Recording, dictionary: D
     beyond = label_features(dictionary, planted, copied, given="action")
     assert feature not in beyond.matched and beyond.share[feature] < 0.02 < beyond.share_alone[feature]
     assert beyond.given == "own action" and not len(beyond.matched)
-    assert beyond.verdict.startswith("label is not separable from own action in the features of listener/actor/hidden_1")
+    assert beyond.verdict.startswith("label is not separable from own action in the features of listener/actor/hidden")
     goal = label_features(dictionary, planted, "goal", given="action")
     assert _feature_of(dictionary, 5) in goal.matched and "go with goal beyond own action" in goal.verdict
     with pytest.raises(AnalysisError, match="determines the label"):
