@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from marlnb.errors import AnalysisError
 from marlnb.plots.canvas import (
@@ -96,6 +97,8 @@ def ratings_over_time(league: RunLeague, *, title: str = "Ratings over time") ->
     right.set_ylim(-0.03, 1.03)
     finish(right, title="What Elo cannot show", x="round of the league", y="cyclic share of the log-odds")
     finish(left, title=title, x="round of the league", y="Elo (mean of all players: 0)")
+    for ax in (left, right):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half of a round
     return [left, right]
 
 
