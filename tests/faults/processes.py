@@ -89,11 +89,14 @@ def has_library() -> bool:
     return LIBRARY_VARIABLE in os.environ
 
 
-def run_with_fault(command: Callable[[], object], fault: Fault, folder: Path, *, program: str = "") -> Outcome:
+def run_with_fault(
+    command: Callable[[], object], fault: Fault, folder: Path, *, program: str = "", counted: bool = False
+) -> Outcome:
     """Runs a command in a fork of this process, which writes below a folder.
 
     Args:
         program: the first process that the command starts with this in its command line meets the fault, not the fork.
+        counted: each look at a clock is a microsecond after the one before, for a command that waits for nothing.
     """
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory() as temporary:
@@ -101,7 +104,7 @@ def run_with_fault(command: Callable[[], object], fault: Fault, folder: Path, *,
         child = os.fork()
         if child == 0:
             os.close(reader)
-            _run_in_child(command, fault, folder, writer, log, program)
+            _run_in_child(command, fault, folder, writer, log, program, counted)
         os.close(writer)
         answer = _read(reader, child)
         lines = tuple(log.read_text().splitlines()) if log.exists() else ()
@@ -133,7 +136,7 @@ def call_in_fork(call: Callable[[], int]) -> None:
 
 
 def _run_in_child(
-    command: Callable[[], object], fault: Fault, folder: Path, pipe: int, log: Path, program: str
+    command: Callable[[], object], fault: Fault, folder: Path, pipe: int, log: Path, program: str, counted: bool
 ) -> None:
     try:
         os.setsid()
@@ -145,7 +148,7 @@ def _run_in_child(
             os.environ["MARLNB_FAULTS"] = f"{program} {folder} {fault.at} {fault.error} {fault.flags} {log}"
         else:
             calls = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600)
-            flags = fault.flags | COUNTED
+            flags = fault.flags | (COUNTED if counted else 0)
             library.faults_arm(str(folder).encode(), ctypes.c_long(fault.at), fault.error, flags, calls)
         try:
             outcome = ["done", command()]

@@ -50,7 +50,7 @@ class Trial:
         """What is wrong after a fault and after the command was given again."""
         self._copy()
         command = partial(self.scenario.command, self.folder)
-        outcome = run_with_fault(command, fault, self.folder, program=self.scenario.program)
+        outcome = self._run_with(fault, command, self.scenario.program)
         problems = self._wrong(outcome, fault)
         left = digest_of(self.folder, outcome.pid) if self.scenario.in_process else ""
         if not left or left not in self.continued:
@@ -59,7 +59,7 @@ class Trial:
 
     def _wrong_again(self, command: Callable[[], object]) -> list[str]:
         """What is wrong after the command was given again in the folder as it is."""
-        again = run_with_fault(command, Fault(0), self.folder)
+        again = self._run_with(Fault(0), command)
         if again.kind != "done":
             return [f"again: {again.kind}: {again.text}"]
         completed = digest_of(self.folder, again.pid) if self.scenario.in_process else ""
@@ -91,6 +91,10 @@ class Trial:
             problems += [f"its state is {state}"] * (state not in ("failed", "complete"))  # the last line of its log
         return problems
 
+    def _run_with(self, fault: Fault, command: Callable[[], object], program: str = "") -> Outcome:
+        """A command that starts processes waits for them, by the machine's clock."""
+        return run_with_fault(command, fault, self.folder, program=program, counted=self.scenario.in_process)
+
     def _state(self) -> str:
         from marlnb.training.runs.run import Run
 
@@ -103,7 +107,7 @@ class Trial:
         copy(self.prepared, self.folder)
 
     def _run(self, command: Callable[[], object], program: str = "") -> Outcome:
-        outcome = run_with_fault(command, Fault(0), self.folder, program=program)
+        outcome = self._run_with(Fault(0), command, program)
         if outcome.kind != "done":
             raise RuntimeError(f"{self.name} without a fault: {outcome.kind}: {outcome.text}")
         return outcome
