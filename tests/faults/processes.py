@@ -117,7 +117,7 @@ def run_with_fault(
 def call_in_fork(call: Callable[[], int]) -> None:
     """Calls a command's main function in a fork, which meets the fault of `run_with_fault(program=...)`, if any.
 
-    This process has imported what the command imports, so that an attempt does not start Python anew.
+    This process has imported what the command imports, so that an attempt does not start Python again.
     """
     child = os.fork()
     if child:

@@ -204,7 +204,7 @@ def test_a_file_that_claims_a_terabyte_takes_neither_its_space_nor_its_time(path
     check(path, intact, set(range(80)))
 
 
-def test_a_copy_for_which_there_is_no_space_is_not_begun(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_without_space_for_it_is_not_started(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marlnb.recording.tools.repair.free_bytes", lambda path: 5)
     before = path.read_bytes()
     with pytest.raises(
