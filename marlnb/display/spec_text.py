@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marlnb.display.formatting import count
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+# `marlnb.specs`, a higher layer, shows itself by this module, which therefore does not import its types
 
 GROUP_HEADER = ("group", "agents", "observation of each", "action of each")
 MAX_NAMES = 8
 MAX_AGENTS = 6
 
 
-def spec_text(spec: EnvSpec) -> str:
+def spec_text(spec: Any) -> str:
     """Name and length of an episode, then a line for each group, and the labels."""
     lines = [f"<EnvSpec {spec.name}: {episode_text(spec)}"]
     for name, agents, observation, action in group_rows(spec):
@@ -27,7 +27,7 @@ def spec_text(spec: EnvSpec) -> str:
     return "\n".join(lines) + ">"
 
 
-def spec_html(spec: EnvSpec) -> Markup:
+def spec_html(spec: Any) -> Markup:
     """The same as tables: of the groups, and of the labels with their classes."""
     from marlnb.display.notebook_html import note_html, table_html, title_html
 
@@ -36,20 +36,20 @@ def spec_html(spec: EnvSpec) -> Markup:
     return page + table_html(("label", "of each agent of", "values"), labels) if labels else page
 
 
-def group_text(group: GroupSpec) -> str:
+def group_text(group: Any) -> str:
     """A group in a line."""
     name, agents, observation, action = group_row(group)
     return f"<GroupSpec {name}: {agents}; observation {observation}; action {action}>"
 
 
-def group_html(group: GroupSpec) -> Markup:
+def group_html(group: Any) -> Markup:
     """A group as a table with one line; all names of features are in `observation.names`."""
     from marlnb.display.notebook_html import table_html
 
     return table_html(GROUP_HEADER, [group_row(group)])
 
 
-def episode_text(spec: EnvSpec) -> str:
+def episode_text(spec: Any) -> str:
     """How long an episode is, who acts when, and the global state."""
     limit = (
         f"episodes of at most {count(spec.max_steps, 'step')}" if spec.max_steps else "episodes without a step limit"
@@ -59,24 +59,24 @@ def episode_text(spec: EnvSpec) -> str:
     return f"{limit}, {turns}{state}"
 
 
-def group_rows(spec: EnvSpec) -> list[tuple[str, str, str, str]]:
+def group_rows(spec: Any) -> list[tuple[str, str, str, str]]:
     """One row for each group: name, agents, observation, action."""
     return [group_row(group) for group in spec.groups]
 
 
-def group_row(group: GroupSpec) -> tuple[str, str, str, str]:
+def group_row(group: Any) -> tuple[str, str, str, str]:
     """Name, agents, observation and action of a group."""
     agents = f"{_shortened(group.agents, MAX_AGENTS)} ({group.n_agents})"
     masked = ", masked" if group.has_action_mask else ""
     return group.name, agents, _observation(group.observation), _action(group.action) + masked
 
 
-def _observation(observation: ObservationSpec) -> str:
+def _observation(observation: Any) -> str:
     shape = " x ".join(map(str, observation.shape))
     return f"{shape}: {_shortened(observation.names, MAX_NAMES)}" if observation.names else shape
 
 
-def _action(action: ActionSpec) -> str:
+def _action(action: Any) -> str:
     if action.kind == "continuous":
         return f"continuous, {len(action.low)} from {min(action.low):g} to {max(action.high):g}"
     if action.kind == "discrete":
