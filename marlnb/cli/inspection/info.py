@@ -81,7 +81,12 @@ def _league_facts(league: Any) -> dict[str, Any]:
 def _status(status: Mapping[str, Any]) -> dict[str, Any]:
     """A run's status with its time as text."""
     updated = status.get("updated")
-    text = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(updated)) if updated is not None else None
+    text = None
+    if updated is not None:
+        try:
+            text = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(updated))
+        except (OverflowError, ValueError, OSError):  # the file may hold any number
+            text = f"{str(updated)[:40]} s after 1970"
     return {**status, "pid": str(status["pid"]) if "pid" in status else None, "updated": text}
 
 
