@@ -49,7 +49,8 @@ class Gain(FieldsSummary):
 
     @property
     def is_positive(self) -> bool:
-        return self.low > 0 and self.p_holm <= ALPHA
+        """Whether the site is shown to exceed the control, and not by a negligible gain."""
+        return self.low > 0 and self.high > NEGLIGIBLE_GAIN and self.p_holm <= ALPHA
 
     def describe(self, given: str) -> str:
         """The control's score and the gain over it, in words; `given` names what was passed as `given=`."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from marlnb.analysis.interventions.action_sensitivity import NEGLIGIBLE
 from marlnb.analysis.results import ALPHA, Result
 from marlnb.display.array_summary import FieldsSummary
 from marlnb.display.formatting import count
@@ -182,7 +183,7 @@ class Intervention(Result):
             moved = f"{e.difference:.2g} [{e.low:.2g}, {e.high:.2g}] ({e.units})"
             clauses.append(f"the actions of {e.who} on the same states by {moved}")
         text = f"With {', '.join(changes)}{strength}, {', '.join(clauses)}"
-        nothing = all((e.p_holm or 1.0) > ALPHA for e in returns) and not any(e.excludes_zero for e in direct)
+        nothing = all((e.p_holm or 1.0) > ALPHA for e in returns) and not any(e.low > NEGLIGIBLE for e in direct)
         if nothing and self.edits:
             text += "; whether other units replace the edited ones was not tested"
         episodes = self.settings.get("episodes", "?")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import t as student
@@ -9,6 +11,7 @@ from scipy.stats import ttest_1samp
 
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
+from marlnb.analysis.decoding.score import Gain
 from marlnb.analysis.stats.linear_models import FoldScores, episode_folds, score_folds
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
@@ -32,6 +35,17 @@ def test_what_the_observation_holds_is_not_credited_to_the_units(recording: Reco
     assert result._repr_html_().startswith(
         "<p><b>label is decoded from listener/actor/hidden_1 of listener_0 no better"
     )
+
+
+def test_a_gain_that_is_certain_but_negligible_is_no_gain(recording: Recording) -> None:
+    """A score of 1.000 against 0.999 of the observation, which every fold shows."""
+    result = decode(recording, site=SITE, label="goal_dx", n_shuffles=19)
+    (score,) = result.scores
+    for high, conclusion in ((0.0015, "no more than controls"), (0.15, "beyond controls")):
+        gain = Gain("observation", 0.999, 0.001, 0.0005, high, p_value=1e-4, p_holm=1e-4)
+        changed = replace(result, scores=(replace(score, gains=(gain,)),))
+        assert changed.of().conclusion == conclusion
+        assert ("no better than from the observation" in changed.verdict) == (high == 0.0015)
 
 
 def test_what_units_hold_beyond_their_controls_is_named_so(recording: Recording) -> None:

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.analysis.interventions.intervene import intervene
 from marlnb.analysis.interventions.mediation import _p_above, mediation
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth import Planted, planted
 from marlnb.groundtruth.envs.sparse_signals import SparseSignalsConfig
+from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.recording.capture.recorder import record
@@ -70,6 +72,14 @@ def test_pairs_show_units_that_replace_each_other(redundant: Agents) -> None:
     assert set(result.unit) == {0, 1} and len(result.mediators) == 0 and result.effect.max() < 1e-3
     assert [set(pair) for pair in result.redundant_pairs] == [{0, 1}] and result.pair_effect[0] > 0.03
     assert "1 pairs do only together" in result.verdict and result.rest_effect == pytest.approx(result.pair_effect[0])
+
+
+def test_an_ablation_that_another_unit_replaces_is_declared_untested(redundant: Agents) -> None:
+    """It moves the actions by 5e-9, which no interval of a distance excludes."""
+    alone, both = (intervene(redundant, Ablate("agent/actor/hidden_1", units=u), episodes=20) for u in ([0], [0, 1]))
+    declared = "whether other units replace the edited ones was not tested"
+    assert 0 < alone.of("tv_direct", "agent_0").low < 1e-6 and declared in alone.verdict
+    assert both.of("tv_direct", "agent_0").low > 0.02 and declared not in both.verdict
 
 
 def test_units_of_a_critic_are_rejected(gated: tuple[Planted, Recording]) -> None:
