@@ -249,7 +249,8 @@ class Attribution(Result):
             return f"No agent of {self.group} acts at the explained steps; {size}."
         return (
             f"The {self.target} of {', '.join(self.agents)} is attributed most to {largest} ({self.method}, baseline: "
-            f"{self.baseline_name}); {self._control}; {size}; an attribution is no proof of use."
+            f"{self.baseline_name}); {self._control}; {size}; an attribution proves neither use nor, where it is 0, "
+            "its absence."
         )
 
     @property
@@ -291,9 +292,11 @@ def summarised(values: np.ndarray) -> dict[str, np.ndarray]:
 
 def largest_shares(summary: pd.DataFrame) -> str:
     """The features with the largest mean absolute values and their shares, in words; empty where no agent acted."""
-    known = summary.dropna()
+    known = summary.dropna(subset=["mean_abs"])
     if known.empty:
         return ""
     by_feature = known.groupby("feature", sort=False)["mean_abs"].mean().sort_values(ascending=False)
     total = by_feature.sum()
-    return ", ".join(f"{name} {value / total if total else 0:.0%}" for name, value in by_feature.head(N_NAMED).items())
+    if not total:
+        return "no feature by itself"
+    return ", ".join(f"{name} {value / total:.0%}" for name, value in by_feature.head(N_NAMED).items())

@@ -145,7 +145,8 @@ class Communication(Result):
             return text
         if self.combinations:
             others = f"any of {len(self.combinations)} other quantities that it observes"
-            return f"{text}, nor together with {others} (codes of three or more quantities were not tested)"
+            untested = "further quantities and codes of three or more quantities were not tested"
+            return f"{text}, nor together with {others} ({untested})"
         return f"{text}; combinations with other quantities were not tested"
 
     def _listening(self) -> str:

@@ -88,7 +88,8 @@ class Influence(Result):
         n_exact = int((pairs["value"] == 0).sum())
         exact = f"; {n_exact} are exactly 0" if n_exact else ""
         control = {
-            "communication": "whole messages are exchanged between episodes, which is causal for that step",
+            "communication": "whole messages are exchanged between episodes, which is causal for that step; several "
+            "sources together were not tested",
             "observation": "an attribution, which is no proof of use",
             "critic": "an attribution, which is no proof of use",
         }.get(self.through, self.through)

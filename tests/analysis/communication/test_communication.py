@@ -152,4 +152,4 @@ def test_the_code_of_two_quantities_that_neither_alone_shows(talk: Recording) ->
     assert result.joint_codes[0].other == "key" and result.joint_codes[0].synergy == pytest.approx(1.0, abs=0.01)
     assert "and 1.00 bits of label and key together" in result.verdict and "Not shown" in result.verdict
     assert not none.joint_codes and "nor together with any" in none.verdict
-    assert "codes of three or more quantities were not tested" in none.verdict
+    assert "further quantities and codes of three or more quantities were not tested" in none.verdict

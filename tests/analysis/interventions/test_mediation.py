@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.interventions.intervene import intervene
 from marlnb.analysis.interventions.mediation import _p_above, mediation
 from marlnb.analysis.representations.tuning import tuning
@@ -80,6 +81,15 @@ def test_an_ablation_that_another_unit_replaces_is_declared_untested(redundant: 
     declared = "whether other units replace the edited ones was not tested"
     assert 0 < alone.of("tv_direct", "agent_0").low < 1e-6 and declared in alone.verdict
     assert both.of("tv_direct", "agent_0").low > 0.02 and declared not in both.verdict
+
+
+def test_an_attribution_by_single_ablations_does_not_deny_the_use_of_such_units(redundant: Agents) -> None:
+    site = "agent/actor/hidden_1"
+    with record(redundant, episodes=20, sites=site, progress=False) as recording:
+        options = {"group": "agent", "to": "action", "site": site, "policies": redundant.by_group}
+        result = attribute(recording, method="feature_ablation", **options)  # type: ignore[arg-type]
+    assert not result.values.any() and "attributed most to no feature by itself" in result.verdict
+    assert "an attribution proves neither use nor, where it is 0, its absence" in result.verdict
 
 
 def test_units_of_a_critic_are_rejected(gated: tuple[Planted, Recording]) -> None:
