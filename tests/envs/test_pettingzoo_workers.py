@@ -188,7 +188,7 @@ def test_an_interrupt_before_workers_are_ended_leaves_them_to_the_next_close(mon
 
 
 SCRIPT = """
-import os, subprocess, sys, time
+import functools, os, subprocess, sys, time
 import numpy as np, torch
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
@@ -200,7 +200,9 @@ class Mine(ParallelEnv):
     metadata = {"name": "mine"}
     possible_agents = ["p_0"]
     def __init__(self, x=1): self.x = x
+    @functools.lru_cache(maxsize=None)  # as in PettingZoo's tutorials
     def observation_space(self, agent): return spaces.Box(0, 100, (1,), np.float32)
+    @functools.cache
     def action_space(self, agent): return spaces.Discrete(2)
     def reset(self, seed=None, options=None):
         if STARTS: subprocess.Popen(["sleep", "1000"])

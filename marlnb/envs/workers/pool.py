@@ -120,11 +120,11 @@ class Pool:
             os.close(memory)
 
     def _begin(self, source: EnvSource, n_envs: int, memory: int) -> None:
-        import cloudpickle  # a constructor may be defined in a notebook; used only here
+        from marlnb.envs.workers.pickling import pickled  # imports cloudpickle, which only workers need
 
-        pickled = cloudpickle.dumps(source)
+        pickled_source = pickled(source)
         for worker in self.workers:
-            self._send(worker, {"path": sys.path, "source": pickled, "indices": list(worker.indices)})
+            self._send(worker, {"path": sys.path, "source": pickled_source, "indices": list(worker.indices)})
         answers = [worker.answer() for worker in self.workers]
         self.spec: EnvSpec = answers[0]  # only the first worker sends the spec
         size = COMMAND_BYTES + size_bytes(self.spec, n_envs)
