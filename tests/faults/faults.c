@@ -31,9 +31,9 @@ static int error_number, flags, trace = -1;
 
 /* The n-th call below `path` is the last: the process is killed where `error` is 0, else the call fails with it.
    STAYS: later calls fail as well, as far as such a disk refuses them. TORN: half of a write is written first.
-   JUMP: the call succeeds, and from then on the clock is `error` seconds early. COUNTED: each look at a clock is a
-   microsecond later than the one before, so that a command writes the same times whenever it runs.
-   `log`: each call is written there. */
+   JUMP: the call succeeds, and from then on the clock is `error` seconds early. COUNTED: each look at the
+   time of day is a microsecond later than the one before, so that a command writes the same times whenever it runs; the
+   clock of waits is the machine's, or a wait would never end. `log`: each call is written there. */
 void faults_arm(const char *path, long n, int error, int options, int log) {
   snprintf(folder, sizeof folder, "%s", path);
   folder_length = strlen(folder);
@@ -261,11 +261,10 @@ ON_PATH(CREATE, symlink, AT_FDCWD, to, (const char *from, const char *to), from,
 
 int clock_gettime(clockid_t which, struct timespec *now) {
   REAL(clock_gettime);
-  if (started_s && (which == CLOCK_REALTIME || which == CLOCK_MONOTONIC)) {
+  if (started_s && which == CLOCK_REALTIME) {
     long tick = __atomic_add_fetch(&ticks, 1, __ATOMIC_SEQ_CST);
-    now->tv_sec = started_s + tick / 1000000;
+    now->tv_sec = started_s + tick / 1000000 - jump_s;
     now->tv_nsec = tick % 1000000 * 1000;
-    if (which == CLOCK_REALTIME) now->tv_sec -= jump_s;
     return 0;
   }
   int result = real(which, now);

@@ -28,7 +28,7 @@ from marlnb.errors import MarlnbError
 SOURCE = Path(__file__).with_name("faults.c")
 LIBRARY_VARIABLE = "MARLNB_FAULTS_LIBRARY"
 STAYS, TORN, JUMP, COUNTED = 1, 2, 4, 8  # flags of faults.c
-LIMIT_S = 600.0  # on a busy machine; a hang takes longer
+LIMIT_S = 300.0  # on a busy machine; a hang takes longer
 DISK_ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO")}
 
 
@@ -96,7 +96,7 @@ def run_with_fault(
 
     Args:
         program: the first process that the command starts with this in its command line meets the fault, not the fork.
-        counted: each look at a clock is a microsecond after the one before, for a command that waits for nothing.
+        counted: each look at the time of day is a microsecond after the one before.
     """
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory() as temporary:

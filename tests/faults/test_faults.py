@@ -86,7 +86,7 @@ def test_a_command_writes_the_same_times_whenever_it_runs(tmp_path: Path) -> Non
         "def write():\n"
         "    with h5py.File(folder / 'a.h5', 'w') as file:\n"
         "        file.create_dataset('x', data=[1.0], track_times=True)\n"
-        "    return [time.time(), time.monotonic(), time.perf_counter(), (folder / 'a.h5').read_bytes().hex()]\n"
+        "    return [time.time(), (folder / 'a.h5').read_bytes().hex()]\n"
         "first = run_with_fault(write, Fault(0), folder, counted=True)\n"
         "time.sleep(1.1)\n"
         "second = run_with_fault(write, Fault(0), folder, counted=True)\n"
