@@ -16,6 +16,7 @@ from marlnb.batch.profile import Profile, find_profile, with_changes
 from marlnb.batch.submission_plan import PlannedJob, SubmissionPlan, make_plan
 from marlnb.batch.sweep.grammar import Values, make_sweep, values_of_python
 from marlnb.batch.sweep.parameters import find_parameter, read_parameters
+from marlnb.disk import writing
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError, ConfigError, RunError
 from marlnb.training.runs.files import STOP
@@ -171,7 +172,9 @@ def submit_plan(plan: SubmissionPlan, *, force: bool = False) -> Batch:
 def _submit(batch: Batch, jobs: Sequence[PlannedJob], *, then: bool) -> None:
     for planned in jobs:
         planned.job.write(sync=False)
-        (planned.job.folder / STOP).unlink(missing_ok=True)
+        stop = planned.job.folder / STOP
+        with writing(stop):
+            stop.unlink(missing_ok=True)
         # reset a finished job's status: a monitor would otherwise take the old result for the new one
         if planned.status.state not in ("waiting", "complete") or planned.job.name == "report":
             planned.job.write_status(replace(planned.status, state="waiting", reason=planned.action, error=None))
