@@ -278,9 +278,9 @@ def _inherited(options: Mapping[str, Any], parts: str, name: str) -> Any:
     if parts == "algorithms":
         return options["algorithm"]
     stem, _, index = name.rpartition("_")
-    group, models = stem if index.isdigit() else name, options.get("models", {})
+    group, models = stem if index.isdigit() else name, options.get("models") or {}
     candidates = (
-        options[parts].get(group) if group != name else None,
+        (options[parts] or {}).get(group) if group != name else None,
         options.get("critic") if parts == "critics" else None,
         models.get(name),
         models.get(group),
