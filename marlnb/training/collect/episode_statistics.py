@@ -106,7 +106,7 @@ class EpisodeTracker:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name, sums in self._sums.items():
             saved = np.array(state["sums"][name], dtype=np.float64)
-            sums[:] = saved if saved.ndim == 2 else saved[:, None]  # a checkpoint of 0.1 has the mean over agents
+            sums[:] = saved.reshape(len(sums), -1)  # older checkpoints of the gallery have one value, the agents' mean
         self.steps = np.array(state["steps"], dtype=np.int64)
         self._recent = deque(state["recent"])
 
