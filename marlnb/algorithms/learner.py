@@ -43,11 +43,13 @@ class Learner(ABC):
         """
 
     def compile_updates(self, after: int, start: int = 0) -> None:
-        """Computes gradients by compiled code from update number `after` on, if the algorithm and networks can.
+        """Computes gradients by compiled code, if the algorithm and networks can. The other learners ignore it.
 
-        A process compiles it from update number `start` on.
+        Called once, before the first update and before a state is loaded.
 
-        Called once, before the first update and before a state is loaded. The other learners ignore it.
+        Args:
+            after: number of the first update that uses the compiled code.
+            start: number of the update at which another process begins to compile it.
         """
 
     def capture_updates(self, new_graph: NewGraph) -> str:

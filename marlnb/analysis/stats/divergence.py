@@ -43,7 +43,10 @@ def kl_divergence(distribution: ActionDistribution, before: Tensor, after: Tenso
 def variation_and_kl(
     distribution: ActionDistribution, before: Tensor, after: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """`total_variation` and `kl_divergence`, whose logarithms are computed once."""
+    """`total_variation` (probability) and `kl_divergence` (nats) of `[..., parameter]`, each `[...]`, or None as there.
+
+    The logarithms of both are computed once.
+    """
     parts = _components(distribution, before, after)
     if parts is None:
         return None, kl_divergence(distribution, before, after)
