@@ -1,1 +1,1 @@
-"""Training a league: matches, opponents, the loop of all learning players, and the files that it leaves."""
+"""Training leagues and populations: matches and opponents, members and offspring, their loops, and their files."""

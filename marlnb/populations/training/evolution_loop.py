@@ -30,7 +30,7 @@ from marlnb.populations.evolution.lineage import Lineage, LineageFile
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.judges import Judgement, build_judge
 from marlnb.populations.training.offspring import Offspring, heir
-from marlnb.populations.training.other_members import OtherMembers
+from marlnb.populations.training.other_processes.members import OtherMembers
 from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker

@@ -33,11 +33,11 @@ from marlnb.populations.training.league_files import LEAGUE, LeagueFiles, Player
 from marlnb.populations.training.learning_player import LearningPlayer
 from marlnb.populations.training.match_env import MatchEnv, MatchStart
 from marlnb.populations.training.opponent_policies import OpponentPolicies
-from marlnb.populations.training.other_trainings import OtherTrainings
+from marlnb.populations.training.other_processes.requests import PlayerRequest, refused, requests_due
+from marlnb.populations.training.other_processes.trainings import OtherTrainings
 from marlnb.populations.training.player_experiment import check_names, player_experiment, representatives
 from marlnb.populations.training.player_weights import PlayerWeights
 from marlnb.populations.training.recent_returns import RecentReturns
-from marlnb.populations.training.requests import PlayerRequest, refused, requests_due
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.loop import Advance
 from marlnb.training.runs.run_folder import RunFolder

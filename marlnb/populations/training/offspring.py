@@ -23,7 +23,7 @@ from marlnb.populations.evolution.members import Scored, Successor
 from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMETERS, PRESERVING, draw_kind, mutated
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
-from marlnb.populations.training.other_members import Offer, OtherMembers
+from marlnb.populations.training.other_processes.members import Offer, OtherMembers
 from marlnb.populations.training.perturbation import perturb
 from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.training.joined import JoinedTrainings

@@ -11,7 +11,7 @@ from marlnb.analysis.populations.match_result import MatchResult
 from marlnb.config import EnvConfig
 from marlnb.errors import MarlnbError
 from marlnb.populations.run_league import RunLeague
-from marlnb.populations.training.requests import RequestAction
+from marlnb.populations.training.other_processes.requests import RequestAction
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.closing import replace_children

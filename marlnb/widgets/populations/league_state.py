@@ -14,7 +14,7 @@ from marlnb.populations.league.player_log import PLAYERS, PlayerEvent
 from marlnb.populations.league.rating_history import MAX_POINTS, RoundRatings, evenly, ratings_over_rounds
 from marlnb.populations.league.summary import LeagueSummary
 from marlnb.populations.run_league import RunLeague
-from marlnb.populations.training.requests import REQUESTS, PlayerRequest
+from marlnb.populations.training.other_processes.requests import REQUESTS, PlayerRequest
 from marlnb.training.runs.run import Run
 
 BETTER, WORSE = "0, 114, 178", "230, 159, 0"  # the first two colours of figures
