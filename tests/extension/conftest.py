@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -61,9 +62,16 @@ if ASKED:
         return installed
 
     @pytest.fixture(scope="session")
-    def lab(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    def served_lab(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         with lab_on(tmp_path_factory.mktemp("lab"), python=python) as served:
             yield served
+
+    @pytest.fixture
+    def lab(served_lab: Lab) -> Iterator[Lab]:
+        """One JupyterLab for all tests; its folder is empty for the next test, also after a failure."""
+        yield served_lab
+        for path in served_lab.folder.glob("[!.]*"):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
     @pytest.fixture(scope="session")
     def browser() -> Iterator[Browser]:

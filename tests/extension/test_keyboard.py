@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -25,11 +22,9 @@ def press_until(page: Page, key: str, name: str) -> None:
 
 
 @pytest.fixture
-def runs(lab: Lab) -> Iterator[None]:
+def runs(lab: Lab) -> None:
     for seed in range(3):
         write_run(lab.folder / "keys" / "sweep" / f"seed={seed}", seed=seed)
-    yield
-    shutil.rmtree(lab.folder / "keys")
 
 
 def test_runs_are_opened_and_compared_with_keys(lab: Lab, runs: None, page: Page) -> None:

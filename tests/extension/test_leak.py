@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 import time
 import urllib.request
@@ -75,7 +74,6 @@ def test_a_page_that_stays_open_does_not_grow(lab: Lab, page: Page) -> None:
         growth[name] = last - first
         print(f"\n{name}: {first:.1f} in the first third, {last:.1f} in the last of {cycles} cycles", end="")
     print()
-    shutil.rmtree(folder)
     assert {name: value for name, value in growth.items() if value > MAX_GROWTH[name]} == {}
     assert sum(count for name, count in detached.items() if "marlnb" in name) < MAX_DETACHED
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 
 from playwright.sync_api import Page, expect
@@ -95,7 +94,6 @@ def test_a_thousand_runs_scroll_in_a_bounded_page(lab: Lab, page: Page) -> None:
         f"at most {max(answers):.0f} ms; paint after a message: median {_median(paints):.0f} ms, "
         f"at most {max(paints):.0f} ms; a scrolled frame: median {_median(frames_ms):.0f} ms"
     )
-    shutil.rmtree(folder)
 
 
 def _median(values: list[float]) -> float:

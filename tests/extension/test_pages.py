@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,15 +20,14 @@ from tests.lab.run_folders import DATA, write_run
 
 
 @pytest.fixture
-def runs(lab: Lab) -> Iterator[Path]:
+def runs(lab: Lab) -> Path:
     folder = lab.folder / "pages"
     algorithm = json.loads((DATA / "experiment.json").read_text())["algorithm"]
     for seed in range(3):
         write_run(folder / "sweep" / f"lr=0.1,seed={seed}", seed=seed, algorithm=algorithm | {"lr": 0.1})
         write_run(folder / "sweep" / f"lr=0.2,seed={seed}", seed=seed + 3, algorithm=algorithm | {"lr": 0.2})
     shutil.copytree(DATA / "checkpoints", folder / "sweep" / "lr=0.1,seed=0" / "checkpoints")
-    yield folder
-    shutil.rmtree(folder)
+    return folder
 
 
 def test_a_page_shows_a_run_and_acts_on_it(lab: Lab, runs: Path, page: Page, keep: Callable[..., None]) -> None:
@@ -105,7 +104,6 @@ def test_a_run_is_copied_shown_in_the_file_browser_and_started(lab: Lab, page: P
     expect(shown).to_contain_text("complete", timeout=SLOW_MS)
     shown.get_by_role("button", name="Show folder").click()
     expect(page.locator(".jp-DirListing:visible")).to_contain_text("experiment.json", timeout=SLOW_MS)
-    shutil.rmtree(lab.folder / "start")
 
 
 def test_a_selection_is_compared_and_restored(lab: Lab, runs: Path, page: Page, keep: Callable[..., None]) -> None:
@@ -131,7 +129,7 @@ def test_a_selection_is_compared_and_restored(lab: Lab, runs: Path, page: Page, 
     expect(legend.locator("button")).to_have_count(1, timeout=SLOW_MS)
     keep(page, "compare")
 
-    until_saved(lab, page, lambda layout: '"marlnb-compare:' in json.dumps(layout["main"]))
+    until_saved(lab, page, lambda layout: '"marlnb-compare:' in json.dumps(layout.get("main")))
     page.reload()
     expect(page.locator(".marlnb-page:visible h1")).to_have_text("6 runs", timeout=SLOW_MS)
     page.locator(".lm-TabBar-tab", has_text="Runs").first.click()

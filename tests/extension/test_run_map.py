@@ -40,4 +40,3 @@ def test_two_runs_open_where_they_differ_most(lab: Lab, page: Page, keep: Callab
     expect(scope).to_contain_text("early, the observations of episode")
     expect(scope).to_contain_text(f"step {step}")
     keep(page, "microscope")
-    shutil.rmtree(folder)

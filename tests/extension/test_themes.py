@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 import pytest
@@ -49,4 +48,3 @@ def test_it_is_readable_in_both_themes_at_two_widths(
         assert table.evaluate(FAINT) == {} and NAMELESS.findall(table.aria_snapshot()) == []
     finally:
         lab.choose(THEMES, None)
-        shutil.rmtree(folder)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,15 +37,12 @@ def unmarked(part: Locator) -> list[str]:
 
 
 @pytest.fixture
-def runs(lab: Lab) -> Iterator[Path]:
-    for name in ("queue", "runs"):  # batches of other tests, whose names are no words of the extension
-        shutil.rmtree(lab.folder / name, ignore_errors=True)
+def runs(lab: Lab) -> Path:
     folder = lab.folder / "words"
     states = ("complete", "failed", "paused", "created", "stopped", "running")
     for seed, state in enumerate(states):
         write_run(folder / "sweep" / f"seed={seed}", state=state, seed=seed)
-    yield folder
-    shutil.rmtree(folder)
+    return folder
 
 
 def test_every_text_is_translated(lab: Lab, page: Page, runs: Path) -> None:

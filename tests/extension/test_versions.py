@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,4 +48,3 @@ def test_notebook_7(lab: Lab, browser: Browser, keep: Callable[..., None]) -> No
     expect(page.locator(".lm-TabBar-tab", has_text="Submit seven.ipynb")).to_be_visible(timeout=SLOW_MS)
     assert problems == []
     page.close()
-    shutil.rmtree(lab.folder / "seven")
