@@ -227,7 +227,7 @@ def training(
     experiment = Experiment.compose(
         f"env={env}", f"algorithm={algorithm}", f"model.hidden=[{width},{width}]", f"n_envs={n_envs}", "tuned=false",
         f"rollout_steps={ROLLOUT_STEPS}", f"device={device}", f"threads={threads}", "frames=1_000_000_000",
-        *VARIANTS[variant], *words,
+        *([f"algorithm.epochs={ALGORITHMS[algorithm]}"] if algorithm == "ippo" else []), *VARIANTS[variant], *words,
     )  # fmt: skip
     loop = Loop(experiment, experiment.env.build(n_envs, device), torch.device(device))
     loop.begin(0)

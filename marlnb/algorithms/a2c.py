@@ -24,7 +24,6 @@ class A2CLearner(PolicyGradientLearner):
     """Learns one group's ActorCritic by the policy gradient; for MAA2C as well, by its options."""
 
     config: A2CConfig
-    loss_is_mean = True
 
     def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         return a2c_loss(self.config, evaluation, minibatch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.gradients.compiled import CompiledGradient, GradientCompiler
-from marlnb.algorithms.gradients.shards import ShardedLoss
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
 from marlnb.algorithms.losses import masked_moments
 from marlnb.algorithms.rollout import Rollout
@@ -30,6 +29,7 @@ from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.actor_critic import ActorCritic
 
 Minibatch = Mapping[str, Tensor]
+Gradients = Callable[[Minibatch], tuple[Sequence[Tensor], dict[str, Tensor]]]  # and metrics
 
 
 class OnPolicyLearner(Learner):
@@ -40,15 +40,12 @@ class OnPolicyLearner(Learner):
         sequence_length: steps of a sample: 1 for feed-forward networks, else the stretch of backpropagation.
         turn_based: whether agents wait for one another, so that an agent's experience consists of its own turns.
         needs_old_values: whether the loss reads the critic's values from before the update.
-        loss_is_mean: whether the loss and its metrics are means over the agents that acted, so that with several
-            threads each computes the gradient of a part of a minibatch.
         by_mask: whether flags are masks and never read in Python, so that an update does not wait for a GPU. On a CPU,
             rows that do not count are left out instead. In turn-based games they always are.
     """
 
     policy: ActorCritic
     needs_old_values = False
-    loss_is_mean = False
 
     def __init__(self, config: OnPolicyConfig, context: LearnerContext) -> None:
         self.config, self.group = config, context.group
@@ -124,11 +121,10 @@ class OnPolicyLearner(Learner):
         learning_rates = self._rates or self.learning_rates()
         epochs: list[dict[str, Tensor]] = []
         compiled = self._compiled_gradient(samples, update=self.frames // rollout.batch_size.numel() - 1)
-        with self._sharded_loss(samples, compiled) as sharded:
-            for _ in range(self.config.epochs):
-                epochs.append(self._epoch(sharded, samples, learning_rates))
-                if self.stops_after(epochs[-1]):
-                    break
+        for _ in range(self.config.epochs):
+            epochs.append(self._epoch(compiled or self._gradients, samples, learning_rates))
+            if self.stops_after(epochs[-1]):
+                break
         means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
         return (*epochs[0], *report), torch.cat((means, torch.stack(tuple(report.values())))), len(epochs)
 
@@ -285,21 +281,16 @@ class OnPolicyLearner(Learner):
             return None
         compiled = compiler.gradient(example)
         self._compiled = compiled is not None
-        return compiled
+        return compiled if compiled is not None and compiled.fits(example) else None
 
-    def _sharded_loss(self, samples: dict[str, Tensor], compiled: CompiledGradient | None) -> ShardedLoss:
-        n_minibatches = len(self.minibatch_bounds(len(samples["log_prob"]))) - 1
-        parameters = self._optimizer.all_parameters
-        return ShardedLoss(
-            self.loss,
-            parameters,
-            n_rows=samples["log_prob"].numel() // n_minibatches,
-            divide=self.loss_is_mean and parameters[0].device.type == "cpu",
-            compiled=compiled,
-        )
+    def _gradients(self, minibatch: Minibatch) -> tuple[Sequence[Tensor], dict[str, Tensor]]:
+        """The gradient of each parameter, and the metrics."""
+        loss, metrics = self.loss(minibatch)
+        # autograd.grad, not backward(): nothing accumulates in .grad, so there is nothing to zero
+        return torch.autograd.grad(loss, self._optimizer.all_parameters), metrics
 
     def _epoch(
-        self, sharded: ShardedLoss, samples: dict[str, Tensor], learning_rates: Mapping[str, float | Tensor]
+        self, gradients_of: Gradients, samples: dict[str, Tensor], learning_rates: Mapping[str, float | Tensor]
     ) -> dict[str, Tensor]:
         """One pass over the samples in a new order; returns the mean of each metric."""
         n_samples = samples["log_prob"].shape[0]
@@ -308,7 +299,7 @@ class OnPolicyLearner(Learner):
         names: tuple[str, ...] = ()
         rows = []
         for start, stop in itertools.pairwise(self.minibatch_bounds(n_samples)):
-            gradients, metrics = sharded.gradients({key: value[start:stop] for key, value in shuffled.items()})
+            gradients, metrics = gradients_of({key: value[start:stop] for key, value in shuffled.items()})
             grad_norms = self._optimizer.apply(gradients, learning_rates, self.config.max_grad_norm)
             names = (*metrics, "grad_norm_actor", "grad_norm_critic")
             rows.append(torch.cat((torch.stack(tuple(metrics.values())), grad_norms)))

@@ -111,7 +111,6 @@ class PPOLearner(PolicyGradientLearner):
     """Learns one group's ActorCritic by clipped policy gradients; for MAPPO as well, by its options."""
 
     config: IPPOConfig
-    loss_is_mean = True
 
     def __init__(self, config: IPPOConfig, context: LearnerContext) -> None:
         super().__init__(config, context)

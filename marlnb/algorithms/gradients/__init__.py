@@ -1,1 +1,1 @@
-"""Gradients of a minibatch: on several cores, as compiled code, and the step of Adam that they make."""
+"""Gradients of a minibatch as compiled code, and the step of Adam that they make."""
