@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import cast
 
 import torch
@@ -49,7 +50,9 @@ class QCritic(nn.Module):
     Of the actions taken: with shared weights the joint vector passes once through one network, whose head has a unit
     for each agent's value, so the sites have an agent axis of 1; with unshared weights each agent has its own network.
     Of every choice: an agent's network, shared or not, reads the joint vector with the agent's own action set to zero,
-    and its head has a unit for each choice, as in COMA (Foerster et al. 2018, section 4, arXiv:1705.08926).
+    and its head has a unit for each choice, as in COMA (Foerster et al. 2018, section 4, arXiv:1705.08926). A shared
+    network reads the agents of the group in a circle that begins with the agent itself (`own_first`), since it must
+    know whose choice it values.
 
     Args:
         group: the agents and their spaces.
@@ -60,6 +63,7 @@ class QCritic(nn.Module):
     """
 
     _own: Tensor
+    _order: Tensor | None
 
     def __init__(
         self, group: GroupSpec, env: EnvSpec, config: ModelConfig, *, centralised: bool, all_actions: bool = False
@@ -83,6 +87,8 @@ class QCritic(nn.Module):
             self.network = config.build(1, inputs, group.n_agents)
         else:
             self.network = config.build(group.n_agents, inputs, group.action.n_logits if all_actions else 1)
+        is_shared = centralised and all_actions and config.share_parameters and group.n_agents > 1
+        self.register_buffer("_order", own_first(group, env) if is_shared else None, persistent=False)
         self.register_buffer("_own", torch.eye(group.n_agents, dtype=torch.bool).unsqueeze(-1), persistent=False)
 
     def encode_action(self, group: str, action: Tensor) -> Tensor:
@@ -116,6 +122,8 @@ class QCritic(nn.Module):
             inputs = encoded
             if self.centralised:
                 inputs = self._rows(encoded, codes, torch.zeros_like(codes[self.group_name]))
+                if self._order is not None:
+                    inputs = inputs.gather(-1, self._order.expand_as(inputs))
             return self.network(inputs)[0]  # type: ignore[no-any-return]
         if not self.centralised:
             inputs = torch.cat((encoded, codes[self.group_name]), dim=-1)
@@ -183,6 +191,24 @@ def joint_q_input_spec(env: EnvSpec) -> InputSpec:
     """Every agent's observation, the state if there is one, then every agent's encoded action."""
     actions = [(ActionEncoder(group.action).size,) for group in env.groups for _ in group.agents]
     return InputSpec((*joint_input_spec(env).parts, *actions))
+
+
+def own_first(group: GroupSpec, env: EnvSpec) -> Tensor:
+    """Columns of the joint vector, in an order of its own for each agent of the group, `[agent, feature]`.
+
+    Agent i has the group's observations and actions in the order i, i + 1, ..., n - 1, 0, ..., i - 1; the rest stays.
+    """
+    blocks = [(other.name, other.n_agents, prod(other.observation.shape)) for other in env.groups]
+    blocks += [] if env.state_shape is None else [("", 1, prod(env.state_shape))]
+    blocks += [(other.name, other.n_agents, ActionEncoder(other.action).size) for other in env.groups]
+    columns = torch.arange(sum(n * size for _, n, size in blocks)).split([n * size for _, n, size in blocks])
+
+    def beginning_with(agent: int) -> Tensor:
+        turns = (-agent if name == group.name else 0 for name, _, _ in blocks)
+        parts = (part.view(n, size).roll(turn, 0) for part, (_, n, size), turn in zip(columns, blocks, turns))
+        return torch.cat([part.flatten() for part in parts])
+
+    return torch.stack([beginning_with(agent) for agent in range(group.n_agents)])
 
 
 def _one_hot(index: Tensor, n: int) -> Tensor:

@@ -107,6 +107,24 @@ def test_values_of_each_choice_do_not_depend_on_the_choice_taken(share: bool) ->
     assert (changed[:, 0] != values[:, 0]).any() and (changed[:, 2] != values[:, 2]).any()
 
 
+@pytest.mark.parametrize("state", [None, (7,)])
+def test_agents_that_exchange_places_exchange_values_of_each_choice(state: tuple[int, ...] | None) -> None:
+    """Shared weights value an agent's choices by what that agent observes, wherever it stands in the joint vector."""
+    env = make_spec(DISCRETE, state=state)
+    critic = build(env, share=True, all_actions=True)
+    observations = {g.name: torch.randn(4, g.n_agents, *g.observation.shape) for g in env.groups}
+    codes = {name: critic.encode_action(name, random_action(env, name, 4)) for name in critic.reads}
+    drawn_state = None if state is None else torch.randn(4, *state)
+
+    def values(turn: int) -> Tensor:
+        turned = observations | {"walker": observations["walker"].roll(turn, 1)}
+        encoded = critic.encode_observations(turned, drawn_state)
+        return critic(encoded, codes | {"walker": codes["walker"].roll(turn, 1)})
+
+    torch.testing.assert_close(values(1), values(0).roll(1, 1), atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(values(0)[:, 0], values(0)[:, 1])
+
+
 def test_a_missing_state_is_named() -> None:
     env = make_spec(DISCRETE, state=(7,))
     critic = build(env, share=True)
