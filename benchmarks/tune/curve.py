@@ -45,7 +45,8 @@ def learning_curve(experiment: Experiment, marks: Sequence[float], *, clock: Clo
     """Trains until each mark in turn; the training ends when the caller has read the last point.
 
     Args:
-        experiment: what to train; its own length is ignored.
+        experiment: what to train; its own length is ignored. With compile=auto nothing is compiled, as in trainings of
+            the lengths that tuned settings have.
         marks: ascending seconds or frames of training. Set-up and scoring do not count.
         clock: of the marks. "cpu": CPU-seconds of this process and its workers; "wall": seconds; "frames", which do not
             depend on what else the machine does.
@@ -53,7 +54,7 @@ def learning_curve(experiment: Experiment, marks: Sequence[float], *, clock: Clo
     Raises:
         DivergedError: losses or weights are not finite.
     """
-    experiment = replace(experiment, frames=UNLIMITED_FRAMES)
+    experiment = _without_end(experiment)
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:
             spent_s = 0.0
@@ -71,11 +72,16 @@ def learning_curve(experiment: Experiment, marks: Sequence[float], *, clock: Clo
 
 def warm_up(experiment: Experiment) -> None:
     """A few iterations of a training, so that the next one need not import anything."""
-    experiment = replace(experiment, frames=UNLIMITED_FRAMES)
+    experiment = _without_end(experiment)
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:
             for _ in range(WARM_UP_ITERATIONS):
                 next(trainer)
+
+
+def _without_end(experiment: Experiment) -> Experiment:
+    compiling = "never" if experiment.compile == "auto" else experiment.compile
+    return replace(experiment, frames=UNLIMITED_FRAMES, compile=compiling)
 
 
 def _now(clock: Clock) -> float:
