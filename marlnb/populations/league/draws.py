@@ -41,7 +41,9 @@ def draw_match(config: LeagueConfig, league: LeagueState, learner: str, number: 
     try:
         draw = config.draw(rng, player, league)
     except ConfigError as error:
-        raise ConfigError(f"league {config.name!r}, player {learner!r}: {error}") from error
+        others = ", ".join(other for other in league.players if other != learner) or "nobody"
+        whose = f"league {config.name!r}, player {learner!r}"
+        raise ConfigError(f"{whose}: {error}; besides it there are: {others}") from error
     _check(config, league, player, draw)
     names = [side.name for side in league.sides]
     home = int(rng.random() * len(names)) if player.side == ANY_SIDE else names.index(player.side)
@@ -81,7 +83,7 @@ def choose(
         ConfigError: there are no candidates.
     """
     if not candidates:
-        raise ConfigError("there is no opponent: no player or snapshot of the roles that this match needs")
+        raise ConfigError("there is no opponent: the match needs a player or snapshot of a role that is missing")
     cumulative = None if weights is None else np.cumsum(np.asarray(weights, float))
     if cumulative is None or not cumulative[-1] > 0:
         position = int(rng.random() * len(candidates))

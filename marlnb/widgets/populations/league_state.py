@@ -116,7 +116,8 @@ def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[tuple[str,
         for row in rows
     )
     return Markup(
-        '<div class="marlnb-table" style="overflow-x: auto"><table><caption style="text-align: left">{}</caption>'
+        '<div class="marlnb-table" style="overflow-x: auto"><table>'
+        '<caption style="text-align: left; white-space: nowrap">{}</caption>'
         "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>"
     ).format(caption, header, lines)
 

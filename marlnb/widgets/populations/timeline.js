@@ -11,9 +11,13 @@ const CSS = `
   cursor: pointer; }
 .marlnb-timeline button:hover { background: var(--jp-brand-color0, #0d47a1); }
 .marlnb-timeline button[aria-checked=true] { outline: 3px solid var(--jp-ui-font-color1, #222); z-index: 2; }
-.marlnb-timeline i { position: absolute; bottom: -7px; width: 3px; height: 12px; margin-left: -1px;
-  background: var(--jp-warn-color1, #d55e00); }
+.marlnb-timeline i { width: 3px; height: 12px; background: var(--jp-warn-color1, #d55e00); }
 .marlnb-timeline i.frozen, .marlnb-timeline i.retired { background: var(--jp-success-color1, #2e7d32); height: 20px; }
+.marlnb-timeline .track i { position: absolute; bottom: -7px; margin-left: -1px; }
+.marlnb-timeline .legend { gap: 6px; padding-left: 13em; color: var(--jp-ui-font-color2, #666); }
+.marlnb-timeline .legend i { display: inline-block; margin-left: 12px; }
+.marlnb-timeline .legend b { width: 12px; height: 12px; margin-left: 12px; border-radius: 50%;
+  background: var(--jp-brand-color1, #1976d2); }
 .marlnb-timeline .state { flex: 0 0 7em; color: var(--jp-ui-font-color2, #666); }
 `;
 
@@ -26,6 +30,19 @@ function render({ model, el }) {
   root.setAttribute("aria-label", "snapshots of the league's players");
   el.append(style, root);
 
+  const legend = () => {
+    const line = document.createElement("div");
+    line.className = "line legend";
+    line.append(`0 to ${model.get("content").end.toLocaleString("en")} frames of the player`);
+    for (const [tag, kind, text] of [
+      ["b", "", "snapshot"], ["i", "reset", "reset to fresh weights"], ["i", "frozen", "frozen or retired"],
+    ]) {
+      const sign = document.createElement(tag);
+      sign.className = kind;
+      line.append(sign, text);
+    }
+    return line;
+  };
   const buttons = () => [...root.querySelectorAll("button")];
   const choose = (name) => {
     model.set("chosen", name);
@@ -43,7 +60,7 @@ function render({ model, el }) {
   const draw = () => {
     const focused = root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
     const { lines, end } = model.get("content");
-    root.replaceChildren(...lines.map(({ player, state, marks }) => {
+    root.replaceChildren(...(lines.length ? [legend()] : []), ...lines.map(({ player, state, marks }) => {
       const [line, name, track, after] = ["div", "div", "div", "div"].map((tag) => document.createElement(tag));
       line.className = "line"; name.className = "name"; track.className = "track"; after.className = "state";
       name.textContent = name.title = player;

@@ -38,7 +38,7 @@ class SnapshotTimeline(JavaScriptWidget):
         marks: dict[str, list[dict[str, Any]]] = {player: [] for player in states}
         for event in events:
             owner = event.parent if event.event == "snapshot" else event.player
-            if event.event != "added" and owner in marks:
+            if event.event not in ("added", "published") and owner in marks:
                 reason = f" ({event.reason})" if event.reason else ""
                 text = f"{event.player}: {event.event} after {event.frames:,} frames{reason}"
                 marks[owner].append({"x": event.frames, "kind": event.event, "id": event.player, "text": text})

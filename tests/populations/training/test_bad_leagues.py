@@ -33,7 +33,10 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*RPS, "league.main.count=0"), r"player 'main_exploiter_0': there is no opponent"),
+        (
+            (*RPS, "league.main.count=0"),
+            r"player 'main_exploiter_0': there is no opponent.*there are: league_exploiter_0",
+        ),
         ((*RPS, "league.main_exploiter.gate=1"), r"league\.main_exploiter: gate=1 can never be reached"),
         ((*RPS, "league.players.main_0.gate=2"), r"league\.players\.main_0: gate=2 can never be reached"),
         ((*RPS, "league.min_games=101"), r"'main_exploiter_0' can never.*min_games=101.*at most 100"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from marlnb.experiment import Experiment
+from marlnb.populations.league.player_log import PlayerEvent, What
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.training.trainer import Trainer
 from marlnb.widgets.populations.league_panel import LeaguePanel
+from marlnb.widgets.populations.timeline import SnapshotTimeline
 from marlnb.widgets.runs.attach import attach
 from tests.widgets.trained import text_of, until
 
@@ -41,6 +44,17 @@ def test_tables_and_curves_are_those_of_the_files(run: Run) -> None:
     dots = [mark["id"] for mark in marks if mark["kind"] == "snapshot"]
     assert sorted(dots) == sorted(each.id for player in league.players.values() for each in player.snapshots)
     panel.close()
+
+
+def test_the_timeline_leaves_out_the_weights_that_a_training_writes_in_every_round() -> None:
+    events = [
+        PlayerEvent(what, "main_0", round=k, frames=100 * k, parent="main_0") for k, what in enumerate(get_args(What))
+    ]
+    timeline = SnapshotTimeline()
+    timeline.show(events, {"main_0": "retired"}, end=600)
+    (line,) = timeline.content["lines"]
+    assert [mark["kind"] for mark in line["marks"]] == ["snapshot", "reset", "frozen", "retired"]
+    timeline.close()
 
 
 def test_a_snapshot_opens_in_the_microscope(run: Run) -> None:
