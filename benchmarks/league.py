@@ -4,7 +4,9 @@ connect_four: one main, one main exploiter and two league exploiters. simple_tag
 of each for either side. Plain self-play is the same training without a league: one network for both seats of
 connect_four, one for each group of simple_tag. CPU seconds of a whole iteration, one thread, environments in the same
 process, updates without compiled code. The two take turns, in both orders; before that the league plays until it has
-snapshots. Target: 1.15 times.
+snapshots. Target: 1.15 times. A league pays for its opponents at each step of all environments: one more product, whose
+weights are those of all opponents in play. So the share of this falls with the number of environments: 32 are marlnb's
+default, 8 are few.
 
 Memory: 1,000 snapshots of a policy of 100,000 parameters on disk, each drawn once as an opponent in one of 8
 environments; by how much the process grows. Target: 10 MB.
@@ -16,6 +18,7 @@ import argparse
 import tempfile
 import time
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +35,11 @@ from marlnb.training.learners import build_learner
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
+ROLLOUT_FRAMES = 1_000
 SNAPSHOT_FRAMES = 2_000  # few, so that past players are met soon
 COMMON = (
     *("algorithm=ippo", "tuned=false", "model.hidden=[256,256]", "algorithm.minibatch_frames=400"),
-    *("algorithm.epochs=4", "n_envs=8", "rollout_steps=125", "frames=100_000_000", "checkpoint_every=1_000_000"),
+    *("algorithm.epochs=4", "frames=100_000_000", "checkpoint_every=1_000_000"),
     "compile=never",  # as leagues, and turn-based games without one
 )
 ENVS = {
@@ -51,21 +55,22 @@ MAX_RATIO = 1.15
 MAX_GROWTH_MB = 10.0
 
 
-def trainer(env: str, league: bool, folder: Path) -> Trainer:
-    """A training of one environment, with a league or without."""
-    words = [*ENVS[env], *COMMON]
+def trainer(env: str, league: bool, n_envs: int, folder: Path) -> Trainer:
+    """A training of one environment, with a league or without; an iteration has about ROLLOUT_FRAMES."""
+    words = [*ENVS[env], *COMMON, f"n_envs={n_envs}", f"rollout_steps={ROLLOUT_FRAMES // n_envs}"]
     if league:
         words += [*LEAGUES[env], *(f"league.{role}.snapshot_frames={SNAPSHOT_FRAMES}" for role in ROLES)]
     experiment = Experiment.compose(*words)
     return Trainer(experiment, Run.create(folder / f"{env}-{'league' if league else 'plain'}", experiment))
 
 
-def measure(env: str, repetitions: int, warm_up: int) -> list[Row]:
+def measure(env: str, n_envs: int, repetitions: int, warm_up: int) -> list[Row]:
     """CPU milliseconds per 1,000 environment steps; a repetition is one turn of each of the four players."""
     spent: dict[str, list[float]] = {"self-play": [], "league": []}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         running = {
-            name: stack.enter_context(trainer(env, name == "league", Path(folder))) for name in ("self-play", "league")
+            name: stack.enter_context(trainer(env, name == "league", n_envs, Path(folder)))
+            for name in ("self-play", "league")
         }
         for _ in range(4 * warm_up):
             next(running["league"])
@@ -78,7 +83,8 @@ def measure(env: str, repetitions: int, warm_up: int) -> list[Row]:
                     next(running[name])
                 spent[name].append(1e6 * (time.process_time() - start) / n_frames)
         league = running["league"].run.league
-        print(f"{env}: {len(league.history.playing)} players and snapshots, {len(league.matches()):,} matches")
+        counts = f"{len(league.history.playing)} players and snapshots, {len(league.matches()):,} matches"
+        print(f"{env}, {n_envs} environments: {counts}")
     plain, ours = (Row(name, tuple(values), "CPU ms per 1,000 steps") for name, values in spent.items())
     return [plain, Row(ours.what, ours.values, ours.unit, against=plain.what, target=MAX_RATIO, at_most=True)]
 
@@ -122,15 +128,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("speed", "memory", "all"), default="all")
     parser.add_argument("--envs", nargs="+", choices=tuple(ENVS), default=tuple(ENVS))
+    parser.add_argument("--n-envs", nargs="+", type=int, default=(8, 32), help="environments (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=10, help="turns of each player that are measured")
     parser.add_argument("--warm-up", type=int, default=8, help="turns of each player before")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.part in ("memory", "all"):
         report("league-memory", "Growth of a process that meets 1,000 snapshots", [measure_memory()])
-    for env in arguments.envs if arguments.part in ("speed", "all") else ():
-        rows = measure(env, arguments.repetitions, arguments.warm_up)
-        report(f"league-{env}", f"A league of four learning players on {env}", rows)
+    for env, n_envs in product(arguments.envs, arguments.n_envs) if arguments.part in ("speed", "all") else ():
+        rows = measure(env, n_envs, arguments.repetitions, arguments.warm_up)
+        title = f"A league of four learning players on {env}, {n_envs} environments"
+        report(f"league-{env}-{n_envs}", title, rows)
 
 
 if __name__ == "__main__":
