@@ -237,13 +237,19 @@ _CAREFUL: tuple[Values, ...] = (  # words are learned by chance
 )
 ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
     "simple_tag": _FAR_SIGHTED,
+    "simple_tag maddpg": ({"algorithm.gamma": "0.98", "algorithm.tau": "0.04"}, *_FAR_SIGHTED),
     "simple_tag masac": (
+        {"algorithm.gamma": "0.98", "algorithm.tau": "0.04"},
         {"algorithm.gamma": "0.98"},
         {"algorithm.gamma": "0.95", "algorithm.target_entropy": "0.1", "algorithm.temperature": "0.02"},
         {"algorithm.gamma": "0.95", "algorithm.batch_size": "256", "algorithm.updates": "48"},
     ),
     "simple_reference mappo": _CAREFUL,
     "simple_speaker_listener mappo": _CAREFUL,
+    "simple_speaker_listener maddpg": (
+        {"algorithm.gamma": "0.85", "algorithm.tau": "0.04", "algorithm.output_penalty": "0.01"},
+        {"algorithm.gamma": "0.85", "algorithm.tau": "0.04", "algorithm.batch_size": "1024"},
+    ),
 }
 
 # those with a target; the other cells only compare the start with the defaults
