@@ -41,7 +41,7 @@ def draw_match(config: LeagueConfig, league: LeagueState, learner: str, number: 
     try:
         draw = config.draw(rng, player, league)
     except ConfigError as error:
-        others = ", ".join(other for other in league.players if other != learner) or "nobody"
+        others = ", ".join(other for other in league.players if other != learner) or "no other players"
         whose = f"league {config.name!r}, player {learner!r}"
         raise ConfigError(f"{whose}: {error}; besides it there are: {others}") from error
     _check(config, league, player, draw)
