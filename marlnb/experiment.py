@@ -101,7 +101,7 @@ class Experiment:
     )
     evaluation_episodes: int = option(100, help="episodes of one evaluation", unit="episodes", ge=1, le=1_000_000)
     checkpoint_every: int = option(50, help="iterations between two checkpoints", unit="iterations", ge=1)
-    keep_checkpoints: int = option(3, help="how many of the newest checkpoints to keep; 0: all", ge=0)
+    keep_checkpoints: int = option(3, help="how many of the newest checkpoints to keep; 0: all", ge=0, le=1_000_000)
     loggers: tuple[str, ...] = option((), choices=("tensorboard", "wandb"), help="additional loggers")
     wandb_project: str | None = option(None, help="Weights & Biases project; none: $WANDB_PROJECT, else marlnb")
     wandb_entity: str | None = option(None, help="Weights & Biases user or team; none: $WANDB_ENTITY, else your own")

@@ -40,7 +40,11 @@ class PettingZooConfig(EnvConfig):
         -1, help="processes that step the envs; 0: this process; -1: one for each usable core", ge=-1, le=4096
     )
     max_steps: int | None = option(
-        None, help="truncates longer episodes, in addition to the environment's own limit", unit="steps", ge=1
+        None,
+        help="truncates longer episodes, in addition to the environment's own limit",
+        unit="steps",
+        ge=1,
+        le=1_000_000,
     )
     turn_based: bool = option(False, help="step a parallel environment turn by turn")
     agents_wait: bool = option(

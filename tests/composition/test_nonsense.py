@@ -33,6 +33,7 @@ MAX_MESSAGE = 4_500  # names of environments are listed
         ),
         *("algorithm.lr=Infinity", "algorithm.lr=inf", "algorithm.lr='Infinity'", "target_return=-Infinity"),
         *("algorithm.epochs=1e30", "algorithm.sequence_length=1e9", "env.max_cycles=1e30", "evaluation_episodes=1e30"),
+        "keep_checkpoints=1e12",
     ],
     ids=lambda override: override[:40],
 )

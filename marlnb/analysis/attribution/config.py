@@ -62,15 +62,16 @@ class AttributionConfig:
         "named groups of globs, {'landmarks': ['landmark_*']}. Methods that perturb features change a group "
         "together; the values of other methods are summed over the group",
     )
-    n_steps: int = option(50, help="quadrature points of integrated_gradients and conductance", ge=1)
+    n_steps: int = option(50, help="quadrature points of integrated_gradients and conductance", ge=1, le=2_000)
     n_samples: int | None = option(
         None,
         help="permutations of shapley_value_sampling (none: 25) or coalitions of kernel_shap (none: all, or 256 plus "
         "two per feature)",
         ge=1,
+        le=1_000_000,
     )
-    n_baselines: int = option(16, help="rows drawn for baseline=distribution", ge=1)
-    smooth: int = option(0, help="noisy copies of each row over which values are averaged; 0: none", ge=0)
+    n_baselines: int = option(16, help="rows drawn for baseline=distribution", ge=1, le=1_000_000)
+    smooth: int = option(0, help="noisy copies of each row over which values are averaged; 0: none", ge=0, le=10_000)
     noise: float = option(0.1, help="standard deviation of the noise, as a share of each feature's", ge=0)
     sources: Sources | None = option(
         None,

@@ -25,6 +25,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.compatibility import check_fit
+from marlnb.training.policies.evaluation import check_episodes
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
@@ -142,11 +143,9 @@ def action_influence(
     """
     if measure not in get_args(Measure):
         raise AnalysisError(unknown("measure", measure, get_args(Measure)))
-    if horizon < 1 or episodes < 1 or seed < 0 or (n_envs is not None and n_envs < 1):
-        raise ConfigError(
-            "horizon, episodes and n_envs must be 1 or more, seed 0 or more; got "
-            f"{horizon}, {episodes}, {n_envs} and {seed}"
-        )
+    check_episodes(episodes, seed, n_envs)
+    if horizon < 1:
+        raise ConfigError(f"horizon must be 1 or more; got {horizon}")
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration, device=device)

@@ -37,6 +37,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.policies.compatibility import check_fit
+from marlnb.training.policies.evaluation import check_episodes
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
@@ -98,8 +99,7 @@ def causal_map(
     """
     policy_source = as_policy_source(policy_source)
     edit = Ablate(site) if isinstance(site, str) else site
-    if episodes < 1 or seed < 0 or n_envs < 1:
-        raise ConfigError(f"episodes and n_envs must be 1 or more, seed 0 or more; got {episodes}, {n_envs} and {seed}")
+    check_episodes(episodes, seed, n_envs)
     if intervals not in get_args(Intervals):
         raise ConfigError(unknown("kind of intervals", intervals, get_args(Intervals)))
     origin = policy_source.origin(checkpoint)

@@ -24,6 +24,7 @@ from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
+from marlnb.training.policies.evaluation import check_episodes
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
@@ -91,8 +92,7 @@ def intervene(
     edits = (
         load_edits(policy_source, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
     )
-    if episodes < 1 or seed < 0 or (n_envs is not None and n_envs < 1):
-        raise ConfigError(f"episodes and n_envs must be 1 or more, seed 0 or more; got {episodes}, {n_envs} and {seed}")
+    check_episodes(episodes, seed, n_envs)
     if intervals not in get_args(Intervals):
         raise ConfigError(unknown("kind of intervals", intervals, get_args(Intervals)))
     if not edits and not partners:

@@ -77,7 +77,7 @@ class ExternalOptions(EnvConfig):
     )
     deadline_s: float = option(5.0, help="how long the others wait for a slow simulator", unit="s", gt=0)
     timeout_s: float = option(600.0, help="how long to wait when no simulator asks; 0: without limit", unit="s", ge=0)
-    max_steps: int | None = option(None, help="truncates longer episodes", unit="requests", ge=1)
+    max_steps: int | None = option(None, help="truncates longer episodes", unit="requests", ge=1, le=1_000_000)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,7 +20,9 @@ MAX_AGENTS = 4096
 class TagOptions(EnvConfig):
     """What both games of tag have in common."""
 
-    episode_length: int = option(500, help="steps of an episode; the time is observed", unit="steps", ge=1)
+    episode_length: int = option(
+        500, help="steps of an episode; the time is observed", unit="steps", ge=1, le=1_000_000
+    )
     starts: Starts = option(
         "env",
         help="env: every episode starts at random positions; shared: all episodes of all envs start at the same ones, "
@@ -119,7 +121,9 @@ class TagContinuousOptions(TagOptions):
 class TagGridWorldOptions(TagOptions):
     """The options of tag from cell to cell."""
 
-    episode_length: int = option(100, help="steps of an episode; the time is observed", unit="steps", ge=1)
+    episode_length: int = option(
+        100, help="steps of an episode; the time is observed", unit="steps", ge=1, le=1_000_000
+    )
     starts: Starts = option(
         "shared",
         help="shared: taggers start in the middle and the runner in the corner (0, 0); env: in random cells",

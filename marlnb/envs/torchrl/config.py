@@ -28,7 +28,11 @@ class TorchrlConfig(EnvConfig):
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     max_steps: int | None = option(
-        None, help="truncates longer episodes, in addition to the environment's own limit", unit="steps", ge=1
+        None,
+        help="truncates longer episodes, in addition to the environment's own limit",
+        unit="steps",
+        ge=1,
+        le=1_000_000,
     )
 
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:

@@ -19,7 +19,9 @@ class VmasOptions(EnvConfig):
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the scenario, as n_agents")
     groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
-    max_steps: int | None = option(100, help="truncates longer episodes; VMAS itself has no limit", unit="steps", ge=1)
+    max_steps: int | None = option(
+        100, help="truncates longer episodes; VMAS itself has no limit", unit="steps", ge=1, le=1_000_000
+    )
     continuous_actions: bool = option(True, help="forces and words as numbers; false: as choices")
     multidiscrete_actions: bool = option(
         False, help="of discrete actions: one choice per component instead of one for all combinations"

@@ -39,7 +39,7 @@ class EpisodeOptions(ActivationOptions):
     """Which episodes are played and which of their steps and agents are recorded."""
 
     name: str = option("recording", help="name of the file")
-    episodes: int = option(200, help="episodes played, of each checkpoint", ge=1)
+    episodes: int = option(200, help="episodes played, of each checkpoint", ge=1, le=10_000_000)
     seed: int = option(2000, help="seed of the first episode; episode k runs under seed + k", ge=0)
     explore: bool = option(False, help="sample actions instead of taking the most likely")
     every: int = option(1, help="record the steps t = 0, k, 2k, ... of each episode", ge=1)

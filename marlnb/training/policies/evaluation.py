@@ -140,7 +140,7 @@ class Evaluation:
 class EvaluationOptions:
     """The options of `evaluate` that a form shows."""
 
-    episodes: int = option(100, help="episodes played", ge=1)
+    episodes: int = option(100, help="episodes played", ge=1, le=1_000_000)
     seed: int = option(1000, help="seed of the first episode; episode k runs under seed + k", ge=0)
     explore: bool = option(False, help="sample actions instead of taking the most likely")
 
@@ -186,8 +186,7 @@ def evaluate(
         CheckpointError: there is no such checkpoint.
         SiteError: an edit's site does not exist in the policies.
     """
-    if episodes < 1 or (n_envs is not None and n_envs < 1) or seed < 0:
-        raise ConfigError(f"episodes and n_envs must be 1 or more, seed 0 or more; got {episodes}, {n_envs} and {seed}")
+    check_episodes(episodes, seed, n_envs)
     if policy not in ("run", "random"):
         raise ConfigError(unknown("policy", str(policy), ("run", "random")))
     if policy == "random" and edits:
@@ -208,6 +207,17 @@ def evaluate(
         seconds = time.perf_counter() - start
     facts = {"env": built.spec.name, "checkpoint": iteration, "seconds": seconds, "edits": tuple(edits)}
     return summarise(table, policy=policy, seed=seed, explore=explore, **facts)
+
+
+def check_episodes(episodes: int, seed: int, n_envs: int | None) -> None:
+    """Checks which episodes are to be played.
+
+    Raises:
+        ConfigError: one of these is out of range.
+    """
+    EvaluationOptions(episodes=episodes, seed=seed)
+    if n_envs is not None and n_envs < 1:
+        raise ConfigError(f"n_envs must be 1 or more; got {n_envs}")
 
 
 def score_policies(
