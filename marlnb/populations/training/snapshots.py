@@ -73,10 +73,16 @@ class SnapshotStore:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.rmtree(temporary, ignore_errors=True)
-            shutil.copytree(league / SNAPSHOTS / sha256, temporary, copy_function=_link)
+            temporary.mkdir(mode=0o700)
+            for source in sorted((league / SNAPSHOTS / sha256).iterdir()):
+                _link(source, temporary / source.name)
             temporary.rename(self.path(sha256))
-        except (OSError, shutil.Error) as error:
-            raise CheckpointError(f"the snapshot {sha256} of {league} cannot be copied: {error}") from error
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            problem = problem_of(error, self.folder)
+            raise CheckpointError(
+                f"the snapshot {sha256} of {league} cannot be copied to {self.folder}: {problem}"
+            ) from error
 
     def keep_newest(self, n: int) -> None:
         """Deletes all snapshots but the newest ones."""
@@ -124,7 +130,7 @@ class SnapshotStore:
         return self.folder / sha256
 
 
-def _link(source: str, target: str) -> None:
+def _link(source: Path, target: Path) -> None:
     """A hard link, or a copy on a file system without them."""
     try:
         os.link(source, target)

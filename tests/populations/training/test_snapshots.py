@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +47,34 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         CheckpointError, match=r"a snapshot of main_0 cannot be written to .*/league/snapshots: Not a dir"
     ):
         store.write("main_0", 8, {"player": {"w": torch.arange(3.0)}})
+
+
+def test_a_snapshot_that_cannot_be_adopted_names_the_disk_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, spec = tmp_path / "theirs", EnvSpec("toy", (GROUP,))
+    sha256 = SnapshotStore(theirs, spec).write("main_0", 8, {"player": {"w": torch.arange(3.0)}})
+    store = SnapshotStore(tmp_path / "ours", spec)
+
+    def refuse(number: int) -> Callable[..., None]:
+        def raise_error(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return raise_error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refuse(errno.EXDEV))
+        for number, text in ((errno.ENOSPC, r"is full: .* free"), (errno.EIO, "does not work")):
+            patch.setattr(shutil, "copy2", refuse(number))
+            with pytest.raises(
+                CheckpointError, match=f"{sha256} of {theirs} cannot be copied to .*: the disk .* {text}"
+            ):
+                store.adopt(theirs, sha256)
+            assert not list(store.folder.iterdir())
+    with pytest.raises(CheckpointError, match=r"cannot be copied to .*: No such file or directory"):
+        store.adopt(theirs, "0" * 64)
+    store.adopt(theirs, sha256)
+    assert torch.equal(store.read("main_0@0", sha256)["player"]["w"], torch.arange(3.0))
 
 
 def test_a_league_that_cannot_write_its_first_snapshot_leaves_no_folder(
