@@ -67,6 +67,7 @@ class RunFolders:
         return json.dumps(changes).encode()
 
     def outcome(self, data: bytes) -> Outcome:
+        shutil.rmtree(self.copy, ignore_errors=True)  # what a process left that a hang or a crash ended
         shutil.copytree(self.run, self.copy)
         try:
             for name, kind, text in json.loads(data):
