@@ -7,7 +7,7 @@ workers of all parts step at the same time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import torch
 from torch import Tensor
@@ -31,6 +31,9 @@ class SideBySide(VectorEnv):
         self.parts, self.steps = list(parts), list(steps)
         self.spec, self.device, self.n_envs = first.spec, first.device, len(parts) * first.n_envs
         self.steps_in_processes = first.steps_in_processes
+        self._shared = _present(self.steps[0], "done", "episode_seed", "state", "final_state")
+        names = [field.name for field in fields(GroupStep)]
+        self._of_groups = {name: _present(group, *names) for name, group in self.steps[0].groups.items()}
 
     def reset(self, seed: int) -> Step:
         """Each part has the seeds of `seed`."""
@@ -52,16 +55,17 @@ class SideBySide(VectorEnv):
 
     def step_of_all(self) -> Step:
         """The current step, in tensors of its own."""
-        first = self.steps[0]
-        groups = {name: _joined([step.groups[name] for step in self.steps]) for name in first.groups}
-        shared = {
-            name: torch.cat([getattr(step, name) for step in self.steps])
-            for name in ("done", "episode_seed", "state", "final_state")
-            if getattr(first, name) is not None
+        groups = {
+            name: GroupStep(**_joined([step.groups[name] for step in self.steps], names))
+            for name, names in self._of_groups.items()
         }
-        return replace(first, groups=groups, **shared)
+        return Step(groups, **_joined(self.steps, self._shared))
 
 
-def _joined(groups: Sequence[GroupStep]) -> GroupStep:
-    names = [field.name for field in fields(GroupStep) if getattr(groups[0], field.name) is not None]
-    return replace(groups[0], **{name: torch.cat([getattr(group, name) for group in groups]) for name in names})
+def _present(step: Step | GroupStep, *names: str) -> list[str]:
+    """The fields that this environment has; whether it has a state or masks never changes."""
+    return [name for name in names if getattr(step, name) is not None]
+
+
+def _joined(parts: Sequence[Step] | Sequence[GroupStep], names: Sequence[str]) -> dict[str, Tensor]:
+    return {name: torch.cat([getattr(part, name) for part in parts]) for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -133,6 +133,7 @@ class Loop:
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
         self._networks = nn.ModuleList(self.policies.values())
+        self._weights = {name: list(policy.parameters()) for name, policy in self.policies.items()}
         self._captured: Captured[Rollout] | None = None
         self._collector = Collector(
             env, self.policies, experiment.rollout_steps, generator=self._generator, device=device
@@ -248,6 +249,7 @@ class Loop:
         self._options, self.learners = options, build_learners(options, self.env.spec)
         load_learners(self.learners, states)
         self._networks = nn.ModuleList(self.policies.values())
+        self._weights = {name: list(policy.parameters()) for name, policy in self.policies.items()}
         self._collector = self._collector.with_policies(self.policies)
 
     def _collect(self) -> Rollout:
@@ -291,8 +293,8 @@ class Loop:
         ]
         problems += [
             f"a weight of {group!r} is not finite"
-            for group, policy in self.policies.items()
-            if not _all_finite(list(policy.parameters()))
+            for group, weights in self._weights.items()
+            if not _all_finite(weights)
         ]
         if problems:
             raise DivergedError(
@@ -353,8 +355,8 @@ def report_of(
     )
 
 
-def _all_finite(tensors: list[Tensor]) -> bool:
+def _all_finite(tensors: Sequence[Tensor]) -> bool:
     """Whether every number is finite. The largest magnitude of a tensor is not if one of its numbers is not."""
     if not tensors:
         return True
-    return bool(torch.stack(torch._foreach_norm(tensors, torch.inf)).isfinite().all())
+    return bool(torch.stack(torch._foreach_norm(list(tensors), torch.inf)).isfinite().all())

@@ -90,12 +90,17 @@ class StackedDDPG:
 
         The noise of relaxed discrete actions is then drawn for n frames, so that it differs from a training alone.
         """
-        samples = [learner.replay.sample(learner.config.batch_size) for learner in self.learners]
-        n = max(learner.config.batch_size for learner in self.learners)
-        joined = {key: torch.stack([_extended(sample[key], n) for sample in samples]) for key in samples[0]}
-        acting = joined[self._joint.group.name, "acting"]
-        for of_one, learner in zip(acting, self.learners):
-            of_one[learner.config.batch_size :] = False
+        sizes = [learner.config.batch_size for learner in self.learners]
+        replay, n = self.learners[0].replay, max(sizes)
+        if all(learner.replay is replay for learner in self.learners):  # one draw takes the same random numbers
+            whole = replay.sample(sum(sizes))
+            by_training = {key: values.split(sizes) for key, values in whole.items()}
+        else:
+            samples = [learner.replay.sample(size) for learner, size in zip(self.learners, sizes)]
+            by_training = {key: tuple(sample[key] for sample in samples) for key in samples[0]}
+        joined = {key: torch.stack([_extended(part, n) for part in parts]) for key, parts in by_training.items()}
+        for of_one, size in zip(joined[self._joint.group.name, "acting"], sizes):
+            of_one[size:] = False
         return joined
 
 

@@ -52,6 +52,9 @@ class StackedDeterministicPolicy(Policy):
         super().__init__()
         self.group, self.actor = policies[0].group, actor
         self._of_trainings = list(zip(policies, generators, strict=True))
+        self._scale = torch.stack([policy.noise for policy in policies])[:, None, None, None]
+        for policy, row in zip(policies, self._scale):
+            policy.noise = row.view(())  # what changes it changes the scale
         self._noise_states = torch.empty(0)  # of all, `[training, env, agent, component]`
         self._rows = self._noise_states.unbind()  # its rows, which the trainings' policies have as theirs
 
@@ -76,11 +79,10 @@ class StackedDeterministicPolicy(Policy):
         noise = torch.empty(outputs.shape, device=outputs.device)  # in rows, whatever the strides of the outputs
         for of_one, (_, generator) in zip(noise.unbind(), self._of_trainings):
             of_one.normal_(generator=generator)
-        scale = torch.stack([policy.noise for policy in policies])[:, None, None, None]
         if policies[0].process is None:
-            return noise.mul_(scale)
+            return noise.mul_(self._scale)
         theta, dt = policies[0].process
-        noise.mul_(scale * dt**0.5)
+        noise.mul_(self._scale * dt**0.5)
         return self._states_of(policies, outputs).mul_(1 - theta * dt).add_(noise)
 
     def _states_of(self, policies: Sequence[DeterministicPolicy], outputs: torch.Tensor) -> torch.Tensor:
