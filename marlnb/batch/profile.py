@@ -24,7 +24,7 @@ _TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)")
 class Profile:
     """Resources of one job, and how a scheduler is asked for them."""
 
-    executor: str = option("local", help="what runs the jobs: local, slurm, or a registered executor")
+    executor: str = option("local", help="what runs the jobs: local, slurm, ray, or a registered executor")
     at_once: int = option(0, help="jobs in parallel; 0: as many as the machine has room for", unit="jobs", ge=0)
     cores: int = option(1, help="CPU cores per job", unit="cores", ge=1)
     gpus: int = option(0, help="GPUs per job", unit="GPUs", ge=0)

@@ -117,7 +117,7 @@ class SlurmExecutor(Executor):
         submitted, to_cancel = tasks(batch), []
         for job in jobs:
             status = job.status()
-            if job.name in submitted and _has_ended(status, submitted[job.name]):
+            if job.name in submitted and status.has_ended_since(submitted[job.name].when):
                 continue
             if job.is_executing and not (job.folder / STOP).exists():
                 request(job.folder, "stop", "cancelled")
@@ -147,7 +147,7 @@ class SlurmExecutor(Executor):
         """Submits the report, to run after these arrays and earlier jobs that still run; replaces an older report."""
         job = batch.report_job()
         job.write()
-        if old is not None and not _has_ended(job.status(), old):
+        if old is not None and not job.status().has_ended_since(old.when):
             cancel_tasks(old.record.cluster, [old.id])
         after = [*(str(array.id) for array in record.arrays), *waits_for]
         script = report_script(batch, self.profile, submission, after)
@@ -207,7 +207,7 @@ def _submitted(batch: Batch) -> Submitted | BatchError:
         jobs = {job.name: job for job in batch.jobs()} | ({REPORT: batch.report_job()} if batch.then else {})
         statuses = {name: job.status() for name, job in jobs.items()}
         newest = {name: task for name, task in tasks(batch).items() if name in jobs}
-        return statuses, newest, {n: task for n, task in newest.items() if not _has_ended(statuses[n], task)}
+        return statuses, newest, {n: task for n, task in newest.items() if not statuses[n].has_ended_since(task.when)}
     except Exception as error:  # a file may hold anything
         return unreadable(batch, error)
 
@@ -237,11 +237,6 @@ def _undo(submission: Path) -> Path:
     shutil.rmtree(refused, ignore_errors=True)
     submission.rename(refused)
     return refused
-
-
-def _has_ended(status: JobStatus, task: Task) -> bool:
-    """Whether the job's own files say that it has ended since its submission."""
-    return status.state == "complete" or (status.state in ("failed", "stopped") and status.updated >= task.when)
 
 
 def _task_info(task: Task, answers: Mapping[str, JobInfo], arrays: Collection[str], status: JobStatus) -> JobInfo:
