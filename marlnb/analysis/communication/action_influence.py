@@ -145,7 +145,7 @@ def action_influence(
         raise AnalysisError(unknown("measure", measure, get_args(Measure)))
     check_episodes(episodes, seed, n_envs)
     if horizon < 1:
-        raise ConfigError(f"horizon must be 1 or more; got {horizon}")
+        raise ConfigError(f"horizon must be at least 1; got {horizon}")
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration, device=device)

@@ -217,7 +217,7 @@ def check_episodes(episodes: int, seed: int, n_envs: int | None) -> None:
     """
     EvaluationOptions(episodes=episodes, seed=seed)
     if n_envs is not None and n_envs < 1:
-        raise ConfigError(f"n_envs must be 1 or more; got {n_envs}")
+        raise ConfigError(f"n_envs must be at least 1; got {n_envs}")
 
 
 def score_policies(

@@ -100,7 +100,7 @@ def test_the_replacement_is_another_allowed_action() -> None:
 def test_invalid_requests_are_rejected(agents: Agents) -> None:
     with pytest.raises(AnalysisError, match="no agent 'missing'"):
         mnb.action_influence(agents, "missing")
-    with pytest.raises(ConfigError, match="horizon, episodes and n_envs must be 1 or more"):
+    with pytest.raises(ConfigError, match="horizon must be at least 1; got 0"):
         mnb.action_influence(agents, "speaker_0", horizon=0)
     with pytest.raises(AnalysisError, match="in no episode 'speaker_0' acted"):
         mnb.action_influence(agents, "speaker_0", horizon=16, episodes=2)

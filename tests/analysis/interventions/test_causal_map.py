@@ -127,5 +127,5 @@ def test_edits_of_all_units_together_are_errors(talkers: Run) -> None:
         causal_map(talkers, Patch(LISTENER, from_agents=("listener_0",)), episodes=2)
     with pytest.raises(SiteError, match="hidden_1"):
         causal_map(talkers, "listener/actor/hiden_1", episodes=2)
-    with pytest.raises(ConfigError, match="episodes and n_envs"):
+    with pytest.raises(ConfigError, match="episodes must be at least 1; got 0"):
         causal_map(talkers, LISTENER, episodes=0)
