@@ -7,7 +7,7 @@ import io
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from marlnb.errors import ConfigError
 
@@ -22,14 +22,21 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, offset: int = 0) 
     Raises:
         OSError: it is a pipe, a device or a folder, has more than `max_bytes`, or cannot be read.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open_ordinary(path) as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is a pipe or a device; expected an ordinary file", str(path))
         if status.st_size - offset > max_bytes:
             raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes; at most {max_bytes:,} are read", str(path))
         file.seek(offset)
         return file.read(max(0, status.st_size - offset))
+
+
+def open_ordinary(path: Path) -> BinaryIO:
+    """A file to read from. Raises OSError if it is a pipe, a device or a folder, or cannot be read; it never waits."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a pipe or a device; expected an ordinary file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict") -> str:

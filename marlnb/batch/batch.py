@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.batch.offline import job_environment
 from marlnb.batch.profile import Profile
+from marlnb.batch.submission import SUBMITTED, Submission
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.disk import append_line, problem_of, writing
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import frame_html, title_html
 from marlnb.errors import BatchError, unknown
-from marlnb.training.runs.files import final_name, read_json, remove_temporaries, write_atomically
+from marlnb.training.runs.files import final_name, remove_temporaries, write_atomically
+from marlnb.training.runs.records import read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +37,6 @@ THEN = "then.ipynb"
 JOBS = "jobs"
 REPORT = "report"  # folder and job name of the notebook that runs when all jobs are complete
 SUBMISSIONS = "submissions"
-SUBMITTED = "jobs.json"  # of a submission
 EVENTS = "events.log"
 SUBMIT_LOCK = "submit.lock"
 WRITTEN = (SOURCE, THEN, BATCH)
@@ -133,17 +134,16 @@ class Batch:
                 job.write(sync=False)
         except OSError as error:
             raise BatchError(f"the batch {self.path} cannot be written: {problem_of(error, self.path)}") from error
-        data: dict[str, Any] = {
-            "format": 1,
-            "notebook": self.notebook,
-            "notebook_sha256": digest(self.path / SOURCE),
-            "sweep": self.sweep.to_json(),
-            "profile": self.profile.to_json(),
-            "cwd": str(self.cwd),
-            "then": self.then,
-            "made_with": self.made_with() or _installed_versions(),
-        }
-        write_atomically(self.path / BATCH, json.dumps(data, indent=2, allow_nan=False) + "\n")
+        data = _BatchFile(
+            notebook=self.notebook,
+            notebook_sha256=digest(self.path / SOURCE),
+            sweep=self.sweep,
+            profile=self.profile.to_json(),
+            cwd=str(self.cwd),
+            then=self.then,
+            made_with=self.made_with() or _installed_versions(),
+        )
+        write_atomically(self.path / BATCH, json.dumps(asdict(data), indent=2, allow_nan=False) + "\n")
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Batch:
@@ -155,9 +155,9 @@ class Batch:
         folder = Path(path).expanduser().absolute()
         if not (folder / BATCH).is_file():
             raise BatchError(f"{folder} is not a batch: it has no {BATCH}; `marlnb jobs FOLDER` lists batches")
-        data = read_json(folder / BATCH)
-        sweep, profile = Sweep.from_json(data["sweep"]), Profile.from_json(data["profile"], where=str(folder / BATCH))
-        return Batch(folder, data["notebook"], sweep, profile, Path(data["cwd"]), data["then"])
+        data = read_record(folder / BATCH, _BatchFile)
+        profile = Profile.from_json(data.profile, where=str(folder / BATCH))
+        return Batch(folder, data.notebook, data.sweep, profile, Path(data.cwd), data.then)
 
     def jobs(self) -> list[Job]:
         """One job for each combination of values, in the sweep's order."""
@@ -231,8 +231,7 @@ class Batch:
             folder.mkdir(mode=0o700)
             for earlier in self.submissions():
                 remove_temporaries(earlier, [SUBMITTED])
-        data = {"jobs": [job.name for job in jobs], "then": then, "reason": reason, "when": time.time()}
-        write_atomically(folder / SUBMITTED, json.dumps(data, indent=2) + "\n")
+        Submission(tuple(job.name for job in jobs), then, reason).write(folder)
         return folder
 
     def submissions(self) -> list[Path]:
@@ -251,8 +250,21 @@ class Batch:
 
     def made_with(self) -> dict[str, str]:
         """Versions of Python, marlnb and torch with which the batch was created; empty if the file has none."""
-        data = read_json(self.path / BATCH) if (self.path / BATCH).is_file() else {}
-        return dict(data.get("made_with", {}))
+        return dict(read_record(self.path / BATCH, _BatchFile).made_with) if (self.path / BATCH).is_file() else {}
+
+
+@dataclass(frozen=True)
+class _BatchFile:
+    """Content of `batch.json`; the profile and the fields of the batch as `Batch` has them."""
+
+    notebook: str
+    sweep: Sweep
+    profile: Mapping[str, Any]
+    cwd: str
+    then: str | None = None
+    format: int = 1
+    notebook_sha256: str = ""
+    made_with: Mapping[str, str] = field(default_factory=dict)
 
 
 def digest(path: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import Job
 from marlnb.batch.local.supervisor_files import read_entries
-from marlnb.training.runs.files import read_json
+from marlnb.batch.submission import SUBMITTED, Submission
 
 
 def count_restarts(batch: Batch) -> Counter[str]:
@@ -19,11 +19,11 @@ def count_restarts(batch: Batch) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     for folder in batch.submissions():
-        if not (folder / "jobs.json").exists():
+        if not (folder / SUBMITTED).exists():
             continue
-        submission = read_json(folder / "jobs.json")
-        for name in submission["jobs"]:
-            counts[name] = counts[name] + 1 if submission["reason"] else 0
+        submission = Submission.read(folder)
+        for name in submission.jobs:
+            counts[name] = counts[name] + 1 if submission.reason else 0
         for name, entry in read_entries(folder).items():
             counts[name] += entry.restarts
     return counts

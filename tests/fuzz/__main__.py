@@ -1,4 +1,4 @@
-"""Tries random inputs: overrides, YAML files, run folders, checkpoints, recordings, messages of simulators.
+"""Tries random inputs: overrides, YAML files, folders of runs and batches, checkpoints, recordings, messages.
 
     python -m tests.fuzz                                         a sample of each kind, 5 minutes
     python -m tests.fuzz overrides --n 20000 --seed 3
@@ -35,6 +35,9 @@ SAMPLES = {
     "checkpoints": 1000,
     "messages": 5000,
     "recordings": 100,
+    "league_folders": 500,
+    "evolution_folders": 500,
+    "batch_folders": 500,
 }
 PROGRESS_EVERY_S = 60.0
 
@@ -64,9 +67,18 @@ def make_target(kind: str, folder: Path) -> Target:
 
         return YamlFiles(folder)
     if kind == "run_folders":
-        from tests.fuzz.run_folders import RunFolders
+        from tests.fuzz.run_folders import run_folders
 
-        return RunFolders(folder)
+        return run_folders(folder)
+    if kind in ("league_folders", "evolution_folders"):
+        from tests.fuzz import population_folders
+
+        make = population_folders.league_folders if kind == "league_folders" else population_folders.evolution_folders
+        return make(folder)
+    if kind == "batch_folders":
+        from tests.fuzz.batch_folders import batch_folders
+
+        return batch_folders(folder)
     if kind == "checkpoints":
         from tests.fuzz.checkpoints import Checkpoints
 

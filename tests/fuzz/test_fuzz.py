@@ -9,18 +9,22 @@ import numpy as np
 import pytest
 
 from tests.fuzz.__main__ import SAMPLES, Part, make_target, planned, read_log
+from tests.fuzz.changed_folders import FolderTarget
 from tests.fuzz.processes import RIGHT, Target, try_in_processes
-from tests.fuzz.run_folders import RunFolders
 
 CORPUS = Path(__file__).parent / "corpus"
-SHORT = {"overrides": 12, "yaml_files": 16, "run_folders": 12, "checkpoints": 16, "messages": 120, "recordings": 16}
+SHORT = {
+    **dict.fromkeys(("overrides", "run_folders", "league_folders", "evolution_folders", "batch_folders"), 12),
+    **dict.fromkeys(("yaml_files", "checkpoints", "recordings"), 16),
+    "messages": 120,
+}
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
 @pytest.mark.timeout(240)
 def test_random_inputs_and_those_of_the_corpus(kind: str, tmp_path: Path) -> None:
     target = make_target(kind, tmp_path)
-    if isinstance(target, RunFolders):
+    if isinstance(target, FolderTarget):
         target.copy.mkdir()  # as a process leaves it that a hang ended: the next input has to be tried all the same
     kept = sorted((CORPUS / kind).glob("*")) if (CORPUS / kind).is_dir() else []
     drawn = [target.draw(np.random.default_rng([7, number])) for number in range(SHORT[kind])]

@@ -22,11 +22,12 @@ from marlnb.batch.job.job import UNKNOWN, Job, JobInfo
 from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
+from marlnb.batch.submission import Submission
 from marlnb.disk import writing
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError
 from marlnb.training.control import request
-from marlnb.training.runs.files import JOB_VARIABLE, read_json
+from marlnb.training.runs.files import JOB_VARIABLE
 from marlnb.training.runs.lock import read_holder
 
 
@@ -109,8 +110,8 @@ def _query_submission(folder: Path) -> dict[str, JobInfo]:
     has_living_supervisor = has_supervisor(folder)
     killed = f"its supervisor was killed (see {folder / LOG})"
     entries = read_entries(folder)
-    submission = read_json(folder / "jobs.json")
-    names = [*submission["jobs"], *([REPORT] if submission["then"] and has_living_supervisor else [])]
+    submission = Submission.read(folder)
+    names = [*submission.jobs, *([REPORT] if submission.then and has_living_supervisor else [])]
     infos = {}
     for name in dict.fromkeys([*names, *entries]):
         entry = entries.get(name)

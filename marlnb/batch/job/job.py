@@ -15,6 +15,7 @@ from marlnb.disk import problem_of, state_of
 from marlnb.errors import BatchError, RunError
 from marlnb.training.runs.files import read_json, read_lines, remove_temporaries, write_atomically
 from marlnb.training.runs.lock import is_locked
+from marlnb.training.runs.records import checked_record, read_record
 
 JOB = "job.json"
 JOB_STATUS = "job_status.json"
@@ -124,13 +125,26 @@ class JobStatus:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> JobStatus:
-        """Ignores fields that this version does not know: the status may come from a newer version."""
+    def from_json(data: Mapping[str, Any], where: str = JOB_STATUS) -> JobStatus:
+        """Ignores fields that this version does not know: the status may come from a newer version.
+
+        Raises:
+            RunError: a value of another type; the message starts with `where`.
+        """
         names = {field.name for field in fields(JobStatus)}
         values = {key: value for key, value in data.items() if key in names}
-        if values.get("error") is not None:
-            values["error"] = CellError(**values["error"])
-        return JobStatus(**values)
+        return checked_record(values, JobStatus, where)
+
+
+@dataclass(frozen=True)
+class _JobFile:
+    """Content of `job.json`; the notebook relative to its folder."""
+
+    notebook: str
+    parameters: Mapping[str, Any]
+    cwd: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    format: int = 1
 
 
 @dataclass(frozen=True)
@@ -204,9 +218,9 @@ class Job:
         path = Path(folder).expanduser().absolute()
         if not (path / JOB).is_file():
             raise BatchError(f"{path} is not a job: it has no {JOB}; jobs are in the folder jobs/ of a batch")
-        data = read_json(path / JOB)
-        notebook = Path(os.path.normpath(path / data["notebook"]))
-        return Job(path, notebook, data["parameters"], Path(data["cwd"]), data["environment"])
+        data = read_record(path / JOB, _JobFile)
+        notebook = Path(os.path.normpath(path / data.notebook))
+        return Job(path, notebook, data.parameters, Path(data.cwd), data.environment)
 
     def status(self) -> JobStatus:
         """The status in the job's file; "interrupted" if the file says "running" and no process executes the job."""
@@ -222,7 +236,7 @@ class Job:
 
     def _read_status(self) -> JobStatus:
         file = self.folder / JOB_STATUS
-        return JobStatus.from_json(read_json(file)) if file.exists() else JobStatus()
+        return JobStatus.from_json(read_json(file), str(file)) if file.exists() else JobStatus()
 
     def write_status(self, status: JobStatus) -> None:
         """Replaces `job_status.json`, with the current process, host and time; on a full disk, in the space it has."""

@@ -20,8 +20,8 @@ from marlnb.batch.job.attempt import Attempt
 from marlnb.batch.job.failures import describe_failure
 from marlnb.batch.job.job import JOB_LOCK, Job, JobStatus, State
 from marlnb.batch.job.signals import OUT_OF_TIME, Interruption, StopRequests
+from marlnb.batch.submission import SUBMITTED, Submission
 from marlnb.errors import BatchError, MarlnbError, RunError
-from marlnb.training.runs.files import read_json
 from marlnb.training.runs.lock import RunLock, read_holder
 
 EXIT_CODES: Mapping[State, int] = {"complete": 0, "failed": 1, "interrupted": os.EX_TEMPFAIL, "stopped": 130}
@@ -142,9 +142,9 @@ def _indexed(submission: Path, index: int) -> Path:
     """The folder of a submission's job. A scheduler's task gets a number, so no job name passes through a shell."""
     from marlnb.batch.batch import JOBS, REPORT
 
-    names = read_json(submission / "jobs.json")["jobs"]
+    names = Submission.read(submission).jobs
     if not 0 <= index < len(names):
-        raise BatchError(f"{submission / 'jobs.json'} has no job {index}; valid: 0 to {len(names) - 1}")
+        raise BatchError(f"{submission / SUBMITTED} has no job {index}; valid: 0 to {len(names) - 1}")
     batch = submission.parent.parent
     return batch / REPORT if names[index] == REPORT else batch / JOBS / names[index]
 

@@ -24,8 +24,8 @@ from marlnb.batch.local.pool import Pool
 from marlnb.batch.local.process import JobProcess
 from marlnb.batch.local.supervisor_files import JobEntry, requested_cancels, write_entries
 from marlnb.batch.retries import count_restarts, give_up
+from marlnb.batch.submission import Submission
 from marlnb.display.formatting import count
-from marlnb.training.runs.files import read_json
 
 POLL_S = 0.2
 COMPLETE, STOPPED = 0, 130
@@ -50,10 +50,10 @@ class Supervisor:
     """
 
     def __init__(self, batch: Batch, submission: Path) -> None:
-        request = read_json(submission / "jobs.json")
+        request = Submission.read(submission)
         self.batch, self.submission, self.profile = batch, submission, batch.profile
-        self.then: bool = request["then"] and batch.then is not None
-        self.queue = deque(batch.job(name) for name in request["jobs"])
+        self.then: bool = request.then and batch.then is not None
+        self.queue = deque(batch.job(name) for name in request.jobs)
         self.running: list[JobProcess] = []
         self.entries = {job.name: JobEntry() for job in self.queue}
         self.restarts = count_restarts(batch)

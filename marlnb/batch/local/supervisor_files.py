@@ -11,6 +11,7 @@ from pathlib import Path
 from marlnb.batch.job.job import SchedulerState
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.training.runs.lock import is_locked
+from marlnb.training.runs.records import checked_record
 
 ENTRIES = "supervisor.json"
 LOCK = "supervisor.lock"
@@ -44,7 +45,9 @@ def read_entries(folder: Path) -> dict[str, JobEntry]:
     """The newest entries of a submission's supervisor by job name; empty if it has written none or is not local."""
     if not (folder / ENTRIES).exists():
         return {}
-    return {name: JobEntry(**entry) for name, entry in read_json(folder / ENTRIES).items()}
+    entries = read_json(folder / ENTRIES)
+    where = f"{folder / ENTRIES}"
+    return {name: checked_record(entry, JobEntry, f"{where}: {name}") for name, entry in entries.items()}
 
 
 def is_local(folder: Path) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.slurm.script import REPORT_LOG, Part
-from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.batch.submission import SUBMITTED, Submission
+from marlnb.errors import RunError
+from marlnb.training.runs.files import write_atomically
+from marlnb.training.runs.records import read_record
 
 RECORD = "slurm.json"
 
@@ -40,7 +42,7 @@ class SubmissionRecord:
 
     accounting: bool
     cluster: str = ""
-    arrays: Sequence[Array] = ()
+    arrays: tuple[Array, ...] = ()
     report: int | None = None
 
     def write(self, submission: Path) -> None:
@@ -48,9 +50,7 @@ class SubmissionRecord:
 
     @staticmethod
     def read(submission: Path) -> SubmissionRecord:
-        data = read_json(submission / RECORD)
-        arrays = [Array(array["id"], Part(**array["part"])) for array in data["arrays"]]
-        return SubmissionRecord(data["accounting"], data["cluster"], arrays, data["report"])
+        return read_record(submission / RECORD, SubmissionRecord)
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,22 @@ def tasks(batch: Batch) -> dict[str, Task]:
     for submission in batch.submissions():
         if not (submission / RECORD).exists():
             continue
-        record, content = SubmissionRecord.read(submission), read_json(submission / "jobs.json")
-        when = float(content["when"])
+        record, content = SubmissionRecord.read(submission), Submission.read(submission)
         for array in record.arrays:
-            for task in range(array.part.count):
-                name, log = content["jobs"][array.part.first + task], submission / array.part.log(task)
-                by_name[name] = Task(f"{array.id}_{task}", array.id, when, log, record)
+            for task, name in enumerate(_jobs_of(array.part, content, submission)):
+                log = submission / array.part.log(task)
+                by_name[name] = Task(f"{array.id}_{task}", array.id, content.when, log, record)
         if record.report is not None:
-            by_name[REPORT] = Task(f"{record.report}_0", record.report, when, submission / REPORT_LOG, record)
+            by_name[REPORT] = Task(f"{record.report}_0", record.report, content.when, submission / REPORT_LOG, record)
     return by_name
+
+
+def _jobs_of(part: Part, content: Submission, submission: Path) -> tuple[str, ...]:
+    """The names of an array's jobs. Raises RunError: the submission has fewer."""
+    last = part.first + part.count
+    if not 0 <= part.first <= last <= len(content.jobs):
+        raise RunError(
+            f"{submission / RECORD} is damaged: an array of the jobs {part.first} to {last - 1}; "
+            f"{SUBMITTED} has {len(content.jobs)}"
+        )
+    return content.jobs[part.first : last]
