@@ -1,8 +1,10 @@
-"""JSON-lines files that only grow: the record of leagues and populations. A resumed training cuts them back."""
+"""JSON-lines files that only grow: the record of leagues and populations. A resumed training cuts them back.
+
+Each line has a checksum, so that a changed value is noticed.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Any
 
 from marlnb.disk import append_lines, writing
 from marlnb.errors import RunError
-from marlnb.training.runs.files import write_atomically
+from marlnb.text_files import read_text
+from marlnb.training.runs.files import line_of, write_atomically
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -19,7 +22,7 @@ def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     Raises:
         DiskError: the disk refuses; the file is unchanged.
     """
-    append_lines(path, [json.dumps(row, allow_nan=False) for row in rows])
+    append_lines(path, [line_of(row) for row in rows])
 
 
 def sync_rows(path: Path) -> None:
@@ -35,7 +38,10 @@ def cut_lines(path: Path, n_lines: int) -> None:
     Raises:
         RunError: it has fewer.
     """
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    try:
+        lines = read_text(path, errors="replace").splitlines() if path.exists() else []
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(lines) < n_lines:
         raise RunError(f"{path} has {len(lines)} lines, but the checkpoint was saved after {n_lines}")
     if len(lines) > n_lines:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import writing
-from marlnb.errors import RunError
 from marlnb.populations.append_only import append_rows, cut_lines, sync_rows
 from marlnb.training.runs.files import POPULATION as POPULATION
 from marlnb.training.runs.files import read_lines
+from marlnb.training.runs.records import checked_record
 
 LINEAGE = "lineage.jsonl"
 FOUNDER, KEPT, COPIED, REFUSED = "founder", "kept", "copied", "refused"  # operators that change nothing
@@ -78,10 +78,8 @@ def read_lineage(folder: Path) -> list[Lineage]:
     Raises:
         RunError: a line is damaged. An incomplete last one is skipped.
     """
-    try:
-        return [Lineage(**row) for row in read_lines(folder / LINEAGE)]
-    except TypeError as error:
-        raise RunError(f"a line of {folder / LINEAGE} is not a member: {error}") from error
+    path = folder / LINEAGE
+    return [checked_record(row, Lineage, f"{path}, line {number},") for number, row in enumerate(read_lines(path), 1)]
 
 
 class LineageFile:

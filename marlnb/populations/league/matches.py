@@ -19,6 +19,7 @@ MATCHES = "matches.jsonl"
 EVALUATION = "evaluation"
 MIN_COOPERATIVE_MATCHES = 32
 MAX_CORRELATION = 0.9
+MAX_RETURN = 1e300  # larger ones are no sums of rewards
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,26 @@ def from_row(row: Mapping[str, Any]) -> Match:
         tuples = {name: tuple(row[name]) for name in ("returns", "outcomes", "versions")}
         match = Match(**{**row, **tuples})
         sizes = {len(match.players), len(match.returns), len(match.outcomes)}
-    except (TypeError, KeyError) as error:
+        _check_types(match)
+    except (AttributeError, TypeError, KeyError) as error:
         raise RunError(f"a line of {MATCHES} is not a match: {error}; got {str(row)[:200]}") from error
     if len(sizes) != 1:
         raise RunError(f"a line of {MATCHES} has players, returns and outcomes of different lengths: {str(row)[:200]}")
     return match
+
+
+def _check_types(match: Match) -> None:
+    """Raises TypeError. Written out, since a league has tens of thousands of lines."""
+    texts = (match.learner, match.kind, *match.players, *match.players.values())
+    whole = (match.number, match.steps, match.round, *match.versions, *(() if match.seed is None else (match.seed,)))
+    if not all(type(text) is str for text in texts):
+        raise TypeError("expected texts as learner, kind and players")
+    if not all(type(number) is int for number in whole):
+        raise TypeError("expected whole numbers as number, steps, versions, round and seed")
+    if not all(type(number) in (int, float) and abs(number) <= MAX_RETURN for number in match.returns):
+        raise TypeError("expected finite numbers as returns")
+    if not all(type(number) in (int, float) and 0 <= number <= 1 for number in match.outcomes):
+        raise TypeError("expected numbers from 0 to 1 as outcomes")
 
 
 def to_text(matches: Iterable[Match]) -> str:

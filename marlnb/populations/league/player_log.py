@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from marlnb.errors import RunError, unknown
+from marlnb.errors import RunError
 from marlnb.populations.append_only import append_rows
 from marlnb.populations.league.players import Player
 from marlnb.training.runs.files import read_lines
+from marlnb.training.runs.records import checked_record
 
 PLAYERS = "players.jsonl"
+MAX_ID = 200  # characters; it is the name of a folder
 What = Literal["added", "snapshot", "published", "reset", "frozen", "retired"]
 
 
@@ -51,7 +53,9 @@ def read_events(folder: Path) -> list[PlayerEvent]:
     Raises:
         RunError: another line is damaged.
     """
-    return [_from_row(row) for row in read_lines(folder / PLAYERS)]
+    return [
+        event_from_row(row, f"{folder / PLAYERS}, line {k},") for k, row in enumerate(read_lines(folder / PLAYERS), 1)
+    ]
 
 
 def append_events(folder: Path, events: Iterable[PlayerEvent]) -> None:
@@ -86,11 +90,10 @@ def last_resets(events: Iterable[PlayerEvent]) -> dict[str, int]:
     return {event.player: event.round for event in events if event.event == "reset"}
 
 
-def _from_row(row: Mapping[str, Any]) -> PlayerEvent:
-    try:
-        event = PlayerEvent(**row)
-    except TypeError as error:
-        raise RunError(f"a line of {PLAYERS} is not an event: {error}; got {str(row)[:200]}") from error
-    if event.event not in get_args(What):
-        raise RunError(f"a line of {PLAYERS}: {unknown('event', str(event.event), get_args(What))}")
+def event_from_row(row: Mapping[str, Any], where: str) -> PlayerEvent:
+    """The event in a line. Raises RunError, which starts with `where`: it is none, or no folder can have its names."""
+    event = checked_record(row, PlayerEvent, where)
+    for name in (event.player, event.parent or "none"):
+        if not name or "/" in name or "\0" in name or name in (".", "..") or len(name) > MAX_ID:
+            raise RunError(f"{where} is damaged: {name[:MAX_ID]!r} is not the id of a player")
     return event

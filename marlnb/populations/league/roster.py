@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.league_config import LeagueConfig
@@ -116,16 +117,22 @@ def check_league(config: LeagueConfig, spec: EnvSpec, planned_frames: int = 1_00
     return league
 
 
-def planned_league(config: LeagueConfig, spec: EnvSpec, frames: int) -> LeagueState:
+def planned_league(config: LeagueConfig, spec: EnvSpec, frames: int, turn_frames: int = 1) -> LeagueState:
     """As `check_league`, where each player that is trained here learns from an equal part of the frames.
 
+    Args:
+        config: of the league.
+        spec: of the environment.
+        frames: of the whole training.
+        turn_frames: of a player's turn.
     Raises:
         ConfigError: as `check_league`, or `config.learner` is no learning player.
     """
     learning = [player.id for player in check_league(config, spec).learning]
     if config.learner and config.learner not in learning:
         raise ConfigError(unknown("player in league.learner", config.learner, learning), at="league.learner")
-    return check_league(config, spec, max(1, frames // (1 if config.learner else len(learning))))
+    league = check_league(config, spec, max(1, frames // (1 if config.learner else len(learning))))
+    return replace(league, turn_frames=turn_frames)
 
 
 def check_draws(config: LeagueConfig, league: LeagueState) -> None:

@@ -58,6 +58,7 @@ class LeagueState:
         frames: by learning player, the frames it has learned from.
         snapshot_frames: by learning player, its frames at its last snapshot; 0 before the first.
         planned_frames: frames that each learning player learns from in the whole training.
+        turn_frames: frames of a player's turn, from which it learns in one update.
         round: number of the round that begins.
     """
 
@@ -67,6 +68,7 @@ class LeagueState:
     frames: Mapping[str, int]
     snapshot_frames: Mapping[str, int]
     planned_frames: int = 1_000_000
+    turn_frames: int = 1
     round: int = 0
 
     def __post_init__(self) -> None:

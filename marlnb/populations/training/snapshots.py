@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.runs.checkpoints.state_file import read_manifest, read_state, sync_folder, write_state
 
 SNAPSHOTS = "snapshots"
+HASH = re.compile("[0-9a-f]{64}")
 TEMPORARY = ".writing-"
 PolicyWeights = dict[str, dict[str, Tensor]]  # by group, by name
 
@@ -86,7 +88,7 @@ class SnapshotStore:
 
     def keep_newest(self, n: int) -> None:
         """Deletes all snapshots but the newest ones."""
-        complete = [path for path in self.folder.glob("*") if not path.name.startswith(TEMPORARY)]
+        complete = [path for path in self.folder.glob("*") if HASH.fullmatch(path.name)]
         for path in sorted(complete, key=lambda path: path.stat().st_mtime_ns)[:-n]:
             self.remove(path.name)
 
@@ -127,6 +129,9 @@ class SnapshotStore:
         return weights
 
     def path(self, sha256: str) -> Path:
+        """The folder of a snapshot. Raises CheckpointError: the name is no hash, as of a folder elsewhere."""
+        if not HASH.fullmatch(sha256):
+            raise CheckpointError(f"{sha256[:80]!r} is not the SHA-256 of a snapshot in {self.folder}")
         return self.folder / sha256
 
 

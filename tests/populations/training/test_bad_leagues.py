@@ -15,6 +15,7 @@ import torch
 from marlnb.cli import main
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import ObservationSpec
+from marlnb.training.runs.files import line_of, parse_line
 from marlnb.training.runs.run import Run
 
 SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16", "keep_checkpoints=0", "tuned=false")
@@ -83,13 +84,17 @@ def _damage(store: SnapshotStore, sha256: str) -> None:
     tensors.write_bytes(content)
 
 
+CRC = r', "crc": "[0-9a-f]{8}"'
+
+
 def _give_other_spaces(store: SnapshotStore, sha256: str) -> None:
     """The league's files name another environment's snapshot, as after a wrong copy."""
     (group,) = store.spec.groups
     other = replace(store.spec, groups=(replace(group, observation=ObservationSpec((7,))),))
     theirs = SnapshotStore(store.folder.parent, other).write("main_0", 0, {group.name: {"w": torch.zeros(1)}})
     players = store.folder.parent / "players.jsonl"
-    players.write_text(players.read_text().replace(sha256, theirs))
+    rows = [parse_line(line.replace(sha256, theirs), "") for line in re.sub(CRC, "", players.read_text()).splitlines()]
+    players.write_text("".join(f"{line_of(row)}\n" for row in rows))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ read stay in its own folder if its member continues with them. So a training tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import EnvSpec
 from marlnb.training.limits import LENGTHS
 from marlnb.training.runs.comparable import CODE, IRRELEVANT, differences, is_part_of, read_settings
-from marlnb.training.runs.files import is_run, read_json, read_lines, write_atomically
+from marlnb.training.runs.files import is_run, read_lines, write_atomically
+from marlnb.training.runs.records import checked_record, read_record
 
 OFFER, RECEIVED = "offer.json", "received.jsonl"
 OFFERED, PARENTS = "offered", "parents"  # folders of learners
@@ -93,7 +94,7 @@ class OtherMembers:
             offers = [self._take(folder) for folder in member_folders(self._run) if folder != self._run.absolute()]
             row = {"generation": generation, "offers": [asdict(offer) for offer in offers if offer is not None]}
             append_rows(self._folder / RECEIVED, [row])
-        return {offer.row.member: offer for offer in map(_from_json, row["offers"])}
+        return {offer.row.member: offer for offer in _offers(row["offers"], str(self._folder / RECEIVED))}
 
     def learners(self, offer: Offer) -> dict[str, Any]:
         """The state of an offer's learners, by group. Raises CheckpointError: it is missing or damaged."""
@@ -109,14 +110,14 @@ class OtherMembers:
         """What a training offers, with its learners in this folder; None before the end of its first generation."""
         path = folder / POPULATION / OFFER
         while path.exists():
-            offer = _from_json(read_json(path))
+            offer = read_record(path, Offer)
             try:
                 if offer.learners is not None and not self._parents.path(offer.learners).exists():
                     self._new.add(offer.learners)
                     self._parents.adopt(folder / POPULATION / OFFERED, offer.learners)
                 return offer
             except CheckpointError:
-                if _from_json(read_json(path)) == offer:  # it was not replaced meanwhile
+                if read_record(path, Offer) == offer:  # it was not replaced meanwhile
                     raise
         return None
 
@@ -149,5 +150,5 @@ def member_folders(run: Path) -> dict[Path, int]:
     return folders
 
 
-def _from_json(data: Mapping[str, Any]) -> Offer:
-    return Offer(Lineage(**data["row"]), tuple(data["scores"]), data["learners"])
+def _offers(rows: Iterable[Mapping[str, Any]], where: str) -> list[Offer]:
+    return [checked_record(row, Offer, where) for row in rows]

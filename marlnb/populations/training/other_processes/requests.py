@@ -10,18 +10,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from marlnb.disk import writing
-from marlnb.errors import ConfigError, RunError, unknown
+from marlnb.errors import ConfigError
 from marlnb.league_config import LeagueConfig
 from marlnb.populations.append_only import append_rows
 from marlnb.populations.league.roster import check_draws
 from marlnb.populations.league.state import LeagueState
-from marlnb.training.runs.files import read_json, read_lines, write_atomically
+from marlnb.training.runs.files import read_lines, write_atomically
+from marlnb.training.runs.records import checked_record, read_record
 
 REQUESTS, CARRIED_OUT = "requests", "requests.jsonl"
 RequestAction = Literal["freeze", "retire"]
@@ -54,7 +54,7 @@ def request_of_player(folder: Path, action: RequestAction, player: str, reason: 
 
 def pending_requests(folder: Path) -> dict[Path, PlayerRequest]:
     """By file, the requests that no training has carried out yet, oldest first."""
-    return {path: _from_row(read_json(path), path) for path in sorted((folder / REQUESTS).glob("*.json"))}
+    return {path: read_record(path, PlayerRequest) for path in sorted((folder / REQUESTS).glob("*.json"))}
 
 
 def requests_due(folder: Path, round_number: int) -> list[PlayerRequest]:
@@ -64,7 +64,7 @@ def requests_due(folder: Path, round_number: int) -> list[PlayerRequest]:
         RunError: a request is damaged.
     """
     path = folder / CARRIED_OUT
-    known = [_from_row(row, path) for row in read_lines(path)]
+    known = [checked_record(row, PlayerRequest, f"{path}, line {n},") for n, row in enumerate(read_lines(path), 1)]
     to_come = {(item.action, item.player) for item in known if item.round is not None and item.round >= round_number}
     for file, request in pending_requests(folder).items():
         if (request.action, request.player) not in to_come:
@@ -88,13 +88,3 @@ def refused(request: PlayerRequest, config: LeagueConfig, league: LeagueState) -
     except ConfigError as error:
         return str(error)
     return ""
-
-
-def _from_row(row: Mapping[str, Any], path: Path) -> PlayerRequest:
-    try:
-        request = PlayerRequest(**row)
-    except TypeError as error:
-        raise RunError(f"{path} is not a request to a league: {error}") from error
-    if request.action not in get_args(RequestAction):
-        raise RunError(f"{path}: {unknown('action of a request', str(request.action), get_args(RequestAction))}")
-    return request

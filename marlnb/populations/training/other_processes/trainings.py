@@ -10,18 +10,18 @@ A training that resumes, or is replayed, reads its log as far as it goes, and so
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, RunError
 from marlnb.populations.append_only import append_rows
 from marlnb.populations.league.matches import MATCHES, Match, from_row, to_row
-from marlnb.populations.league.player_log import PLAYERS, PlayerEvent
+from marlnb.populations.league.player_log import PLAYERS, PlayerEvent, event_from_row
 from marlnb.populations.training.snapshots import SnapshotStore
-from marlnb.training.runs.files import EXPERIMENT, LEAGUE, is_run, read_json, read_lines
+from marlnb.text_files import read_bytes
+from marlnb.training.runs.files import EXPERIMENT, LEAGUE, is_run, parse_line, read_json, read_lines
 
 RECEIVED = "received.jsonl"
 
@@ -67,13 +67,13 @@ class OtherTrainings:
             row = self._now(round_number)
             append_rows(self._run / LEAGUE / RECEIVED, [row])
         self._offsets = dict(row["offsets"])
-        return Received(tuple(map(from_row, row["matches"])), tuple(PlayerEvent(**event) for event in row["events"]))
+        return Received(tuple(map(from_row, row["matches"])), _events(row["events"], RECEIVED))
 
     def _now(self, round_number: int) -> dict[str, Any]:
         offsets, matches, events = dict(self._offsets), [], []
         for folder, player in self._others():
             for row in _new_lines(folder / LEAGUE / PLAYERS, offsets):
-                event = PlayerEvent(**row)
+                event = event_from_row(row, str(folder / LEAGUE / PLAYERS))
                 if event.round >= 0 and player == (event.parent if event.event == "snapshot" else event.player):
                     if event.checkpoint is not None:
                         self._snapshots.adopt(folder / LEAGUE, event.checkpoint)
@@ -99,8 +99,8 @@ class OtherTrainings:
 
 
 def _learner_of(experiment: Mapping[str, Any]) -> str:
-    league = experiment.get("league") or {}
-    return str(league.get("learner", ""))
+    league = experiment.get("league")
+    return str(league.get("learner", "")) if isinstance(league, dict) else ""
 
 
 def _new_lines(path: Path, offsets: dict[str, int]) -> list[dict[str, Any]]:
@@ -109,9 +109,14 @@ def _new_lines(path: Path, offsets: dict[str, int]) -> list[dict[str, Any]]:
     start = offsets.get(key, 0)
     if not path.exists() or path.stat().st_size <= start:
         return []
-    with open(path, "rb") as file:
-        file.seek(start)
-        data = file.read()
+    try:
+        data = read_bytes(path, offset=start)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     whole = data[: data.rfind(b"\n") + 1]
     offsets[key] = start + len(whole)
-    return [json.loads(line) for line in whole.splitlines()]
+    return [parse_line(line, str(path)) for line in whole.decode(errors="replace").splitlines()]
+
+
+def _events(rows: Iterable[Mapping[str, Any]], where: str) -> tuple[PlayerEvent, ...]:
+    return tuple(event_from_row(row, where) for row in rows)

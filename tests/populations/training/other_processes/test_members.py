@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from marlnb.plots.populations.lineage import lineage_tree
 from marlnb.populations.training.evolution_loop import EvolutionLoop
 from marlnb.populations.training.evolving_member import Member
 from marlnb.training.loop import DivergedError
+from marlnb.training.runs.files import line_of, parse_line
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer
@@ -174,7 +174,7 @@ def test_wrong_neighbours(tmp_path: Path) -> None:
         train(_experiment(1, "frames=100", "algorithm.clip=0.3"), tmp_path / "b" / "1", progress=False)
     run = train(_experiment(1, "frames=200", "seed=1"), tmp_path / "c" / "1", progress=False)
     lines = (run.path / "population" / "lineage.jsonl").read_text().splitlines()
-    rows = [json.loads(line) | {"parent": 2} if number else json.loads(line) for number, line in enumerate(lines)]
-    (run.path / "population" / "lineage.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    rows = [parse_line(line, "") | ({"parent": 2} if number else {}) for number, line in enumerate(lines)]
+    (run.path / "population" / "lineage.jsonl").write_text("".join(f"{line_of(row)}\n" for row in rows))
     with pytest.raises(RunError, match="0-2, the parent of 1-1, is in no folder next to"):
         run.population.ancestors("1-1")
