@@ -18,7 +18,7 @@ from marlnb.lab.verbs import Session
 from marlnb.version import __version__
 
 TARGET = "marlnb"
-SLOW = ("batch", "cancel", "compare", "job", "names", "queue", "requeue", "run_map")
+SLOW = ("batch", "cancel", "code", "compare", "job", "names", "queue", "requeue", "run_map")
 PROTOCOL = 1  # of the messages; the extension compares it with its own
 
 

@@ -21,6 +21,7 @@ if ASKED:
     from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
     from tests.browser.lab import ARGUMENTS, CHROMIUM, Lab, lab_on
+    from tests.extension.packages import install, install_wheel
 
     expect.set_options(timeout=30_000)  # a loaded machine
 
@@ -49,10 +50,9 @@ if ASKED:
         """An environment with these packages and the wheel; what else they need comes from this one's environment."""
         venv.create(folder, symlinks=True, with_pip=False)
         installed = folder / "bin" / "python"
-        pip = [sys.executable, "-m", "pip", "--python", str(installed), "install", "--quiet"]
         if packages:
-            subprocess.run([*pip, *packages], check=True)
-        subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
+            install(installed, *packages)
+        install_wheel(installed, wheel)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         packages_folder = folder / "lib" / version / "site-packages"
         (packages_folder / "rest.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import venv
 from pathlib import Path
+
+from tests.extension.packages import install, install_wheel
 
 
 def test_jupyterlab_lists_the_extension_as_enabled_without_node(wheel: Path, tmp_path: Path) -> None:
@@ -14,9 +15,8 @@ def test_jupyterlab_lists_the_extension_as_enabled_without_node(wheel: Path, tmp
     folder = tmp_path / "clean"
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "jupyterlab>=4.4,<5"], check=True)
-    subprocess.run([*pip, "--no-deps", str(wheel)], check=True)
+    install(python, "jupyterlab>=4.4,<5")
+    install_wheel(python, wheel)
     environment = {"PATH": f"{folder / 'bin'}", "HOME": str(tmp_path), "JUPYTER_PLATFORM_DIRS": "1"}
     words = [str(python), "-m", "jupyter", "labextension", "list"]
     listed = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
@@ -44,10 +45,8 @@ TIMES = r"""() => {
       requestAnimationFrame(() => setTimeout(() => window.times[name] = now()));
     }
   };
-  new MutationObserver(() => {
-    painted('row', '.marlnb-run-row');
-    painted('failed', '.marlnb-grid-row[data-state=failed]');
-  }).observe(document, { subtree: true, childList: true, attributes: true });
+  const observer = new MutationObserver(() => painted('row', '.marlnb-run-row'));
+  observer.observe(document, { subtree: true, childList: true, attributes: true });
 }"""
 
 
@@ -81,19 +80,25 @@ def test_a_thousand_runs_scroll_in_a_bounded_page(lab: Lab, page: Page) -> None:
     assert table.locator(".marlnb-grid-row").count() < 80
     table.get_by_label("Search runs").fill("seed=333")
     expect(table.locator(".marlnb-grid-row[data-state=complete]")).to_have_count(1)
-    changed_s = time.time()
     status = folder / "batch3" / "jobs" / "seed=333" / "status.json"
-    status.write_text(json.dumps({"state": "failed", "error": "E: no"}))
-    expect(table.locator(".marlnb-grid-row[data-state=failed]")).to_have_count(1, timeout=SLOW_MS)
-    page.wait_for_function("typeof window.times.failed === 'number'")
+    shown_s = [_change(page, status, state) for state in ("failed", "stopped", "failed", "stopped", "failed")]
     times, paints, answers = (page.evaluate(f"window.{name}") for name in ("times", "paints", "answers"))
     print(
         f"\n{N_RUNS} runs: first row painted {times['row'] - times['answer']:.0f} ms after the first answer with runs, "
-        f"all shown after {complete_s:.2f} s (with the kernel's start); a change is painted after "
-        f"{times['failed'] / 1000 - changed_s:.2f} s; {len(answers)} answers: median {_median(answers):.0f} ms, "
+        f"all shown after {complete_s:.2f} s (with the kernel's start); a change is shown after "
+        f"{_median(shown_s):.2f} s, at most {max(shown_s):.2f} s; {len(answers)} answers: median {_median(answers):.0f} ms, "
         f"at most {max(answers):.0f} ms; paint after a message: median {_median(paints):.0f} ms, "
         f"at most {max(paints):.0f} ms; a scrolled frame: median {_median(frames_ms):.0f} ms"
     )
+
+
+def _change(page: Page, status: Path, state: str) -> float:
+    """Gives the only run in the table another state; returns after how many seconds the page shows it."""
+    written_s = time.time()
+    status.write_text(json.dumps({"state": state}))
+    shown = f"() => document.querySelector('.marlnb-grid-row[data-state={state}]') && Date.now()"
+    shown_ms: float = page.wait_for_function(shown, polling="raf", timeout=SLOW_MS).json_value()
+    return shown_ms / 1000 - written_s
 
 
 def _median(values: list[float]) -> float:

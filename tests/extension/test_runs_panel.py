@@ -74,6 +74,11 @@ def test_the_panel_follows_the_folders(lab: Lab, page: Page, keep: Callable[...,
     expect(run_row(panel, "seed=0")).to_contain_text("ValueError: no")
     expect(run_row(panel, "first")).to_have_count(0)
     assert page.evaluate("window.alerts") is None
+    run_row(panel, "broken").click()
+    page.locator(".marlnb-page:visible").get_by_role("button", name="Copy command").click(timeout=SLOW_MS)
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog).to_contain_text("experiment.json cannot be read", timeout=SLOW_MS)
+    dialog.get_by_role("button").click()
 
     panel.get_by_label("Search runs").fill("seed=2")
     expect(panel.locator(".marlnb-run-row")).to_have_count(1)

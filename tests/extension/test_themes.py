@@ -46,5 +46,10 @@ def test_it_is_readable_in_both_themes_at_two_widths(
         expect(table.locator(".marlnb-grid-row[data-state]").first).to_be_visible(timeout=SLOW_MS)
         keep(page, "table")
         assert table.evaluate(FAINT) == {} and NAMELESS.findall(table.aria_snapshot()) == []
+        names = table.locator("[role=gridcell][data-column=name]")
+        left = names.first.evaluate("name => name.getBoundingClientRect().left")
+        table.locator(".marlnb-virtual-list").evaluate("list => list.scrollLeft = 400")
+        assert names.first.evaluate("name => name.getBoundingClientRect().left") == left  # names stay in view
+        keep(page, "table-scrolled")
     finally:
         lab.choose(THEMES, None)

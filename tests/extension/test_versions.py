@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.lab import SLOW_MS, Lab, lab_on
@@ -12,19 +13,24 @@ from tests.extension.test_runs_panel import open_panel, run_row
 from tests.lab.run_folders import write_run
 
 
-def test_the_oldest_jupyterlab(oldest_python: Path, page: Page, tmp_path: Path, keep: Callable[..., None]) -> None:
+@pytest.fixture
+def oldest_lab(oldest_python: Path, tmp_path: Path) -> Iterator[Lab]:
     write_run(tmp_path / "lab" / "runs" / "old")
-    with lab_on(tmp_path / "lab", python=oldest_python) as lab:
-        panel = open_panel(lab, page)
-        assert page.evaluate("JSON.parse(document.getElementById('jupyter-config-data').text).appVersion")[:3] == "4.4"
-        run_row(panel, "old").click(timeout=SLOW_MS)
-        shown = page.locator(".marlnb-page:visible")
-        expect(shown.locator("canvas")).to_be_visible(timeout=SLOW_MS)
-        keep(page, "run")
-        panel.get_by_role("button", name="Table").click()
-        expect(page.locator(".marlnb-table:visible .marlnb-grid-row[data-state]")).to_have_count(1, timeout=SLOW_MS)
-        page.locator("[data-id=marlnb-queue]").click()
-        expect(page.locator("#marlnb-queue")).to_contain_text("No batches here yet", timeout=SLOW_MS)
+    with lab_on(tmp_path / "lab", python=oldest_python) as served:
+        yield served
+
+
+def test_the_oldest_jupyterlab(oldest_lab: Lab, page: Page, keep: Callable[..., None]) -> None:
+    panel = open_panel(oldest_lab, page)
+    assert page.evaluate("JSON.parse(document.getElementById('jupyter-config-data').text).appVersion")[:3] == "4.4"
+    run_row(panel, "old").click(timeout=SLOW_MS)
+    shown = page.locator(".marlnb-page:visible")
+    expect(shown.locator("canvas")).to_be_visible(timeout=SLOW_MS)
+    keep(page, "run")
+    panel.get_by_role("button", name="Table").click()
+    expect(page.locator(".marlnb-table:visible .marlnb-grid-row[data-state]")).to_have_count(1, timeout=SLOW_MS)
+    page.locator("[data-id=marlnb-queue]").click()
+    expect(page.locator("#marlnb-queue")).to_contain_text("No batches here yet", timeout=SLOW_MS)
 
 
 def test_notebook_7(lab: Lab, browser: Browser, keep: Callable[..., None]) -> None:

@@ -2,9 +2,10 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { InputDialog, showErrorMessage } from '@jupyterlab/apputils';
 import type { ILauncher } from '@jupyterlab/launcher';
 import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { LabIcon } from '@jupyterlab/ui-components';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
-import { runsIcon } from './icons';
+import { galleryIcon, hourIcon, runsIcon, submitIcon, tableIcon } from './icons';
 import { messageOf } from './live';
 
 const TRAIN = ['from marlnb.widgets import TrainingPanel\n\npanel = TrainingPanel()\npanel'];
@@ -19,28 +20,32 @@ export function addLauncherItems(
   context: Context
 ): void {
   const { trans } = context;
-  const items: [string, string, string, () => Promise<unknown>][] = [
+  const items: [string, LabIcon, string, string, () => Promise<unknown>][] = [
     [
       'marlnb:train',
+      runsIcon,
       trans.__('Train agents'),
       trans.__('A notebook with a training cell'),
       () => app.commands.execute(CommandIDs.newNotebook, { cells: TRAIN })
     ],
     [
       'marlnb:gallery',
+      galleryIcon,
       trans.__('Gallery'),
       trans.__('Trained agents and recordings that open at once'),
       () => app.commands.execute(CommandIDs.newNotebook, { cells: GALLERY })
     ],
     [
       'marlnb:first-hour',
+      hourIcon,
       trans.__('First hour'),
       trans.__('Five notebooks of some minutes each'),
       () => openFirstHour(app, context)
     ],
-    ['marlnb:all-runs', trans.__('Runs'), trans.__('A table of all runs'), () => app.commands.execute(CommandIDs.openTable)],
+    ['marlnb:all-runs', tableIcon, trans.__('Runs'), trans.__('A table of all runs'), () => app.commands.execute(CommandIDs.openTable)],
     [
       CommandIDs.submitBatch,
+      submitIcon,
       trans.__('Submit a batch'),
       trans.__('Run a notebook for one or many parameters, here or on a cluster'),
       async () => {
@@ -51,8 +56,8 @@ export function addLauncherItems(
       }
     ]
   ];
-  items.forEach(([command, label, caption, execute], rank) => {
-    app.commands.addCommand(command, { label, caption, icon: runsIcon, execute });
+  items.forEach(([command, icon, label, caption, execute], rank) => {
+    app.commands.addCommand(command, { label, caption, icon, execute });
     launcher.add({ command, category: 'marlnb', rank });
   });
 }

@@ -29,6 +29,8 @@ export interface RunSummary {
   updated: number | null;
   score: number | null;
   score_of: string;
+  /** By group, where groups are rewarded differently; else empty. */
+  returns: Record<string, number>;
   curve: number[];
   tags: string[];
   note: string;

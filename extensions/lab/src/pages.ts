@@ -2,13 +2,14 @@ import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { IStateDB } from '@jupyterlab/statedb';
-import { Toolbar } from '@jupyterlab/ui-components';
+import { type LabIcon, Toolbar } from '@jupyterlab/ui-components';
+import { visible } from '@marlnb/views';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { SplitPanel, type Widget } from '@lumino/widgets';
 import { CommandIDs } from './commandIds';
 import { ComparePage } from './comparePage';
 import type { Context } from './context';
-import { runsIcon, submitIcon } from './icons';
+import { queueIcon, runsIcon, submitIcon, tableIcon } from './icons';
 import { JobPage } from './queue/jobPage';
 import { RunPage } from './runPage';
 import { RunsTable } from './runsTable';
@@ -20,6 +21,8 @@ const VIEW = 'marlnb-table:view';
 interface Kind {
   command: string;
   label: string;
+  /** Of its tab; by default that of runs. */
+  icon?: LabIcon;
   /** Of a button without text. */
   caption?: string;
   /** Arguments that the caller left out. */
@@ -50,6 +53,7 @@ export function addPages(
     {
       command: CommandIDs.openTable,
       label: trans.__('Table of runs'),
+      icon: tableIcon,
       id: () => 'table',
       title: () => trans.__('Runs'),
       make: async () => {
@@ -68,6 +72,7 @@ export function addPages(
   kinds.push({
     command: CommandIDs.openJob,
     label: trans.__('Open a job'),
+    icon: queueIcon,
     id: args => `${args['batch'] as string}/${args['name'] as string}`,
     title: args => args['name'] as string,
     make: args => Promise.resolve(new JobPage(context, args['batch'] as string, args['name'] as string))
@@ -75,6 +80,7 @@ export function addPages(
   kinds.push({
     command: CommandIDs.submit,
     label: trans.__('Submit'),
+    icon: submitIcon,
     caption: trans.__('Submit this notebook for one or many parameters, here or on a cluster'),
     // the toolbar's button means the notebook it belongs to
     complete: args => ({ path: (args['path']) ?? notebooks?.currentWidget?.context.path ?? '' }),
@@ -101,7 +107,7 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
   const argsOf = new WeakMap<Widget, ReadonlyPartialJSONObject>();
   app.commands.addCommand(kind.command, {
     label: kind.label,
-    ...(kind.caption ? { caption: kind.caption, icon: submitIcon } : {}),
+    ...(kind.caption ? { caption: kind.caption, icon: kind.icon } : {}),
     execute: async given => {
       const args = kind.complete ? kind.complete(given) : given;
       const id = `${kind.command}:${kind.id(args)}`;
@@ -112,8 +118,8 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
         toolbar.hide();
         shown = new MainAreaWidget({ content: await kind.make(args), toolbar });
         shown.id = id;
-        shown.title.label = kind.title(args);
-        shown.title.icon = runsIcon;
+        shown.title.label = visible(kind.title(args));
+        shown.title.icon = kind.icon ?? runsIcon;
         shown.title.caption = kind.id(args);
         shown.title.closable = true;
         argsOf.set(shown, args);

@@ -1,10 +1,11 @@
-import { Curves, type Curve, formatBytes, formatCount, formatNumber, SmoothingSlider } from '@marlnb/views';
+import { showErrorMessage } from '@jupyterlab/apputils';
+import { Curves, type Curve, formatBytes, formatCount, formatNumber, SmoothingSlider, visible } from '@marlnb/views';
 import type { ComponentChild, ComponentChildren, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import { flatten } from './configuration';
 import type { Context } from './context';
-import { Live } from './live';
+import { Live, messageOf } from './live';
 import type { Action, RunCode, RunPageAnswer, Series } from './messages';
 import { PreactWidget } from './preactWidget';
 import { Progress } from './progress';
@@ -65,14 +66,14 @@ function Page({ context, path, live }: PageProps): JSX.Element {
   return (
     <>
       <div class="marlnb-page-header" data-state={run.state}>
-        <h1>{run.name}</h1>
+        <h1>{visible(run.name)}</h1>
         <p>
-          <span class="marlnb-dot" aria-hidden="true" /> {stateLine(run, trans)} · {subject(run, trans)}
-          {run.host ? ` · ${run.host}` : ''}
+          <span class="marlnb-dot" aria-hidden="true" />{' '}
+          {[stateLine(run, trans), subject(run, trans), run.host].filter(Boolean).join(' · ')}
         </p>
         {isAlive(run) && <Progress run={run} trans={trans} />}
         <Actions context={context} path={path} page={page} onDone={() => live.refresh()} />
-        {[live.error, run.problem, ...page.problems].filter(Boolean).map(problem => (
+        {[...new Set([live.error, run.problem, ...page.problems])].filter(Boolean).map(problem => (
           <p key={problem} class="marlnb-error" role="alert">
             {problem}
           </p>
@@ -97,11 +98,11 @@ function Page({ context, path, live }: PageProps): JSX.Element {
 
 function Actions(props: { context: Context; path: string; page: RunPageAnswer; onDone: () => void }): JSX.Element {
   const { context, path, page, onDone } = props;
-  const { backend, commands, trans } = context;
+  const { commands, trans } = context;
   const run = page.summary;
   const alive = isAlive(run);
   const act = (action: Action) => () => void commands.execute(CommandIDs.act, { path, action }).then(onDone);
-  const code = async (): Promise<RunCode> => backend.request<RunCode>('code', { path });
+  const withCode = (use: (code: RunCode) => unknown) => () => void askCode(context, path, use);
   const isPausing = run.state === 'paused' || page.requests.includes('pause');
   return (
     <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
@@ -113,14 +114,14 @@ function Actions(props: { context: Context; path: string; page: RunPageAnswer; o
       )}
       <button
         title={trans.__('Inserts a cell that shows this run live')}
-        onClick={() => void code().then(({ attach }) => commands.execute(CommandIDs.insertCell, { source: attach }))}
+        onClick={withCode(({ attach }) => commands.execute(CommandIDs.insertCell, { source: attach }))}
       >
         {trans.__('Attach in notebook')}
       </button>
-      <button onClick={() => void code().then(({ command }) => commands.execute(CommandIDs.copy, { text: command }))}>
+      <button onClick={withCode(({ command }) => commands.execute(CommandIDs.copy, { text: command }))}>
         {trans.__('Copy command')}
       </button>
-      <button onClick={() => void code().then(answer => commands.execute(CommandIDs.copy, { text: answer.code }))}>
+      <button onClick={withCode(({ code }) => commands.execute(CommandIDs.copy, { text: code }))}>
         {trans.__('Copy code')}
       </button>
       <button onClick={() => void commands.execute(CommandIDs.showFolder, { path })}>{trans.__('Show folder')}</button>
@@ -129,6 +130,15 @@ function Actions(props: { context: Context; path: string; page: RunPageAnswer; o
       </button>
     </div>
   );
+}
+
+/** Asks for a run's commands and cells, which an unreadable run has not. */
+async function askCode({ backend, trans }: Context, path: string, use: (code: RunCode) => unknown): Promise<void> {
+  try {
+    await use(await backend.request<RunCode>('code', { path }));
+  } catch (error) {
+    await showErrorMessage(trans.__('This was not done'), messageOf(error));
+  }
 }
 
 function RunCurves(props: { context: Context; curves: NonNullable<RunPageAnswer['curves']> }): JSX.Element {
@@ -183,12 +193,10 @@ function Recordings(props: {
   recordings: NonNullable<RunPageAnswer['recordings']>;
   canRecord: boolean;
 }): JSX.Element {
-  const { backend, commands, trans } = props.context;
+  const { commands, trans } = props.context;
   const isEmpty = props.recordings.length === 0;
-  const insert = async (source: (code: RunCode) => string | undefined): Promise<void> => {
-    const code = await backend.request<RunCode>('code', { path: props.path });
-    await commands.execute(CommandIDs.insertCell, { source: source(code) ?? '' });
-  };
+  const insert = (source: (code: RunCode) => string | undefined): Promise<void> =>
+    askCode(props.context, props.path, code => commands.execute(CommandIDs.insertCell, { source: source(code) ?? '' }));
   return (
     <Section title={trans.__('Recordings')} count={props.recordings.length} open={!isEmpty || props.canRecord}>
       {isEmpty && props.canRecord && (

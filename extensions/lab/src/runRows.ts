@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { formatClock, formatCount, formatNumber } from '@marlnb/views';
+import { formatClock, formatCount, formatNumber, visible } from '@marlnb/views';
 import type { RunState, RunSummary } from './messages';
 import { endWords } from './stateWords';
 
@@ -27,7 +27,7 @@ export function progress(run: RunSummary): number | null {
 export function stateLine(run: RunSummary, trans: TranslationBundle): string {
   const share = progress(run);
   const parts = [stateWord(run.state, trans)];
-  if (run.state !== 'complete' && run.state !== 'created' && share !== null) {
+  if (!['complete', 'created', 'unreadable'].includes(run.state) && share !== null) {
     parts.push(`${Math.floor(100 * share)}%`);
   } else if (run.state === 'complete') {
     parts.push(trans.__('%1 frames', formatCount(run.frames)));
@@ -44,9 +44,16 @@ export function subject(run: RunSummary, trans: TranslationBundle): string {
   return [...parts, run.seed === null ? '' : trans.__('seed %1', run.seed)].filter(Boolean).join(' · ');
 }
 
-/** The mean return; with the name of its group where groups are rewarded differently, so that no two are compared. */
+/** The mean return; where groups are rewarded differently, that of each with its name, so that no two are compared. */
 export function scoreText(run: RunSummary): string {
-  return run.score === null ? '' : [run.score_of, formatNumber(run.score)].filter(Boolean).join(' ');
+  const ofGroups = Object.entries(run.returns).map(([group, value]) => `${group} ${formatNumber(value)}`);
+  return ofGroups.length > 0 ? ofGroups.join(', ') : run.score === null ? '' : formatNumber(run.score);
+}
+
+/** The same without names, for a narrow row. */
+export function scoreNumbers(run: RunSummary): string {
+  const values = Object.values(run.returns);
+  return values.length > 0 ? values.map(formatNumber).join(' / ') : scoreText(run);
 }
 
 /** What a row has no room for, one fact per line. */
@@ -87,7 +94,7 @@ export function compareNames(a: string, b: string): number {
 
 /** A run's name where its group is known: in groups of folders, its last part. */
 export function shortName(run: RunSummary, by: GroupBy): string {
-  return run.group && by === 'folder' ? run.name.slice(run.group.length + 1) : run.name;
+  return visible(run.group && by === 'folder' ? run.name.slice(run.group.length + 1) : run.name);
 }
 
 /** What runs are grouped by. */

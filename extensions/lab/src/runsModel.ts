@@ -120,7 +120,7 @@ export class RunsModel {
     this.changed.emit();
   }
 
-  private intervalMs = 800;
+  private intervalMs = 500;
   private readonly poll: Poll;
   private readonly byPath = new Map<string, RunSummary>();
   private readonly viewers = new Set<object>();

@@ -1,17 +1,19 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { Sparkline } from '@marlnb/views';
+import { refreshIcon } from '@jupyterlab/ui-components';
+import { Sparkline, visible } from '@marlnb/views';
 import type { ComponentChild, JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { GroupSelect } from './groupSelect';
-import { runsIcon } from './icons';
+import { IconButton } from './iconButton';
+import { runsIcon, tableIcon } from './icons';
 import { ListBox, type RowAttributes } from './listBox';
 import type { RunSummary } from './messages';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
 import { Progress } from './progress';
-import { byActivity, type GroupBy, grouped, isAlive, matches, rowTitle, scoreText, shortName, stateLine, subject } from './runRows';
+import { byActivity, type GroupBy, grouped, isAlive, matches, rowTitle, scoreNumbers, scoreText, shortName, stateLine, subject } from './runRows';
 import { SearchField } from './searchField';
 import { useSignal } from './useSignal';
 
@@ -21,7 +23,7 @@ export interface PanelView {
 }
 
 type Row = { kind: 'group'; group: string; count: number; isOpen: boolean } | { kind: 'run'; run: RunSummary };
-const height = (row: Row): number => (row.kind === 'group' ? 28 : 46);
+const height = (row: Row): number => (row.kind === 'group' ? 28 : 58);
 const rowKey = (row: Row): string => (row.kind === 'group' ? `group:${row.group}` : row.run.path);
 
 /** The side panel: the runs under the chosen folders, live. */
@@ -89,14 +91,18 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
     <>
       <div class="marlnb-runs-header">
         <h2>{trans.__('Runs')}</h2>
-        <span>
-          <button title={trans.__('Read the folders again')} onClick={() => model.refresh()}>
-            {trans.__('Refresh')}
-          </button>
-          <button title={trans.__('All runs in a table')} onClick={() => void commands.execute(CommandIDs.openTable)}>
-            {trans.__('Table')}
-          </button>
-        </span>
+        <IconButton
+          icon={refreshIcon}
+          name={trans.__('Refresh')}
+          hint={trans.__('Read the folders again')}
+          onClick={() => model.refresh()}
+        />
+        <IconButton
+          icon={tableIcon}
+          name={trans.__('Table')}
+          hint={trans.__('All runs in a table')}
+          onClick={() => void commands.execute(CommandIDs.openTable)}
+        />
       </div>
       <SearchField
         value={search}
@@ -154,7 +160,7 @@ function PanelRow(props: {
     return (
       <div {...attributes} class="marlnb-group" aria-expanded={row.isOpen} title={row.group}>
         <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
-        <span class="marlnb-name">{row.group || trans.__('none')}</span>
+        <span class="marlnb-name">{visible(row.group) || trans.__('none')}</span>
         <span class="marlnb-count">{row.count}</span>
       </div>
     );
@@ -166,11 +172,12 @@ function PanelRow(props: {
       <span class="marlnb-name marlnb-keep-end">
         <bdi>{shortName(run, group)}</bdi>
       </span>
-      <span class="marlnb-score">{scoreText(run)}</span>
-      <span class="marlnb-facts">
-        {stateLine(run, trans)} <span class="marlnb-subject">{run.problem || subject(run, trans)}</span>
+      <span class="marlnb-score" title={scoreText(run)}>
+        {scoreNumbers(run)}
       </span>
+      <span class="marlnb-facts">{stateLine(run, trans)}</span>
       <Sparkline values={run.curve} label={trans.__('return, now %1', scoreText(run) || trans.__('unknown'))} width={50} />
+      <span class="marlnb-facts marlnb-subject">{run.problem || subject(run, trans)}</span>
       {isAlive(run) && <Progress run={run} trans={trans} />}
     </div>
   );

@@ -52,6 +52,9 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
       title: trans.__('Frames'),
       width: '120px',
       cell: run => {
+        if (run.state === 'unreadable') {
+          return '';
+        }
         const share = progress(run);
         return `${formatCount(run.frames)}${share !== null && share < 1 ? ` (${Math.floor(100 * share)}%)` : ''}`;
       },
@@ -68,12 +71,12 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
     {
       key: 'score',
       title: trans.__('Return'),
-      width: '110px',
+      width: 'minmax(120px, 2fr)',
       cell: run => <span title={scoreText(run)}>{scoreText(run)}</span>,
       compare: byNumber(run => run.score)
     },
     text('algorithm', trans.__('Algorithm'), 'minmax(86px, 1fr)', run => [run.algorithm, run.league, run.evolution].filter(Boolean).join(', ')),
-    text('env', trans.__('Environment'), 'minmax(120px, 2fr)', run => run.env),
+    text('env', trans.__('Environment'), 'minmax(170px, 2fr)', run => run.env),
     {
       key: 'seed',
       title: trans.__('Seed'),

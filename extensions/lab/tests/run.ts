@@ -18,6 +18,7 @@ export const RUN: RunSummary = {
   updated: 10,
   score: -20.1234,
   score_of: '',
+  returns: {},
   curve: [-40, -20],
   tags: ['baseline'],
   note: '',

@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { describe, expect, it } from 'vitest';
-import { byActivity, grouped, groupOf, matches, progress, rowTitle, scoreText, shortName, stateLine, subject } from '../src/runRows';
+import { byActivity, grouped, groupOf, matches, progress, rowTitle, scoreNumbers, scoreText, shortName, stateLine, subject } from '../src/runRows';
 import { RUN } from './run';
 
 const TRANS = nullTranslator.load('marlnb');
@@ -9,14 +9,15 @@ describe('a run', () => {
   it('is described by its state, progress and time left', () => {
     expect(stateLine(RUN, TRANS)).toBe('training · 45% · 3:20 left');
     expect(stateLine({ ...RUN, state: 'complete', frames: 1_000_000 }, TRANS)).toBe('complete · 1.00M frames');
-    expect(stateLine({ ...RUN, state: 'unreadable', frames: 0, frames_total: null }, TRANS)).toBe('unreadable');
+    expect(stateLine({ ...RUN, state: 'unreadable', frames: 0 }, TRANS)).toBe('unreadable');
     expect(subject(RUN, TRANS)).toBe('mpe/simple_spread · mappo · seed 3');
     expect(progress({ ...RUN, frames: 2_000_000 })).toBe(1);
   });
-  it('has a return, of the group that it means where groups are rewarded differently', () => {
-    expect(scoreText({ ...RUN, score: 1.5 })).toBe('1.5');
-    expect(scoreText({ ...RUN, score: 1.5, score_of: 'adversary' })).toBe('adversary 1.5');
-    expect(scoreText({ ...RUN, score: null, score_of: 'adversary' })).toBe('');
+  it('has a return, or one of each group where groups are rewarded differently', () => {
+    expect([scoreText, scoreNumbers].map(text => text({ ...RUN, score: 1.5 }))).toEqual(['1.5', '1.5']);
+    const tag = { ...RUN, score: 1.5, score_of: 'adversary', returns: { adversary: 1.5, agent: -2 } };
+    expect([scoreText, scoreNumbers].map(text => text(tag))).toEqual(['adversary 1.5, agent -2', '1.5 / -2']);
+    expect(scoreText({ ...RUN, score: null })).toBe('');
   });
   it('says on its title what a narrow row cuts off', () => {
     const title = rowTitle({ ...RUN, note: 'why' }, TRANS);

@@ -38,6 +38,11 @@ export function formatNumber(value: number): string {
   return String(Number(value.toPrecision(4)));
 }
 
+/** Text from outside, in which control characters and those that turn the direction of text are shown as \uFFFD. */
+export function visible(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '\uFFFD');
+}
+
 /** How long ago, in one unit. */
 export function formatAge(seconds: number): string {
   const units: [number, string][] = [[86_400, 'd'], [3600, 'h'], [60, 'min']];

@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { describe, expect, it } from 'vitest';
-import { formatAge, formatBytes, formatClock, formatCount, formatNumber, formatWhole } from '../src/format';
+import { formatAge, formatBytes, formatClock, formatCount, formatNumber, formatWhole, visible } from '../src/format';
 import { Sparkline, sparklinePoints } from '../src/sparkline';
 import { rowOffsets, visibleRange } from '../src/virtualList';
 
@@ -12,6 +12,14 @@ describe('numbers', () => {
     expect([42, 725, 11_220].map(formatClock)).toEqual(['0:42', '12:05', '3:07:00']);
     expect([-7.14729, 15.390625, 1234567].map(formatNumber)).toEqual(['-7.147', '15.39', '1235000']);
     expect([5, 119, 7200, 200_000].map(formatAge)).toEqual(['5 s', '1 min', '2 h', '2 d']);
+  });
+});
+
+describe('text from outside', () => {
+  it('hides and turns nothing', () => {
+    expect(visible('a\u202Etxt.exe')).toBe('a\uFFFDtxt.exe');
+    expect(visible('two\nlines \u001b[31m \udcff')).toBe('two\uFFFDlines \uFFFD[31m \uFFFD');
+    expect(visible('lr=3e-4, größe, 種, 🐜')).toBe('lr=3e-4, größe, 種, 🐜');
   });
 });
 

@@ -1,9 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { folderIcon, redoIcon, refreshIcon, stopIcon } from '@jupyterlab/ui-components';
 import { formatAge } from '@marlnb/views';
 import type { ComponentChild, JSX } from 'preact';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { CommandIDs } from '../commandIds';
 import type { Context } from '../context';
+import { IconButton } from '../iconButton';
 import { queueIcon } from '../icons';
 import { ListBox, type RowAttributes } from '../listBox';
 import { Live } from '../live';
@@ -86,9 +88,13 @@ function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () =
     <>
       <div class="marlnb-runs-header">
         <h2>{trans.__('Queue')}</h2>
-        <button title={trans.__('Search the folders again')} onClick={refresh}>
-          {trans.__('Refresh')}
-        </button>
+        <QueueActions context={context} row={rows[active]} refresh={refresh} />
+        <IconButton
+          icon={refreshIcon}
+          name={trans.__('Refresh')}
+          hint={trans.__('Search the folders again')}
+          onClick={refresh}
+        />
       </div>
       <SearchField
         value={search}
@@ -96,7 +102,6 @@ function Queue(props: { context: Context; live: Live<QueueAnswer>; refresh: () =
         label={trans.__('Search jobs')}
         placeholder={trans.__('Search jobs, states, nodes…')}
       />
-      <QueueActions context={context} row={rows[active]} refresh={refresh} />
       <QueueNotice context={context} live={live} isSearching={search !== ''} shown={rows.length} />
       <ListBox
         rows={rows}
@@ -122,19 +127,27 @@ function QueueActions(props: { context: Context; row: QueueRow | undefined; refr
     void commands.execute(command, args).then(refresh);
   };
   return (
-    <div class="marlnb-bar" role="toolbar" aria-label={trans.__('Actions on the chosen job or batch')}>
-      <button disabled={!canCancel(jobs)} onClick={() => act(CommandIDs.cancelJobs)}>
-        {trans.__('Cancel…')}
-      </button>
-      <button disabled={!canRunAgain(jobs)} onClick={() => act(CommandIDs.requeueJobs)}>
-        {trans.__('Run again')}
-      </button>
-      <button
+    <div role="toolbar" aria-label={trans.__('Actions on the chosen job or batch')}>
+      <IconButton
+        icon={stopIcon}
+        name={trans.__('Cancel…')}
+        hint={trans.__('Cancel the chosen job or batch…')}
+        disabled={!canCancel(jobs)}
+        onClick={() => act(CommandIDs.cancelJobs)}
+      />
+      <IconButton
+        icon={redoIcon}
+        name={trans.__('Run again')}
+        hint={trans.__('Run the chosen job, or all of the batch that are not complete, again')}
+        disabled={!canRunAgain(jobs)}
+        onClick={() => act(CommandIDs.requeueJobs)}
+      />
+      <IconButton
+        icon={folderIcon}
+        name={trans.__('Show folder')}
         disabled={!row}
         onClick={() => void commands.execute(CommandIDs.showFolder, { path: row?.batch.path ?? '' })}
-      >
-        {trans.__('Show folder')}
-      </button>
+      />
     </div>
   );
 }
