@@ -50,4 +50,7 @@ def say(message: str) -> None:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    # names of files may hold commands to a terminal
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(value))

@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
 def _cells(each: RunSummary) -> list[object]:
     total = f" of {format_count(each.frames_total)}" if each.frames_total else ""
     left = "" if each.eta_s is None else format_clock(each.eta_s)
-    score = "" if each.score is None else f"{each.score:.4g}" + (f" ({each.score_of})" if each.score_of else "")
+    score = ", ".join(f"{group} {value:.4g}" for group, value in each.returns.items())
+    score = score or ("" if each.score is None else f"{each.score:.4g}")
     frames = format_count(each.frames) + total
     seed = "" if each.seed is None else str(each.seed)
     return [each.name, each.state, frames, left, score, each.algorithm, each.env, seed, each.host, each.problem]

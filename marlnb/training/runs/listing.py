@@ -46,6 +46,7 @@ class RunSummary:
         frames, frames_total, frames_per_second, eta_s, host, updated: of its status.
         score: mean return of one agent in the latest training episodes, of the group `score_of` where groups are
             rewarded differently. curve: the same along the training, at most `N_SAMPLES` values.
+        returns: mean return of one agent by group, where groups are rewarded differently; else empty.
         tags, note: of the user. problem: why a file cannot be read, or why the training failed.
     """
 
@@ -66,6 +67,7 @@ class RunSummary:
     updated: float | None = None
     score: float | None = None
     score_of: str = ""
+    returns: dict[str, float] = field(default_factory=dict)
     curve: list[float] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     note: str = ""
@@ -287,7 +289,9 @@ def _score_facts(path: Path) -> dict[str, Any]:
     group = "" if shared_return(rows[-1]) is not None else next(iter(rows[-1]))
     values = [row.get(group) if group else next(iter(row.values())) for row in rows]
     curve = [float(value) for value in values if value is not None and isfinite(value)]
-    return {"score": curve[-1] if curve else None, "score_of": group, "curve": curve}
+    last = {name: float(value) for name, value in rows[-1].items() if value is not None and isfinite(value)}
+    score = curve[-1] if curve else None
+    return {"score": score, "score_of": group, "returns": last if group else {}, "curve": curve}
 
 
 def _times(run: str, state: str = "") -> dict[str, object]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.cli import main
 from marlnb.errors import RunError
 from marlnb.training.runs import listing
 from marlnb.training.runs.files import EXPERIMENT, METRICS, STATUS
@@ -114,6 +115,18 @@ def test_a_run_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path, name: 
     (write_run(tmp_path / "bad") / name).write_text(text)
     bad, good = list_runs(tmp_path)
     assert good.problem == "" and problem in bad.problem
+
+
+def test_each_group_has_a_return_where_groups_are_rewarded_differently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "tag\x1b[2J")
+    (folder / METRICS).write_text('{"iteration": 1, "frames": 9, "returns": {"adversary": 3.75, "agent": -9.5}}\n')
+    (run,) = list_runs(tmp_path)
+    assert (run.score, run.score_of, run.returns) == (3.75, "adversary", {"adversary": 3.75, "agent": -9.5})
+    main(["runs", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "adversary 3.75, agent -9.5" in printed and "tag\ufffd[2J" in printed
 
 
 def test_values_of_any_type_in_an_experiment_are_harmless(tmp_path: Path) -> None:
