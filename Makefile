@@ -8,6 +8,8 @@ WIDGETS := marlnb/widgets/bundles/curves.js
 VIEWS := $(shell find extensions/views/src extensions/views/style extensions/views/*.* -type f -not -name '*.tsbuildinfo' 2>/dev/null)
 FRONT_END := $(shell find extensions -type f -not -path '*/node_modules/*' -not -path '*/lib/*' -not -path '*/labextension/*' -not -name '*.tsbuildinfo' 2>/dev/null)
 PEERS := .peers/benchmarl
+RAY := .peers/ray
+RAY_VERSION := ray[default]==2.60.0
 BENCHMARKS := $(sort $(filter-out __init__ contest peers table,$(basename $(notdir $(wildcard benchmarks/*.py)))))
 
 # uv reads its own variable for the folder of wheels that pip already knows
@@ -19,7 +21,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-equal-time verify-evolution verify-leagues verify-together groundtruth gallery-check wheel clean
+.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test ray-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-equal-time verify-evolution verify-leagues verify-together groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +65,12 @@ cluster-down: $(READY) ## stop that SLURM, and remove its files
 triton-test: $(READY) ## test Tag's kernel on a GPU, or else in Triton's interpreter (300 MB, in .peers/triton)
 	@test -d .peers/triton || $(BIN)/python -m pip install --quiet --no-deps --target .peers/triton 'triton>=3.4,<4'
 	PYTHONPATH=.peers/triton $(BIN)/python -m pytest tests/envs/tag/test_neighbours.py
+
+ray-test: $(READY) ## test batches on a real Ray cluster, started here with two cores; Ray is in .peers/ray (300 MB, and 2 GB of memory)
+	@test -x $(RAY)/bin/ray || { $(BIN)/python -m venv $(RAY) && if test -x $(BIN)/uv; \
+	  then $(BIN)/uv pip install --quiet --python $(RAY)/bin/python '$(RAY_VERSION)'; \
+	  else $(RAY)/bin/python -m pip install --quiet --disable-pip-version-check '$(RAY_VERSION)'; fi; }
+	MARLNB_RAY=$(abspath $(RAY))/bin/ray OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/ray --verbose $(ARGS)
 
 meltingpot-test: $(READY) ## test MeltingPot's substrates, in .peers/meltingpot (2 GB); ARGS="tests/envs/meltingpot -k contract"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.envs.meltingpot $(ARGS)

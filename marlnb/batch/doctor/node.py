@@ -30,12 +30,15 @@ _DROPPED_OPTIONS = ("--array=", "--output=", "--signal=", "--requeue", "--open-m
 
 
 def examine_on_node(request: DoctorRequest, *, timeout_s: float = 900.0) -> Iterator[Finding]:
-    """The findings on a compute node; on this machine if the profile's executor is local.
+    """The findings on a compute node; on this machine if the profile's executor is not SLURM's.
 
     Raises:
         BatchError: the scheduler refused the job, or it did not answer in time.
     """
     if request.profile.executor != "slurm":
+        if request.profile.executor != "local":
+            text = f"--on-node sends a job to SLURM only; with {request.profile.executor}, this machine was checked"
+            yield Finding("node", "warn", text, "run `marlnb doctor` on a node of the cluster")
         yield from examine(request.for_node())
         return
     with tempfile.TemporaryDirectory(prefix=".marlnb-doctor-", dir=nearest_folder(request.folder)) as name:

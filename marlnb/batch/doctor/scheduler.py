@@ -24,6 +24,8 @@ def _executor(request: DoctorRequest) -> Iterator[Answer]:
     executor_of(request.as_batch()).check()
     if request.profile.executor == "slurm":
         yield from _accepted(request)
+    elif request.profile.executor == "ray":
+        yield from _has_room(request.profile)
     else:
         yield "ok", f"the executor {request.profile.executor!r} can run jobs here", ""
 
@@ -42,6 +44,23 @@ def _accepted(request: DoctorRequest) -> Iterator[Answer]:
             return
     yield "ok", "SLURM accepts the batch's script (sbatch --test-only)", ""
     yield from never_starting(executor_of(request.as_batch()).profile, call("sinfo", "--noheader", "--format=%P|%l|%a"))
+
+
+def _has_room(profile: Profile) -> Iterator[Answer]:
+    """Whether a node of the Ray cluster is large enough for a job."""
+    from marlnb.batch.ray.cluster import RayCluster
+
+    cluster = RayCluster.find()
+    largest = cluster.largest_node()
+    requested = (("cores", "CPU"), ("gpus", "GPU"), ("memory_gb", "memory"))
+    for key, name in requested:
+        value = getattr(profile, key) or 0
+        if value > largest[name]:
+            text = f"{key} is {value:g}, and no node has more than {largest[name]:g}: jobs would not start"
+            yield "fail", f"Ray at {cluster.address}: {text}", f"set {key} lower, or add a node"
+            return
+    room = f"{largest['CPU']:g} cores, {largest['GPU']:g} GPUs and {largest['memory']:.1f} GB"
+    yield "ok", f"Ray {cluster.version()} answers at {cluster.address}; its largest node has {room}", ""
 
 
 def never_starting(profile: Profile, partitions: str) -> Iterator[Answer]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from dataclasses import fields, replace
 from typing import Any
 
 from marlnb.batch.batch import Batch
-from marlnb.batch.executor import Executor, executor, unreadable
+from marlnb.batch.executor import Executor, NoSchedulerError, executor, unreadable
 from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.local.process import ALLOCATION_VARIABLES
 from marlnb.batch.profile import Profile
-from marlnb.batch.ray.cluster import RayCluster
-from marlnb.batch.ray.submission_record import SubmissionRecord, SubmittedJob, submitted_jobs
+from marlnb.batch.ray.cluster import ADDRESS_VARIABLES, RayCluster, printable
+from marlnb.batch.ray.submission_record import SubmissionRecord, SubmittedJob, new_id, submitted_jobs
 from marlnb.batch.slurm.script import RUN_JOB, exports
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError
@@ -27,15 +27,16 @@ UNSUPPORTED = (
     *("at_once", "time_limit", "partition", "account", "qos", "constraint", "gres", "options", "modules", "setup"),
     "accounting",
 )
-FORGOTTEN = "Ray does not know it: its cluster was started again"
+FORGOTTEN = "Ray does not know it: it was refused, or the cluster was started again"
 
 
 @executor("ray")
 class RayExecutor(Executor):
-    """Submits, queries and stops jobs through the API of the cluster's dashboard.
+    """Submits, queries and stops jobs through the API of the dashboard of the cluster that the environment names.
 
     Ray starts a job when the cluster has the cores, GPUs and memory of the profile. All nodes need this Python and the
-    batch's folder at the same paths.
+    batch's folder at the same paths. The values of parameters, and the profile's `environment`, are in the files of
+    the jobs, never in what Ray receives, which its dashboard shows to everyone.
     """
 
     query_interval_s = 10.0
@@ -45,33 +46,38 @@ class RayExecutor(Executor):
         RayCluster.find().version()
 
     def preview(self, batch: Batch, jobs: Sequence[Job], *, then: bool) -> str:
+        """What each job has in common, as JSON, and the command of each. An id is drawn when a job is submitted."""
         check_profile(self.profile)
-        lines = [f"# {count(len(jobs), 'job')} of Ray at {RayCluster.find().address}"]
-        lines += [" ".join(["ray job submit", *self._options(), "--", self._entrypoint(job)]) for job in jobs]
+        try:
+            where = RayCluster.find().address
+        except NoSchedulerError:
+            where = f"the address of {ADDRESS_VARIABLES[0]}"
+        lines = [f"# {count(len(jobs), 'job')} of Ray at {where}, each submitted with"]
+        lines += [json.dumps(self._options(), indent=2), "# and the entrypoint", *map(self._entrypoint, jobs)]
         if then:
-            lines += ["# when all are complete, `marlnb watch` submits", self._entrypoint(batch.report_job())]
+            report = self._entrypoint(batch.report_job())
+            lines += ["# when all are complete, a monitor submits (`marlnb watch`, or `--wait`)", report]
         return "\n".join(lines) + "\n"
 
     def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
         """As `Executor.submit`; a monitor submits the report, since Ray has no job that waits for others."""
         check_profile(self.profile)
-        cluster, token = RayCluster.find(), secrets.token_hex(4)
+        cluster, options = RayCluster.find(), self._options()
         cluster.version()
         submission = batch.create_submission(jobs, then=then, reason=reason)
-        ids = {job.name: f"marlnb-{token}-{index}" for index, job in enumerate(jobs)}
+        ids = {job.name: new_id(job) for job in jobs}
         SubmissionRecord(cluster.address, ids).write(submission)
-        for index, job in enumerate(jobs):
+        for n_submitted, job in enumerate(jobs):
             (job.folder / STOP).unlink(missing_ok=True)  # a request to stop an earlier attempt
+            request = {"submission_id": ids[job.name], "entrypoint": self._entrypoint(job), **options}
             try:
-                cluster.submit(self._request(job, ids[job.name]))
+                cluster.submit(request)
             except BatchError as error:
-                accepted = {earlier.name: ids[earlier.name] for earlier in jobs[:index]}
-                SubmissionRecord(cluster.address, accepted).write(submission)
                 batch.log_event(f"Ray refused job {job.name}: {error}")
-                raise BatchError(f"{error}; {index} of {count(len(jobs), 'job')} submitted") from error
+                raise BatchError(f"{error}; {n_submitted} of {count(len(jobs), 'job')} submitted") from error
         if then:
             batch.log_event(f"the report is submitted by `marlnb watch {shlex.quote(str(batch.path))}`")
-        return f"ray marlnb-{token}"
+        return f"ray at {cluster.address}"
 
     def query(self, batch: Batch) -> Mapping[str, JobInfo]:
         (answer,) = self.query_all([batch])
@@ -81,60 +87,58 @@ class RayExecutor(Executor):
 
     @classmethod
     def query_all(cls, batches: Sequence[Batch]) -> list[Mapping[str, JobInfo] | BatchError]:
-        """With one call for each cluster, however many batches there are; none if all jobs have ended."""
-        read = [_read(batch) for batch in batches]
-        open_ = [job for each in read if not isinstance(each, BatchError) for job in each.open.values()]
-        answers = {address: RayCluster(address).jobs() for address in sorted({job.address for job in open_})}
-        return [each if isinstance(each, BatchError) else each.infos(answers) for each in read]
+        """With one call, however many batches there are; none if all jobs have ended."""
+        read, jobs = [_read(batch) for batch in batches], dict[str, JobInfo]()
+        if any(isinstance(each, _Submitted) and each.open for each in read):
+            cluster = RayCluster.find()
+            read = [each if isinstance(each, BatchError) else each.problem_at(cluster) or each for each in read]
+            jobs = cluster.jobs()
+        return [each if isinstance(each, BatchError) else each.infos(jobs) for each in read]
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Asks running jobs to save and end; a second call lets Ray end them, within 3 s. Other jobs never start.
 
         Raises:
-            BatchError: Ray does not answer.
+            BatchError: Ray does not answer, or the jobs are in another cluster than the environment's.
         """
-        submitted, to_stop = submitted_jobs(batch), []
-        for job in jobs:
-            status, ray_job = job.status(), submitted.get(job.name)
-            if ray_job is not None and status.has_ended_since(ray_job.when):
-                continue
-            if job.is_executing and not (job.folder / STOP).exists():
-                request(job.folder, "stop", "cancelled")
-                continue
+        submitted = _Submitted(batch)
+        chosen = [job for job in jobs if job.name in submitted.open or job.name not in submitted.jobs]
+        to_ask = [job for job in chosen if job.is_executing and not (job.folder / STOP).exists()]
+        to_end = [job for job in chosen if job not in to_ask]
+        ids = [submitted.open[job.name].id for job in to_end if job.name in submitted.open]
+        cluster = RayCluster.find() if ids else None
+        if cluster is not None and (problem := submitted.problem_at(cluster)) is not None:
+            raise problem
+        for job in to_ask:
+            request(job.folder, "stop", "cancelled")
+        for job in to_end:
             if not job.is_executing:
-                job.write_status(replace(status, state="stopped", reason="cancelled"))
-            if ray_job is not None:
-                to_stop.append(ray_job)
-        for address in sorted({ray_job.address for ray_job in to_stop}):
-            cluster = RayCluster(address)
-            known = cluster.jobs()
-            for ray_job in to_stop:
-                if ray_job.address == address and ray_job.id in known:
-                    cluster.stop(ray_job.id)
+                job.write_status(replace(submitted.statuses[job.name], state="stopped", reason="cancelled"))
+        known = cluster.jobs() if cluster is not None else {}
+        for id in ids:
+            if cluster is not None and id in known:
+                cluster.stop(id)
 
     def _entrypoint(self, job: Job) -> str:
+        """The command of a job, which Ray gives to a shell."""
         return shlex.join([os.path.expanduser(self.profile.python or sys.executable), "-m", RUN_JOB, str(job.folder)])
 
-    def _resources(self) -> dict[str, int]:
-        """Of one job, by the keys of Ray's API."""
+    def _options(self) -> dict[str, Any]:
+        """What the jobs have in common, by the keys of Ray's API."""
         memory = int((self.profile.memory_gb or 0) * 1024**3)
         resources = {"num_cpus": self.profile.cores, "num_gpus": self.profile.gpus, "memory": memory}
-        return {f"entrypoint_{name}": value for name, value in resources.items() if value}
-
-    def _options(self) -> list[str]:
-        return [f"--{name.replace('_', '-')}={value}" for name, value in self._resources().items()]
-
-    def _request(self, job: Job, id: str) -> dict[str, Any]:
         # a cluster inside of a SLURM allocation: a job must not requeue that allocation
-        variables = {**dict.fromkeys(ALLOCATION_VARIABLES, ""), **exports(self.profile, os.environ)}
-        entrypoint = {"submission_id": id, "entrypoint": self._entrypoint(job)}
-        return {**entrypoint, **self._resources(), "runtime_env": {"env_vars": variables}}
+        public = Profile(cores=self.profile.cores, offline=self.profile.offline)
+        variables = dict.fromkeys(ALLOCATION_VARIABLES, "") | exports(public, os.environ)
+        chosen = {f"entrypoint_{name}": value for name, value in resources.items() if value}
+        return {**chosen, "runtime_env": {"env_vars": variables}}
 
 
 class _Submitted:
     """What the files of a batch say."""
 
     def __init__(self, batch: Batch) -> None:
+        self.path = batch.path
         jobs = [*batch.jobs(), *([batch.report_job()] if batch.then else [])]
         self.statuses: dict[str, JobStatus] = {job.name: job.status() for job in jobs}
         self.jobs = {name: job for name, job in submitted_jobs(batch).items() if name in self.statuses}
@@ -144,14 +148,24 @@ class _Submitted:
         """Jobs that may not have ended."""
         return {name: job for name, job in self.jobs.items() if not self.statuses[name].has_ended_since(job.when)}
 
-    def infos(self, answers: Mapping[str, Mapping[str, JobInfo]]) -> dict[str, JobInfo]:
-        """By job name; `answers` are those of the clusters by address."""
+    def problem_at(self, cluster: RayCluster) -> BatchError | None:
+        """Why the cluster of the environment is not asked; the address in a file, maybe a stranger's, never is."""
+        others = sorted({job.address for job in self.open.values()} - {cluster.address})
+        if not others:
+            return None
+        return BatchError(
+            f"{self.path}: its jobs were submitted to Ray at {printable(others[0])!r}, and {ADDRESS_VARIABLES[0]} "
+            f"names {cluster.address}; set it to that address, or submit the jobs again"
+        )
+
+    def infos(self, known: Mapping[str, JobInfo]) -> dict[str, JobInfo]:
+        """By job name; `known` are the cluster's jobs by id."""
         infos = dict.fromkeys(self.statuses, UNKNOWN)
         for name, job in self.jobs.items():
             state = self.statuses[name].state
             infos[name] = JobInfo("ended", "" if state == "complete" else state, job.id)
         for name, job in self.open.items():
-            infos[name] = answers[job.address].get(job.id, JobInfo("ended", FORGOTTEN, job.id))
+            infos[name] = known.get(job.id, JobInfo("ended", FORGOTTEN, job.id))
         return infos
 
 

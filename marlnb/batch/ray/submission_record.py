@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from marlnb.batch.batch import Batch
+from marlnb.batch.batch import SUBMITTED, Batch
+from marlnb.batch.job.job import Job
+from marlnb.errors import BatchError
 from marlnb.training.runs.files import read_json, write_atomically
 
 RECORD = "ray.json"
@@ -31,7 +37,10 @@ class SubmissionRecord:
     @staticmethod
     def read(submission: Path) -> SubmissionRecord:
         data = read_json(submission / RECORD)
-        return SubmissionRecord(data["address"], dict(data["ids"]))
+        try:
+            return SubmissionRecord(str(data["address"]), {str(name): str(id) for name, id in data["ids"].items()})
+        except (TypeError, KeyError, AttributeError):
+            raise BatchError(f"{submission / RECORD} is no record of jobs of Ray") from None
 
 
 @dataclass(frozen=True)
@@ -49,11 +58,28 @@ class SubmittedJob:
     when: float
 
 
+def new_id(job: Job) -> str:
+    """An id for one execution of a job: a digest of the job's folder, and a random token."""
+    return f"{_prefix(job)}-{secrets.token_hex(4)}"
+
+
 def submitted_jobs(batch: Batch) -> dict[str, SubmittedJob]:
-    """The newest Ray job of each submitted job, and of the report, by name."""
+    """The newest Ray job of each submitted job, and of the report, by name.
+
+    Ids that were not made for this folder are left out: a copy of a batch, or a stranger's, must not end jobs of
+    another folder.
+    """
+    jobs = {job.name: job for job in [*batch.jobs(), *([batch.report_job()] if batch.then else [])]}
     by_name: dict[str, SubmittedJob] = {}
     for submission in batch.submissions():
         if (submission / RECORD).exists():
-            record, when = SubmissionRecord.read(submission), float(read_json(submission / "jobs.json")["when"])
-            by_name |= {name: SubmittedJob(id, record.address, when) for name, id in record.ids.items()}
+            record, when = SubmissionRecord.read(submission), float(read_json(submission / SUBMITTED)["when"])
+            for name, id in record.ids.items():
+                if name in jobs and re.fullmatch(rf"{_prefix(jobs[name])}-[0-9a-f]{{8}}", id):
+                    by_name[name] = SubmittedJob(id, record.address, when)
     return by_name
+
+
+def _prefix(job: Job) -> str:
+    folder = os.path.realpath(job.folder)  # whichever link leads to it
+    return f"marlnb-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
