@@ -62,9 +62,9 @@ class Trajectories:
         """`[env]`, the episode's number."""
         return torch.arange(self.first, self.first + self.in_episode.shape[1])
 
-    def of_envs(self, envs: Tensor) -> Trajectories:
-        """The episodes of some environments, `[env]` int64, which may repeat; numbered from `first` on."""
-        table, rows = self.table, envs.numpy()
+    def of_envs(self, envs: Tensor | slice) -> Trajectories:
+        """The episodes of some environments, `[env]` int64, which may repeat, or a slice; numbered from `first` on."""
+        table, rows = self.table, envs if isinstance(envs, slice) else envs.numpy()
         names = ("observation", "action", "logits", "mask", "acting", "labels", "activations")
         tensors: dict[str, Any] = {name: _of_envs(getattr(self, name), envs) for name in names}
         returns = {group: values[rows] for group, values in table.returns.items()}
@@ -93,12 +93,12 @@ class PolicyOutputs:
     logits: Mapping[str, Tensor | None]
     values: Mapping[str, Tensor | None]
 
-    def of_envs(self, envs: Tensor) -> PolicyOutputs:
-        """Those of some environments, `[env]` int64, which may repeat."""
+    def of_envs(self, envs: Tensor | slice) -> PolicyOutputs:
+        """Those of some environments, `[env]` int64, which may repeat, or a slice."""
         return PolicyOutputs(_of_envs(self.logits, envs), _of_envs(self.values, envs))
 
 
-def _of_envs(tensors: Mapping[str, Tensor | None], envs: Tensor) -> dict[str, Tensor | None]:
+def _of_envs(tensors: Mapping[str, Tensor | None], envs: Tensor | slice) -> dict[str, Tensor | None]:
     return {name: None if value is None else value[:, envs] for name, value in tensors.items()}
 
 

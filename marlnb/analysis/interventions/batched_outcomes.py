@@ -50,7 +50,8 @@ class BatchedOutcomes:
             self._pairs[index].setdefault(key, []).append(pair)
 
     def pair(self, index: int, key: OutcomeKey) -> PairedOutcome:
-        return PairedOutcome(*map(np.concatenate, zip(*self._pairs[index][key])))
+        batches = self._pairs[index][key]
+        return batches[0] if len(batches) == 1 else PairedOutcome(*map(np.concatenate, zip(*batches)))
 
     def arm(self, index: int, strength: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
         """The effects in all episodes, and in those of each class."""
@@ -85,11 +86,11 @@ class BatchedOutcomes:
         members = {group.name: set(group.agents) for group in self.spec.groups}
         # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
         single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
+        values = [np.array(list(pairs.values()), dtype=np.float64) for pairs in samples]  # [outcome, side, episode]
         tests: dict[tuple[int, OutcomeKey], PairedDifference] = {}
         for sample, pairs in enumerate(samples):
-            differences = [pair.after - pair.before for pair in pairs.values()]
-            results = paired_tests(differences, intervals, seed=seed)
-            tests |= {(sample, key): test for key, test in zip(pairs, results)}
+            results = paired_tests(values[sample][:, 1] - values[sample][:, 0], intervals, seed=seed)
+            tests.update(((sample, key), test) for key, test in zip(pairs, results))
         tested = [at for at in tests if not _is_distance(at[1]) and at[1].who not in single]
         p_holm = dict(zip(tested, map(float, holm(np.array([tests[at].p_value for at in tested])))))
         for sample, key in tests:
@@ -101,7 +102,7 @@ class BatchedOutcomes:
                     key, means, tests[sample, key], p_holm.get((sample, key)),
                     bool(members.get(key.who, {key.who}) & touched[sample]),
                 )
-                for key, means in zip(pairs, _means(list(pairs.values())))
+                for key, means in zip(pairs, _means(values[sample]))
             )
             for sample, pairs in enumerate(samples)
         ]  # fmt: skip
@@ -135,9 +136,8 @@ def _is_distance(key: OutcomeKey) -> bool:
     return key.outcome.endswith(("_direct", "_total"))
 
 
-def _means(pairs: Sequence[PairedOutcome]) -> list[tuple[float, float]]:
-    """Of each outcome, (before, after), over the episodes that have both; NaN where none has."""
-    values = np.array(pairs, dtype=np.float64)  # [outcome, side, episode]
+def _means(values: np.ndarray) -> list[tuple[float, float]]:
+    """Of each outcome in `[outcome, side, episode]`, (before, after), over episodes that have both; NaN without one."""
     both = np.isfinite(values).all(1, keepdims=True)
     with np.errstate(invalid="ignore"):
         means = np.where(both, values, 0).sum(-1) / both.sum(-1)

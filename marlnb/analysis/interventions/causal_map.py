@@ -229,7 +229,7 @@ def _play_together(
     played = roll_out(env, policies, edits, seed=seed, first=first, episodes=env.n_envs, seeds=seeds)
     outputs = evaluate_on(policies, played, edits, logits=False)
     index = torch.arange(env.n_envs).view(n_parts, n)[:, :episodes]
-    baseline, edited = index[0], index[1:].flatten()
+    baseline, edited = (slice(n), slice(n, None)) if episodes == n else (index[0], index[1:].flatten())
     chunk = Chunk(slice(0, len(units)), played.of_envs(edited), outputs.of_envs(edited))
     return Rollout(played.of_envs(baseline), outputs.of_envs(baseline), iter([chunk]))
 

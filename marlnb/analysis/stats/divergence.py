@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from marlnb.models.policies.distributions import LOG_STD_RANGE, ActionDistribution, Categorical, Gaussian, MultiDiscrete
+from marlnb.models.policies.distributions import (
+    LOG_STD_RANGE,
+    ActionDistribution,
+    Categorical,
+    Gaussian,
+    MultiDiscrete,
+    log_softmax,
+)
 
 
 def total_variation(distribution: ActionDistribution, before: Tensor, after: Tensor) -> Tensor | None:
@@ -36,7 +43,7 @@ def kl_divergence(distribution: ActionDistribution, before: Tensor, after: Tenso
     parts = _components(distribution, before, after)
     if parts is None:
         return None
-    logs = [(p.log_softmax(-1), q.log_softmax(-1)) for p, q in parts]
+    logs = [(log_softmax(p), log_softmax(q)) for p, q in parts]
     return torch.stack([(log_p.exp() * (log_p - log_q)).sum(-1) for log_p, log_q in logs]).sum(0).clamp(min=0)
 
 
@@ -52,7 +59,7 @@ def variation_and_kl(
         return None, kl_divergence(distribution, before, after)
     variations, divergences = [], []
     for p, q in parts:
-        log_p, log_q = p.log_softmax(-1), q.log_softmax(-1)
+        log_p, log_q = log_softmax(p), log_softmax(q)
         probability = log_p.exp()
         variations.append(0.5 * (probability - log_q.exp()).abs().sum(-1))
         divergences.append((probability * (log_p - log_q)).sum(-1))

@@ -72,9 +72,9 @@ def paired_test(differences: np.ndarray, intervals: Intervals = "t", *, seed: in
 
 
 def paired_tests(
-    differences: Sequence[np.ndarray], intervals: Intervals = "t", *, seed: int = 0
+    differences: Sequence[np.ndarray] | np.ndarray, intervals: Intervals = "t", *, seed: int = 0
 ) -> list[PairedDifference]:
-    """`paired_test` of each of several samples `[episode]`, of one length; thousands cost little more than one."""
+    """`paired_test` of each of several samples `[sample, episode]`; thousands cost little more than one."""
     from scipy.special import stdtr, stdtrit
 
     samples = np.array(differences, dtype=np.float64, ndmin=2)
@@ -86,10 +86,10 @@ def paired_tests(
         p_value = 2 * stdtr(n - 1, -np.abs(mean) / error)
     half_width = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * error
     detectable = half_width + float(stdtrit(n - 1, POWER)) * error
-    columns = zip(mean.tolist(), (mean - half_width).tolist(), (mean + half_width).tolist(), p_value, detectable)
+    columns = np.stack((mean, mean - half_width, mean + half_width, p_value, detectable), axis=1).tolist()
     usual = np.isfinite(samples).all(1) & (error > 0)
     return [
-        PairedDifference(n, *map(float, column)) if is_usual else paired_test(sample, seed=seed)
+        PairedDifference(n, *column) if is_usual else paired_test(sample, seed=seed)
         for sample, is_usual, column in zip(samples, usual, columns)
     ]
 

@@ -20,6 +20,8 @@ from marlnb.models.policies.choices import Squash
 from marlnb.specs import ActionSpec
 
 LOG_STD_RANGE = (-5.0, 2.0)
+MIN_VECTOR = 16
+"""Choices from which on torch's log_softmax over the last axis uses a CPU's vector instructions."""
 
 Generators = torch.Generator | Sequence[torch.Generator] | None
 """Of random numbers: one generator; several, each for its equal part of the first axis; None: torch's global one."""
@@ -89,14 +91,14 @@ class Categorical(ActionDistribution):
         return self._sample_of(log_probs, weights.div_(exponential).argmax(-1))
 
     def mode(self, parameters: Tensor) -> Sample:
-        return self._sample_of(parameters.log_softmax(-1), parameters.argmax(-1))
+        return self._sample_of(log_softmax(parameters), parameters.argmax(-1))
 
     @staticmethod
     def _sample_of(log_probs: Tensor, action: Tensor) -> Sample:
         return Sample(action, action, log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1))
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = parameters.log_softmax(-1)
+        log_probs = log_softmax(parameters)
         log_prob = log_probs.gather(-1, stored.unsqueeze(-1)).squeeze(-1)
         return log_prob, -(log_probs.exp() * log_probs).sum(-1)
 
@@ -226,6 +228,14 @@ def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDist
     if spec.kind == "continuous":
         return Gaussian(spec.low, spec.high, squash)
     return Categorical(spec.n[0]) if spec.kind == "discrete" else MultiDiscrete(spec.n)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Over the last axis. On a CPU few choices are computed along the rows, several times as fast as along themselves."""
+    n_choices = logits.shape[-1]
+    if n_choices >= MIN_VECTOR or logits.device.type != "cpu":
+        return logits.log_softmax(-1)
+    return logits.reshape(-1, n_choices).t().log_softmax(0).t().view_as(logits)
 
 
 def fill(x: Tensor, draw: Callable[..., Tensor], generator: Generators) -> Tensor:
