@@ -53,7 +53,7 @@ def main() -> int:
         if arguments.frames:
             words = (*words, f"frames={arguments.frames}")
         folder = arguments.out / task.replace(" ", "-")
-        together = scores(folder / "together", words, seeds, [f"seeds={len(seeds)}"])
+        together = scores(folder / "together", words, seeds, [f"seeds={len(seeds)}", "--jobs", "1"])
         alone = scores(folder / "alone", words, seeds, [f"seed=0..{len(seeds) - 1}", "--jobs", "2"])
         result = paired_test(np.subtract(together, alone))
         reached = result.low <= 0 <= result.high

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.batch.trainings.launch import start_worker
-from marlnb.batch.trainings.train_all import plan_trainings, swept_values, train_all
+from marlnb.batch.trainings.train_all import default_jobs, plan_trainings, swept_values, train_all
 from marlnb.cli import main
 from marlnb.errors import BatchError, ConfigError, RunError
 from marlnb.training.runs.run import Run
@@ -139,7 +139,7 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_seeds_train_together_as_ordinary_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "seeds"
-    words = ["train", *MPE, "algorithm=ippo", "seeds=3", "seed=5", f"run={folder}", "--quiet"]
+    words = ["train", *MPE, "algorithm=ippo", "seeds=3", "seed=5", f"run={folder}", "--jobs", "1", "--quiet"]
     assert main(words) == 0
     assert capsys.readouterr().out.endswith("3 of 3 runs complete\n")
     runs = [Run.open(folder / f"seed={seed}") for seed in (5, 6, 7)]
@@ -161,9 +161,12 @@ def test_seeds_train_together_as_ordinary_runs(tmp_path: Path, capsys: pytest.Ca
         assert message in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
-def test_seeds_train_together_in_processes(tmp_path: Path) -> None:
+def test_seeds_train_together_in_a_process_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marlnb.batch.trainings.train_all.usable_cores", lambda: 2)
     trainings = plan_trainings([*MPE, "algorithm=ippo", "seed=0..3"])
-    result = train_all(trainings, tmp_path / "seeds", jobs=2, together=True, progress=False)
+    assert default_jobs(trainings, together=False) == 1
+    assert default_jobs(plan_trainings([*MPE, "device=cuda", "seed=0..3"]), together=True) == 1
+    result = train_all(trainings, tmp_path / "seeds", together=True, progress=False)
     assert not result.failed and [row["state"] for row in result.rows()] == ["complete"] * 4
     logs = [path.parent.name for path in (tmp_path / "seeds").rglob("output.log")]
     assert sorted(logs) == ["seed=0", "seed=2"]

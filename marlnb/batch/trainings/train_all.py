@@ -16,6 +16,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from marlnb.allocations import usable_cores
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
@@ -164,8 +165,8 @@ def train_all(
     Args:
         trainings: as `plan_trainings` returns them.
         folder: the common folder; None: `common_folder`.
-        jobs: parallel processes, each with its share of the cores and GPUs; 1: all in this process. None: 1, but for
-            the players of a league, which must meet, one process each.
+        jobs: parallel processes, each with its share of the cores and GPUs; 1: all in this process. None:
+            `default_jobs`.
         together: those that differ in their seed only advance together, in one batched product.
         progress: show progress.
     Raises:
@@ -173,7 +174,7 @@ def train_all(
         ConfigError, EnvBuildError: some trainings cannot advance together.
     """
     if jobs is None:
-        jobs = len(trainings) if all(is_league_player(each.experiment) for each in trainings) else 1
+        jobs = default_jobs(trainings, together=together)
     if jobs < 1:
         raise ConfigError(f"jobs: expected at least 1; got {jobs}")
     path = common_folder(trainings) if folder is None else Path(folder).expanduser()
@@ -203,6 +204,17 @@ def train_all(
     failed = {str(outcome.run): outcome.message for outcome in outcomes if outcome.end == "failed"}
     is_stopped = any(outcome.end == "stopped" for outcome in outcomes) or len(outcomes) < len(pending)
     return Trainings(path, tuple(trainings), failed, is_stopped)
+
+
+def default_jobs(trainings: Sequence[SweptTraining], *, together: bool) -> int:
+    """1, but one for each player of a league, since they must meet, and one for each core where seeds train together.
+
+    A batch of seeds keeps one core busy: its operations are small, or, with large minibatches, not joined.
+    """
+    if all(is_league_player(each.experiment) for each in trainings):
+        return len(trainings)
+    on_cpu = all(each.experiment.device == "cpu" for each in trainings)
+    return usable_cores() if together and on_cpu else 1
 
 
 def is_league_player(experiment: Experiment) -> bool:

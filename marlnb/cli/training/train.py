@@ -10,7 +10,7 @@ Overrides in Hydra's grammar choose parts by name and set options by path.
 
 Several values (as Hydra's multirun: `seed=0,1,2`, `seed=0..4`) train every combination, each in a folder below
 run=FOLDER. If one fails, the others continue; the same command resumes what is not complete. `marlnb benchmark` also
-evaluates and compares them. seeds=8 trains the seeds 0 to 7 together, in one batched product.
+evaluates and compares them. seeds=8 trains the seeds 0 to 7 together, in one batched product for each core.
 
 Ctrl-C, SIGTERM or a file STOP in the run's folder ends the training after the current iteration with a checkpoint, from
 which `marlnb resume` continues.
@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_dry = "print the composed experiment as JSON, or the table of several runs; train nothing"
     add("--dry-run", action="store_true", help=help_dry)
     help_jobs = (
-        "of several runs: parallel processes, each with its share of the cores and GPUs (default 1; for the players of "
-        "a league all)"
+        "of several runs: parallel processes, each with its share of the cores and GPUs (default 1; with seeds= one for "
+        "each core; for the players of a league all)"
     )
     add("--jobs", type=int, metavar="N", help=help_jobs)
     add_record_argument(parser)
