@@ -26,6 +26,7 @@ PROBLEMS = {
     errno.EACCES: "may not be written to there by this user",
     errno.EPERM: "may not be written to there by this user",
 }
+LINK = "it is a symbolic link, and what it leads to may not belong to this folder"
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of file systems without hard links
 _HDF5_ERRNO = re.compile(r"errno = (\d+)")
 
@@ -70,7 +71,7 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
     """
     data = "".join(f"{line}\n" for line in lines).encode()
     with writing(path, needed_bytes=len(data)):
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             size = _end_of_last_line(descriptor)
             try:
@@ -151,7 +152,7 @@ def writing(
         raise
     except Exception as error:  # HDF5's errors are of many classes
         number = errno_of(error)
-        if number not in PROBLEMS:
+        if number not in PROBLEMS and number != errno.ELOOP:
             raise
         problem = problem_of(error, path, needed_bytes)
         named = kind(f"{path} cannot be written: {problem}{f'; {saved}' if saved else ''}")
@@ -163,6 +164,8 @@ def writing(
 def problem_of(error: BaseException, path: Path, needed_bytes: int = 0) -> str:
     """What is wrong, in words: `the disk /data is full: 0 B free, 3.4 MB needed`."""
     number = errno_of(error)
+    if number == errno.ELOOP:
+        return LINK
     if number not in PROBLEMS:
         return os.strerror(number) if number else str(error)
     facts = [f"{format_bytes(free_bytes(path))} free"] if number == errno.ENOSPC else []

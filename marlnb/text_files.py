@@ -16,13 +16,13 @@ MAX_YAML_BYTES = 1024 * 1024
 MAX_YAML_NODES = 100_000  # with each alias counted as what it stands for
 
 
-def read_bytes(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, offset: int = 0) -> bytes:
-    """The content of a file from `offset` on. It never waits, as a pipe would make it.
+def read_bytes(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, offset: int = 0, follow: bool = True) -> bytes:
+    """The content of a file from `offset` on.
 
     Raises:
-        OSError: it is a pipe, a device or a folder, has more than `max_bytes`, or cannot be read.
+        OSError: as `open_ordinary`, or it has more than `max_bytes`.
     """
-    with open_ordinary(path) as file:
+    with open_ordinary(path, follow=follow) as file:
         status = os.fstat(file.fileno())
         if status.st_size - offset > max_bytes:
             raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes; at most {max_bytes:,} are read", str(path))
@@ -30,18 +30,29 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, offset: int = 0) 
         return file.read(max(0, status.st_size - offset))
 
 
-def open_ordinary(path: Path) -> BinaryIO:
-    """A file to read from. Raises OSError if it is a pipe, a device or a folder, or cannot be read; it never waits."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def open_ordinary(path: Path, *, follow: bool = True) -> BinaryIO:
+    """A file to read from. It never waits, as a pipe would make it.
+
+    Args:
+        follow: False: of a folder from anyone, a text that is shown as it is; it may not be a link to another file.
+    Raises:
+        OSError: it is a pipe, a device, a folder or a link that is not followed, or cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follow and path.is_symlink():
+            raise OSError(errno.ELOOP, f"it is a link to {os.readlink(path)}, which is not read", str(path)) from None
+        raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is a pipe or a device; expected an ordinary file", str(path))
     return os.fdopen(descriptor, "rb")
 
 
-def read_text(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict") -> str:
+def read_text(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict", follow: bool = True) -> str:
     """A file of UTF-8. Raises OSError as `read_bytes`, and UnicodeDecodeError unless `errors` says otherwise."""
-    return io.TextIOWrapper(io.BytesIO(read_bytes(path, max_bytes=max_bytes)), "utf-8", errors).read()
+    return io.TextIOWrapper(io.BytesIO(read_bytes(path, max_bytes=max_bytes, follow=follow)), "utf-8", errors).read()
 
 
 def read_yaml(path: Path, loader: Any = None) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
+from marlnb.text_files import read_text
 from marlnb.training.report import Report
 from marlnb.training.runs.files import write_atomically
 from marlnb.training.runs.run import Run
@@ -104,7 +105,7 @@ def wandb_id(run: Path) -> str:
         file.parent.mkdir(exist_ok=True)
         ids = [match[1] for entry in sorted(file.parent.iterdir()) if (match := _WANDB_FOLDER.fullmatch(entry.name))]
         write_atomically(file, (ids[0] if ids else secrets.token_hex(8)) + "\n")  # ids: from before the file existed
-    return file.read_text(encoding="utf-8").strip()
+    return read_text(file, follow=False).strip()
 
 
 _LOGGERS = {"tensorboard": _tensorboard, "wandb": _wandb}

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from marlnb.errors import AnalysisError, unknown
+from marlnb.text_files import read_text
 from marlnb.training.shared_return import earn_differently
 
 RETURN = "return"
@@ -221,8 +222,8 @@ def _plain(episodes: Sequence[float]) -> list[float | None]:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise AnalysisError(f"{path} cannot be read as JSON: {error}") from error
 
 

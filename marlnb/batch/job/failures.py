@@ -54,7 +54,7 @@ def result_line(status: JobStatus) -> str:
 def read_tail(log: Path, count: int = N_LAST_LINES) -> list[str]:
     """The last lines of a log; empty if it does not exist."""
     try:
-        with open_ordinary(log) as file:
+        with open_ordinary(log, follow=False) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - 64 * 1024))
             text = file.read().decode(errors="replace")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from marlnb.errors import CheckpointError
+from marlnb.text_files import read_bytes
 
 
 class Record:
@@ -100,7 +101,10 @@ def read_records(path: Path) -> list[Any]:
     Raises:
         CheckpointError: the file is not a pickle, or contains more than data.
     """
-    data = io.BytesIO(path.read_bytes())
+    try:
+        data = io.BytesIO(read_bytes(path))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
     records = []
     while data.tell() < len(data.getbuffer()):
         try:

@@ -8,6 +8,7 @@ of them to a journal next to the file. The next process that opens the recording
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
@@ -22,11 +23,14 @@ from typing import Any
 from marlnb.disk import problem_of, publish, writing
 from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import Ranges, append_checksums
+from marlnb.text_files import read_bytes
 
 MAGIC = b"marlnb-journal-1"
 HEADER = struct.Struct("<16sQI")  # magic, bytes of the body, its crc32
 ENTRY = struct.Struct("<QQ")  # offset, length
 LOCKLESS_WAIT_S = 1.0
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+MAX_COMMIT_BYTES = 64 * 1024 * 1024  # beyond the size of the recording: a journal holds changes of its bytes
 MIN_CHECKED_BYTES = 512  # HDF5 writes its structure in smaller parts
 
 
@@ -220,23 +224,31 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
     journal = journal_of(path)
     if not path.is_file() or not journal.is_file():
         return
-    body = _read_journal(journal)
+    body = _read_journal(journal, path)
     if locking is False and body:  # without locks, a live writer shows by finishing its commit within a second
         time.sleep(LOCKLESS_WAIT_S)
-        body = body if body == _read_journal(journal) else b""
+        body = body if body == _read_journal(journal, path) else b""
     if not body and locking is False:
         return
     try:
-        handle = os.open(path, os.O_RDWR)
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # of a link, the journal beside it would change another file
     except OSError as error:
         if not body:
             return
+        if error.errno == errno.ELOOP:
+            raise RecordingError(
+                f"{path} is a symbolic link, and {journal} would change the file it leads to; open that file, or move "
+                "the journal away"
+            ) from error
         raise RecordingError(
             f"{path} has an incomplete write; open it once where it can be written: {problem_of(error, path)}"
         ) from error
     try:
         _lock(handle, optional=locking is not True)
         entries, max_stop = _entries(body), os.fstat(handle).st_size + len(body)
+        start = os.pread(handle, len(SIGNATURE), 0)
+        if body and any(start) and start != SIGNATURE:  # HDF5 writes the first bytes of a new file last
+            raise RecordingError(f"{journal} does not belong to {path}, which is no HDF5 file; move it away")
         if any(offset + len(data) > max_stop for offset, data in entries):
             raise RecordingError(f"{journal} does not belong to {path}: it writes beyond its end; move it away")
         with writing(path, kind=RecordingError, saved="opening it again completes its last write"):
@@ -249,9 +261,17 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
         os.close(handle)
 
 
-def _read_journal(path: Path) -> bytes:
-    """The body of a complete journal; empty where it was never completed or has been applied."""
-    content = path.read_bytes()
+def _read_journal(path: Path, recording: Path) -> bytes:
+    """The body of a complete journal; empty where it was never completed or has been applied.
+
+    Raises:
+        RecordingError: it cannot be read, or claims much more than one commit to this recording has.
+    """
+    size = 512 * recording.stat().st_blocks  # on the disk; a file may claim any size
+    try:
+        content = read_bytes(path, max_bytes=2 * size + MAX_COMMIT_BYTES, follow=False)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read: {error.strerror or error}; move it away") from error
     if len(content) < HEADER.size:
         return b""
     magic, length, checksum = HEADER.unpack_from(content)

@@ -19,6 +19,7 @@ from marlnb.algorithms.rollout import Rollout
 from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError
 from marlnb.specs import EnvSpec
+from marlnb.text_files import read_bytes
 
 _ODD_1, _ODD_2 = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64  # those of splitmix64
 _WORD = 0xFFFFFFFF
@@ -70,7 +71,10 @@ class HashFile:
         """By iteration `[env]` int64; empty where there is no file. A row that a kill cut off does not count."""
         if not self.path.exists():
             return {}
-        data = self.path.read_bytes()
+        try:
+            data = read_bytes(self.path)
+        except OSError as error:
+            raise RecordingError(f"{self.path} cannot be read: {error.strerror or error}") from error
         rows = np.frombuffer(data[: len(data) // self._row.itemsize * self._row.itemsize], self._row)
         return {int(row["iteration"]): row["hash"].astype(np.int64) for row in rows}
 

@@ -37,6 +37,7 @@ MAY_PRECEDE = (
     *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
 )
 JOB_VARIABLE = "MARLNB_JOB"  # set while a batch job executes a notebook: the job's folder
+MAX_REASON_BYTES = 64 * 1024
 _TEMPORARY = re.compile(r"\.(.+)\.(\d+|part)")
 _CHECKSUM = re.compile(r', "crc": "([0-9a-f]{8})"}\s*$')
 
@@ -69,7 +70,7 @@ def is_run(path: str | os.PathLike[str]) -> bool:
 def stop_reason(run: Path) -> str | None:
     """The reason written into a run folder's file STOP; empty if it gives none; None without such a file."""
     try:
-        return (run / STOP).read_text(encoding="utf-8", errors="replace").strip()
+        return read_text(run / STOP, max_bytes=MAX_REASON_BYTES, errors="replace", follow=False).strip()
     except OSError:
         return "" if (run / STOP).exists() else None
 

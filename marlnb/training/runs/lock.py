@@ -32,7 +32,7 @@ class RunLock:
         """Raises RunError if another process, or another trainer in this one, holds the lock."""
         self.path = path
         with writing(path):
-            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             supported = _acquire(self._descriptor)
             if not supported and _holder_alive(path):

@@ -296,7 +296,7 @@ class RunFolder:
         """Lines of `events.log`, oldest first."""
         file = self.path / EVENTS
         try:
-            return read_text(file, errors="replace").splitlines() if file.exists() else []
+            return read_text(file, errors="replace", follow=False).splitlines() if file.exists() else []
         except OSError as error:
             raise RunError(f"{file} cannot be read: {error.strerror or error}") from error
 

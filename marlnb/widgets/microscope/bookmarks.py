@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from marlnb.errors import RecordingError
+from marlnb.text_files import read_text
 from marlnb.training.runs.files import write_atomically
 
 
@@ -40,11 +41,11 @@ def read_bookmarks(recording: Path) -> list[Bookmark]:
     if not path.exists():
         return []
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(read_text(path))
         if not isinstance(entries, list):
             raise TypeError(f"got a {type(entries).__name__}")
         return sorted(Bookmark(int(entry["episode"]), int(entry["t"]), str(entry["note"])) for entry in entries)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise RecordingError(
             f"{path} is not a file of bookmarks ({error!r}): expected a list of {{episode, t, note}}"
         ) from error

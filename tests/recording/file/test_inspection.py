@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -178,8 +179,6 @@ def test_pipes_and_folders_are_no_recordings(folder: Path) -> None:
 
 
 def test_a_journal_that_writes_beyond_the_file_is_not_applied(folder: Path) -> None:
-    import zlib
-
     path = folder / "one.h5"
     body = ENTRY.pack(2**50, 4) + b"evil"
     journal_of(path).write_bytes(HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body)
@@ -187,6 +186,28 @@ def test_a_journal_that_writes_beyond_the_file_is_not_applied(folder: Path) -> N
     with pytest.raises(RecordingError, match="writes beyond its end"):
         Recording.open(path)
     assert path.stat().st_size == size
+
+
+@pytest.mark.parametrize("kind", ["a link", "no recording", "a terabyte"])
+def test_a_journal_changes_no_other_file(folder: Path, kind: str) -> None:
+    """It is applied before HDF5 sees the file: a link to ~/.bashrc with a journal beside it would run any command."""
+    path, other = folder / "theirs.h5", folder.parent / "bashrc"
+    other.write_text("alias ls=ls\n")
+    if kind == "a link":
+        path.symlink_to(other)
+    elif kind == "no recording":
+        os.link(other, path)
+    else:
+        shutil.copy(folder / "one.h5", path)
+    body = ENTRY.pack(0, 4) + b"evil"
+    before = path.read_bytes()
+    for verb in (Recording.open, mnb.repair):
+        journal_of(path).write_bytes(HEADER.pack(MAGIC, len(body), zlib.crc32(body)) + body)
+        if kind == "a terabyte":
+            os.truncate(journal_of(path), 2**40)
+        with pytest.raises(RecordingError, match=r"would change the file it leads to|no HDF5 file|at most .* are read"):
+            verb(path)
+    assert other.read_text() == "alias ls=ls\n" and path.read_bytes() == before
 
 
 def test_segments_lie_below_the_recording(folder: Path) -> None:

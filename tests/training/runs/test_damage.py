@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 import marlnb as mnb
 from marlnb.cli import main
-from marlnb.errors import CheckpointError, RunError
+from marlnb.errors import CheckpointError, DiskError, RunError
 from marlnb.training.policies.evaluation import evaluate
+from marlnb.training.runs.files import stop_reason
 from marlnb.training.runs.follow import RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
@@ -110,3 +112,30 @@ def test_a_log_in_another_encoding_is_shown(tmp_path: Path) -> None:
     (run.path / "experiment.json").write_text("[" * 100_000)
     with pytest.raises(RunError, match="cannot be read"):
         Run.open(run.path)
+
+
+def test_links_in_a_folder_show_and_change_no_other_file(run: Run, tmp_path: Path) -> None:
+    """A folder from another person, with links to files of this user's."""
+    secret, text = tmp_path / "secret", "mine\nand mine\n"
+    secret.write_text(text)
+    for name in ("events.log", "STOP", "lock", "metrics.jsonl"):
+        (run.path / name).unlink(missing_ok=True)
+        (run.path / name).symlink_to(secret)
+    opened = Run.open(run.path)
+    with pytest.raises(RunError, match=rf"events.log cannot be read: it is a link to {secret}, which is not read"):
+        opened.events()
+    assert stop_reason(run.path) == ""
+    for write in (
+        lambda: resume(run.path, frames=2 * run.experiment.frames, progress=False),  # its lock
+        lambda: opened.log_event("x"),
+        lambda: opened.append_metrics({"iteration": 1}),
+    ):
+        with pytest.raises(DiskError, match="cannot be written: it is a symbolic link"):
+            write()
+    assert secret.read_text() == text
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_as_a_request_to_stop_has_no_reason(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "STOP")
+    assert stop_reason(tmp_path) == ""
