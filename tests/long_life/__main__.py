@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from tests.long_life.cycles import MAX_MB_PER_CYCLE, growth, run_cycles
@@ -40,8 +41,8 @@ def main(arguments: list[str]) -> int:
         if options.interrupts:
             before, interruptions = interrupt_cells(options.interrupts, Path(folder), options.seed, say)
             failures += problems(before, interruptions)
-            n_errors = sum(bool(one.ending.error) for one in interruptions)
-            say(f"{len(interruptions)} interrupted cells, {n_errors} of them ended by KeyboardInterrupt")
+            endings = Counter(one.ending.error or "ended" for one in interruptions)
+            say(f"{len(interruptions)} interrupted cells: {dict(endings)}")
     for text in failures:
         say(f"problem: {text}")
     return int(bool(failures))

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.long_life.cycles import SETUP
-from tests.long_life.kernel import Ending, Holdings, running_kernel
+from tests.long_life.kernel import LOST, Ending, Holdings, running_kernel
 
-ALLOWED = ("", "KeyboardInterrupt")
+ALLOWED = ("", "KeyboardInterrupt", LOST)
 GRACE_S = 10.0  # until processes that have to end have ended
 CELL = """
 run = train("workers", "runs/interrupted", 0, resume=True)
@@ -75,7 +75,7 @@ def interrupt_cells(
             while (held := kernel.holdings()).processes and time.monotonic() < deadline:
                 time.sleep(0.2)
             after = kernel.end(kernel.start(NEXT))
-            if after.error == "KeyboardInterrupt":  # the interrupt came when the cell had just ended
+            if after.error in ("KeyboardInterrupt", LOST):  # the interrupt came when the cell had just ended
                 after = kernel.end(kernel.start(NEXT))
             interruptions.append(Interruption(after_s, twice, ending, held, after.text if after.error else ""))
             if number % 10 == 9 or after.error or ending.error not in ALLOWED or held.processes:
