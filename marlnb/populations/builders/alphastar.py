@@ -10,10 +10,11 @@
 
 Source: Vinyals et al. 2019 (10.1038/s41586-019-1724-z), Methods, "Multi-agent learning". The numbers are the paper's,
 not those of its pseudocode. 2e9 steps are a hundredth of what an agent learned from (44 days at 50,000 steps/s), so
-here it is a hundredth of a player's frames. A reset returns to fresh weights, as there are no supervised ones. A gate
-needs `min_games` against each opponent, and stays closed right after a snapshot (`gate_after`). The paper names no win
-rate below which a main cannot beat a player: `forgotten_below`. It mentions f_var for struggling main agents; the
-pseudocode has 0.3 for that: `struggling_below`.
+here it is a hundredth of a player's frames. A hundredth of a short training is less than an update, from which nobody
+learns to exploit; so exploiters have at least `min_updates`. A reset returns to fresh weights, as there are no
+supervised ones. A gate needs `min_games` against each opponent, and stays closed right after a snapshot
+(`gate_after`). The paper names no win rate below which a main cannot beat a player: `forgotten_below`. It mentions
+f_var for struggling main agents; the pseudocode has 0.3 for that: `struggling_below`.
 """
 
 from __future__ import annotations
@@ -47,9 +48,11 @@ class RoleOptions:
 
     Attributes:
         snapshot_share: of a player's training, after which a snapshot is due where no number of frames is given.
+        min_updates: that a player makes before, where no number of frames is given.
     """
 
     snapshot_share: ClassVar[float] = 0.01
+    min_updates: ClassVar[int] = 0
 
     count: int = option(1, help=COUNT, unit="players", ge=0, le=1000)
     names: tuple[str, ...] = option((), help=NAMES)
@@ -59,8 +62,8 @@ class RoleOptions:
     )
     snapshot_frames: int | None = option(
         None,
-        help="frames after which a snapshot is due in any case; none: a hundredth of what the player learns from, a "
-        "fiftieth for main exploiters",
+        help="frames after which a snapshot is due in any case; none: a hundredth of what the player learns from, and "
+        "at least 10 updates of a league exploiter; a fiftieth and at least 20 updates of a main exploiter",
         unit="frames",
         ge=1,
     )
@@ -74,6 +77,11 @@ class RoleOptions:
                 f"gate={self.gate:g} can never be reached, as no share of games is larger than 1; use a number below "
                 "1, or none for snapshots after snapshot_frames alone"
             )
+
+    def due_frames(self, league: LeagueState) -> int:
+        """After which a snapshot is due in any case."""
+        frames = frames_between(self.snapshot_frames, league, self.snapshot_share)
+        return max(frames, self.min_updates * league.turn_frames) if self.snapshot_frames is None else frames
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ class MainExploiterOptions(RoleOptions):
     """Main exploiters: they find weaknesses of the current mains."""
 
     snapshot_share: ClassVar[float] = 0.02
+    min_updates: ClassVar[int] = 20
 
     gate: float | None = option(0.7, help=GATE, ge=0)
     reset: float = option(1.0, help=RESET, ge=0, le=1)
@@ -119,6 +128,8 @@ class MainExploiterOptions(RoleOptions):
 @dataclass(frozen=True)
 class LeagueExploiterOptions(RoleOptions):
     """League exploiters: they find weaknesses of the whole league."""
+
+    min_updates: ClassVar[int] = 10
 
     count: int = option(2, help=COUNT, unit="players", ge=0, le=1000)
     gate: float | None = option(0.7, help=GATE, ge=0)
@@ -183,7 +194,7 @@ class AlphaStarConfig(LeagueConfig):
     def review(self, rng: np.random.Generator, player: Player, league: LeagueState) -> tuple[Decision, ...]:
         options = self._options(player.id, player.role)
         frames = league.frames_since_snapshot(player)
-        due_frames = frames_between(options.snapshot_frames, league, options.snapshot_share)
+        due_frames = options.due_frames(league)
         is_due = frames >= due_frames
         beat_all = frames >= options.gate_after * due_frames and self._beats_all(player, league, options.gate)
         if not is_due and not beat_all:

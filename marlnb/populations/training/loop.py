@@ -60,7 +60,8 @@ class LeagueLoop:
         assert experiment.league is not None
         self.experiment, self.config = experiment, experiment.league
         self._first_env, self._spec, self._device = env, env.spec, device
-        learner, self.league = self.config.learner, planned_league(self.config, env.spec, experiment.frames)
+        learner = self.config.learner
+        self.league = planned_league(self.config, env.spec, experiment.frames, experiment.iteration_frames)
         check_names(experiment, env.spec, self.league.players.values())
         self._run = RunFolder(folder, experiment)
         self._files, self._snapshots = LeagueFiles(folder), SnapshotStore(folder / LEAGUE, env.spec)

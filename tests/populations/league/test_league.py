@@ -21,7 +21,7 @@ from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES, LeagueConfig
 from marlnb.populations.append_only import cut_lines
-from marlnb.populations.builders.alphastar import AlphaStarConfig, MainOptions
+from marlnb.populations.builders.alphastar import AlphaStarConfig, MainExploiterOptions, MainOptions
 from marlnb.populations.builders.fictitious import DeltaUniformConfig
 from marlnb.populations.builders.psro import PSROConfig
 from marlnb.populations.builders.self_play import SelfPlayConfig
@@ -42,7 +42,7 @@ from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.pfsp import pfsp_weights
 from marlnb.populations.league.player_log import PlayerEvent, append_events, last_resets, players_after, read_events
 from marlnb.populations.league.players import NewPlayer, Player, Side, snapshot_id
-from marlnb.populations.league.roster import check_league, first_players, first_state, sides_of
+from marlnb.populations.league.roster import check_league, first_players, first_state, planned_league, sides_of
 from marlnb.populations.league.state import Decision, LeagueState
 from marlnb.populations.league.summary import summarise
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
@@ -239,6 +239,23 @@ def test_gates_wait_for_games_and_snapshots_precede_resets() -> None:
     assert abs(resets / 2000 - 0.25) < 0.04
     full = replace(config, max_players=5)
     assert review(full, due, "league_exploiter_0", 0) == ()
+
+
+def test_exploiters_of_a_short_training_learn_before_they_are_reset() -> None:
+    turn = 512  # a hundredth of each player's 20,000 frames is less than a turn
+
+    def actions(player: str, turns: int, **roles: Any) -> list[str]:
+        config = AlphaStarConfig(**roles)
+        league = planned_league(config, SYMMETRIC, 80_000, turn)
+        league = replace(league, frames={**league.frames, player: turns * turn})
+        return [decision.action for decision in review(config, league, player, seed=0)]
+
+    assert actions("main_0", 1) == ["snapshot"]
+    assert actions("main_exploiter_0", 19) == [] and actions("main_exploiter_0", 20) == ["snapshot", "reset"]
+    assert actions("league_exploiter_0", 9) == [] and actions("league_exploiter_0", 10)[0] == "snapshot"
+    given = MainExploiterOptions(snapshot_frames=3 * turn)
+    assert actions("main_exploiter_0", 2, main_exploiter=given) == []
+    assert actions("main_exploiter_0", 3, main_exploiter=given) == ["snapshot", "reset"]
 
 
 def test_a_planted_league_is_recovered_within_binomial_error() -> None:
