@@ -35,8 +35,8 @@ class RayExecutor(Executor):
     """Submits, queries and stops jobs through the API of the dashboard of the cluster that the environment names.
 
     Ray starts a job when the cluster has the cores, GPUs and memory of the profile. All nodes need this Python and the
-    batch's folder at the same paths. The values of parameters, and the profile's `environment`, are in the files of
-    the jobs, never in what Ray receives, which its dashboard shows to everyone.
+    batch's folder at the same paths. The profile's `environment` may hold keys: it is in the files of the jobs, and
+    never in what Ray receives, since its dashboard shows that to everyone.
     """
 
     query_interval_s = 10.0
@@ -76,6 +76,7 @@ class RayExecutor(Executor):
                 batch.log_event(f"Ray refused job {job.name}: {error}")
                 raise BatchError(f"{error}; {n_submitted} of {count(len(jobs), 'job')} submitted") from error
         if then:
+            batch.report_job().write()
             batch.log_event(f"the report is submitted by `marlnb watch {shlex.quote(str(batch.path))}`")
         return f"ray at {cluster.address}"
 
@@ -149,7 +150,7 @@ class _Submitted:
         return {name: job for name, job in self.jobs.items() if not self.statuses[name].has_ended_since(job.when)}
 
     def problem_at(self, cluster: RayCluster) -> BatchError | None:
-        """Why the cluster of the environment is not asked; the address in a file, maybe a stranger's, never is."""
+        """Why the cluster is not asked about these jobs. An address in files, which may come from anyone, never is."""
         others = sorted({job.address for job in self.open.values()} - {cluster.address})
         if not others:
             return None

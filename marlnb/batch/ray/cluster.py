@@ -1,6 +1,6 @@
 """RayCluster: jobs of a Ray cluster, through the HTTP API of its dashboard. Ray itself need not be installed here.
 
-The address, and the token, come from the environment alone: files of a batch may be a stranger's.
+The address, and the token, come from the environment alone: a batch's files may come from anyone.
 
 Source: https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.html
 """

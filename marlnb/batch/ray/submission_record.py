@@ -66,8 +66,8 @@ def new_id(job: Job) -> str:
 def submitted_jobs(batch: Batch) -> dict[str, SubmittedJob]:
     """The newest Ray job of each submitted job, and of the report, by name.
 
-    Ids that were not made for this folder are left out: a copy of a batch, or a stranger's, must not end jobs of
-    another folder.
+    Ids that were not made for this folder are left out: a copy of a batch, or one that another person made, must
+    not end jobs of another folder.
     """
     jobs = {job.name: job for job in [*batch.jobs(), *([batch.report_job()] if batch.then else [])]}
     by_name: dict[str, SubmittedJob] = {}

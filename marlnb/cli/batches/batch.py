@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(*("-p", "--parameter"), action="append", default=[], metavar="NAME=VALUES", help="values of a parameter")
     add("--parameters-file", metavar="FILE", help="YAML with values by name, lists are axes; -p overrides it")
     add("--parameters", action="store_true", help="show the notebook's parameters and exit")
-    add("--on", metavar="PROFILE", help="where: local, slurm or another profile (default local)")
+    add("--on", metavar="PROFILE", help="where: local, slurm, ray or another profile (default local)")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="another value for a key of the profile")
     add("--out", metavar="FOLDER", help="the batch's folder (default runs/<notebook>-batch)")
     help_then = "a report to run when all jobs are complete, with the parameter `batch`; `compare` comes with marlnb"
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="check everything, print plan and script, start nothing")
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument("--wait", action="store_true", default=None, help="wait for the end (default for local)")
-    waiting.add_argument("--detach", action="store_false", dest="wait", help="return at once (default for slurm)")
+    waiting.add_argument("--detach", action="store_false", dest="wait", help="return at once (default on a cluster)")
     add("--yes", action="store_true", help=f"do not ask before more than {MAX_UNASKED_JOBS} jobs")
     add("--force", action="store_true", help="start even if the disk seems too small")
     add("--quiet", action="store_true", help="print neither the plan nor progress")

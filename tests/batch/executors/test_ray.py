@@ -268,3 +268,12 @@ def test_a_batch_of_before_with_another_profile(batch: Batch, dashboard: Dashboa
     dashboard.job(ids(batch)["n=0"], "waiting")
     with pytest.raises(BatchError, match="the ray executor still has 1 job"):
         plan_submission(batch.path, {}, on="local")
+
+
+def test_a_report_that_was_not_submitted_is_cancelled_too(make: Maker, dashboard: Dashboard) -> None:
+    batch = make("pass", executor="ray", then="pass")
+    submit(batch, then=True)
+    dashboard.requests.clear()
+    assert cancel(batch) == {"n=0": "will not start", "report": "will not start"}
+    assert batch.report_job().status().state == "stopped" and dashboard.requests == ["GET /api/jobs/"]
+    assert "the report is submitted by `marlnb watch" in (batch.path / "events.log").read_text()
