@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from marlnb.batch.batch import SUBMITTED, Batch
+from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import Job
-from marlnb.errors import BatchError
-from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.batch.submission import Submission
+from marlnb.training.runs.files import write_atomically
+from marlnb.training.runs.records import read_record
 
 RECORD = "ray.json"
 
@@ -36,11 +37,8 @@ class SubmissionRecord:
 
     @staticmethod
     def read(submission: Path) -> SubmissionRecord:
-        data = read_json(submission / RECORD)
-        try:
-            return SubmissionRecord(str(data["address"]), {str(name): str(id) for name, id in data["ids"].items()})
-        except (TypeError, KeyError, AttributeError):
-            raise BatchError(f"{submission / RECORD} is no record of jobs of Ray") from None
+        """The record in a folder. Raises RunError: the file is missing or damaged."""
+        return read_record(submission / RECORD, SubmissionRecord)
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def submitted_jobs(batch: Batch) -> dict[str, SubmittedJob]:
     by_name: dict[str, SubmittedJob] = {}
     for submission in batch.submissions():
         if (submission / RECORD).exists():
-            record, when = SubmissionRecord.read(submission), float(read_json(submission / SUBMITTED)["when"])
+            record, when = SubmissionRecord.read(submission), Submission.read(submission).when
             for name, id in record.ids.items():
                 if name in jobs and re.fullmatch(rf"{_prefix(jobs[name])}-[0-9a-f]{{8}}", id):
                     by_name[name] = SubmittedJob(id, record.address, when)
