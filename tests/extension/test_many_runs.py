@@ -86,9 +86,10 @@ def test_a_thousand_runs_scroll_in_a_bounded_page(lab: Lab, page: Page) -> None:
     print(
         f"\n{N_RUNS} runs: first row painted {times['row'] - times['answer']:.0f} ms after the first answer with runs, "
         f"all shown after {complete_s:.2f} s (with the kernel's start); a change is shown after "
-        f"{_median(shown_s):.2f} s, at most {max(shown_s):.2f} s; {len(answers)} answers: median {_median(answers):.0f} ms, "
-        f"at most {max(answers):.0f} ms; paint after a message: median {_median(paints):.0f} ms, "
-        f"at most {max(paints):.0f} ms; a scrolled frame: median {_median(frames_ms):.0f} ms"
+        f"{_median(shown_s):.2f} s, at most {max(shown_s):.2f} s; {len(answers)} answers: "
+        f"median {_median(answers):.0f} ms, at most {max(answers):.0f} ms; paint after a message: "
+        f"median {_median(paints):.0f} ms, at most {max(paints):.0f} ms; "
+        f"a scrolled frame: median {_median(frames_ms):.0f} ms"
     )
 
 

@@ -1,4 +1,4 @@
-import { Curves, type Curve, formatNumber, SmoothingSlider } from '@marlnb/views';
+import { Curves, type Curve, formatNumber, printable, SmoothingSlider } from '@marlnb/views';
 import type { ComponentChild, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
@@ -106,7 +106,7 @@ function Comparing(props: {
         )}
         <ul class="marlnb-refusals" aria-label={trans.__('Not compared')}>
           {[...answer.refusals, ...answer.runs.map(run => run.problem).filter(Boolean)].map(text => (
-            <li key={text}>{text}</li>
+            <li key={text}>{printable(text)}</li>
           ))}
         </ul>
       </div>
@@ -153,7 +153,7 @@ function Scores({ context, answer }: { context: Context; answer: Comparison }): 
           <tbody>
             {answer.curves.map(({ label, runs, score: [value, low, high] }, index) => (
               <tr key={`${index} ${label}`}>
-                <th scope="row">{label}</th>
+                <th scope="row">{printable(label)}</th>
                 <td>{runs.length}</td>
                 <td>{formatNumber(value)}</td>
                 <td>
@@ -190,8 +190,8 @@ function Tests({ context, tests }: { context: Context; tests: Comparison['tests'
           <tbody>
             {tests.map(({ better, worse, probability: [value, low, high], p }, index) => (
               <tr key={`${index} ${better}`}>
-                <th scope="row">{better}</th>
-                <td>{worse}</td>
+                <th scope="row">{printable(better)}</th>
+                <td>{printable(worse)}</td>
                 <td>{formatNumber(value)}</td>
                 <td>{trans.__('%1 to %2', formatNumber(low), formatNumber(high))}</td>
                 <td>{Number(p.toPrecision(2))}</td>
@@ -227,7 +227,7 @@ function Differences(props: {
               <th scope="col">{trans.__('Average over')}</th>
               {readable.map(({ path }) => (
                 <th key={path} scope="col" title={path}>
-                  {path.split('/').pop()}
+                  {printable(path.split('/').pop() ?? '')}
                 </th>
               ))}
             </tr>

@@ -3,7 +3,7 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { IStateDB } from '@jupyterlab/statedb';
 import { type LabIcon, Toolbar } from '@jupyterlab/ui-components';
-import { visible } from '@marlnb/views';
+import { printable } from '@marlnb/views';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { SplitPanel, type Widget } from '@lumino/widgets';
 import { CommandIDs } from './commandIds';
@@ -118,7 +118,7 @@ function addPage(app: JupyterFrontEnd, kind: Kind, restorer: ILayoutRestorer | n
         toolbar.hide();
         shown = new MainAreaWidget({ content: await kind.make(args), toolbar });
         shown.id = id;
-        shown.title.label = visible(kind.title(args));
+        shown.title.label = printable(kind.title(args));
         shown.title.icon = kind.icon ?? runsIcon;
         shown.title.caption = kind.id(args);
         shown.title.closable = true;

@@ -1,6 +1,6 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Dialog, Notification, showDialog, showErrorMessage } from '@jupyterlab/apputils';
-import { visible } from '@marlnb/views';
+import { printable } from '@marlnb/views';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { messageOf } from './live';
@@ -25,7 +25,7 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
       const paths = args['paths'] as string[];
       const { button } = await showDialog({
         title: trans._n('Delete %1 run?', 'Delete %1 runs?', paths.length),
-        body: `${paths.slice(0, 10).map(visible).join('\n')}${paths.length > 10 ? '\n…' : ''}\n\n${trans.__('Checkpoints and recordings are deleted for good.')}`,
+        body: `${paths.slice(0, 10).map(printable).join('\n')}${paths.length > 10 ? '\n…' : ''}\n\n${trans.__('Checkpoints and recordings are deleted for good.')}`,
         buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })],
         defaultButton: 0
       });

@@ -1,4 +1,4 @@
-import { formatNumber, PointMap } from '@marlnb/views';
+import { formatNumber, PointMap, printable } from '@marlnb/views';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
@@ -84,7 +84,7 @@ export function RunMap({ context, paths }: { context: Context; paths: readonly s
               {trans.__('Open the map as a notebook')}
             </button>
           </div>
-          <p>{answer.verdict}</p>
+          <p>{printable(answer.verdict)}</p>
           <ul class="marlnb-refusals">
             {answer.warnings.map(text => (
               <li key={text}>{text}</li>
@@ -119,7 +119,7 @@ function Pairs(props: {
   const { trans } = props.context;
   const isChosen = ({ a, b }: Pair): boolean => chosen.length === 2 && chosen.includes(a) && chosen.includes(b);
   const pairs = [...answer.pairs.filter(isChosen), ...answer.pairs.filter(pair => !isChosen(pair)).slice(0, MAX_PAIRS)];
-  const name = (index: number): string => answer.names[index] ?? '';
+  const name = (index: number): string => printable(answer.names[index] ?? '');
   return (
     <div class="marlnb-scroll" tabIndex={0}>
       <table class="marlnb-facts-table">

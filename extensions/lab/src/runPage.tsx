@@ -1,5 +1,5 @@
 import { showErrorMessage } from '@jupyterlab/apputils';
-import { Curves, type Curve, formatBytes, formatCount, formatNumber, SmoothingSlider, visible } from '@marlnb/views';
+import { Curves, type Curve, formatBytes, formatCount, formatNumber, printable, SmoothingSlider } from '@marlnb/views';
 import type { ComponentChild, ComponentChildren, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
@@ -66,7 +66,7 @@ function Page({ context, path, live }: PageProps): JSX.Element {
   return (
     <>
       <div class="marlnb-page-header" data-state={run.state}>
-        <h1>{visible(run.name)}</h1>
+        <h1>{printable(run.name)}</h1>
         <p>
           <span class="marlnb-dot" aria-hidden="true" />{' '}
           {[stateLine(run, trans), subject(run, trans), run.host].filter(Boolean).join(' · ')}

@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { formatClock, formatCount, formatNumber, visible } from '@marlnb/views';
+import { formatClock, formatCount, formatNumber, printable } from '@marlnb/views';
 import type { RunState, RunSummary } from './messages';
 import { endWords } from './stateWords';
 
@@ -94,7 +94,7 @@ export function compareNames(a: string, b: string): number {
 
 /** A run's name where its group is known: in groups of folders, its last part. */
 export function shortName(run: RunSummary, by: GroupBy): string {
-  return visible(run.group && by === 'folder' ? run.name.slice(run.group.length + 1) : run.name);
+  return printable(run.group && by === 'folder' ? run.name.slice(run.group.length + 1) : run.name);
 }
 
 /** What runs are grouped by. */
@@ -110,7 +110,7 @@ export interface Group {
   runs: RunSummary[];
 }
 
-/** Runs by group, in the order of their first run. */
+/** Runs by group, in the order of their first run; those without a league, population, or whatever it is, last. */
 export function grouped(runs: readonly RunSummary[], by: GroupBy): Group[] {
   const groups = new Map<string, RunSummary[]>();
   for (const run of runs) {
@@ -122,5 +122,6 @@ export function grouped(runs: readonly RunSummary[], by: GroupBy): Group[] {
       groups.set(group, [run]);
     }
   }
-  return [...groups].map(([group, members]) => ({ group, runs: members }));
+  const ordered = [...groups].map(([group, members]) => ({ group, runs: members }));
+  return by === 'folder' ? ordered : ordered.sort((a, b) => Number(a.group === '') - Number(b.group === ''));
 }

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { refreshIcon } from '@jupyterlab/ui-components';
-import { Sparkline, visible } from '@marlnb/views';
+import { printable, Sparkline } from '@marlnb/views';
 import type { ComponentChild, JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
@@ -160,7 +160,7 @@ function PanelRow(props: {
     return (
       <div {...attributes} class="marlnb-group" aria-expanded={row.isOpen} title={row.group}>
         <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
-        <span class="marlnb-name">{visible(row.group) || trans.__('none')}</span>
+        <span class="marlnb-name">{printable(row.group) || trans.__('none')}</span>
         <span class="marlnb-count">{row.count}</span>
       </div>
     );

@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { VirtualList, visible } from '@marlnb/views';
+import { printable, VirtualList } from '@marlnb/views';
 import type { ComponentChild, JSX, TargetedKeyboardEvent } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
@@ -232,7 +232,7 @@ function Row(props: {
       <div {...common} class="marlnb-grid-row marlnb-grid-group">
         {box}
         <span role="gridcell" class="marlnb-grid-title">
-          {visible(row.title)} <span class="marlnb-count">{row.runs.length}</span>
+          {printable(row.title)} <span class="marlnb-count">{row.runs.length}</span>
         </span>
       </div>
     );

@@ -2,7 +2,7 @@ import { formatAge, formatClock, formatCount, Sparkline } from '@marlnb/views';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ComponentChildren } from 'preact';
 import type { RunSummary } from './messages';
-import { compareNames, type GroupBy, isAlive, lastActive, progress, scoreText, shortName, stateWord } from './runRows';
+import { compareNames, type GroupBy, isAlive, lastActive, progress, scoreNumbers, scoreText, shortName, stateWord } from './runRows';
 
 export interface Column {
   key: string;
@@ -72,7 +72,7 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
       key: 'score',
       title: trans.__('Return'),
       width: 'minmax(120px, 2fr)',
-      cell: run => <span title={scoreText(run)}>{scoreText(run)}</span>,
+      cell: run => <span title={scoreText(run)}>{scoreNumbers(run)}</span>,
       compare: byNumber(run => run.score)
     },
     text('algorithm', trans.__('Algorithm'), 'minmax(86px, 1fr)', run => [run.algorithm, run.league, run.evolution].filter(Boolean).join(', ')),

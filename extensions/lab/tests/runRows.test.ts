@@ -47,7 +47,7 @@ describe('runs', () => {
     const groups = grouped([RUN, { ...RUN, group: '' }, { ...RUN, path: 'other' }], 'folder');
     expect(groups.map(group => [group.group, group.runs.length])).toEqual([['both', 2], ['', 1]]);
     const runs = [{ ...RUN, league: 'psro' }, { ...RUN, evolution: 'pbt' }, { ...RUN, evolution: 'pbt' }];
-    expect(grouped(runs, 'evolution').map(group => [group.group, group.runs.length])).toEqual([['', 1], ['pbt', 2]]);
+    expect(grouped(runs, 'evolution').map(group => [group.group, group.runs.length])).toEqual([['pbt', 2], ['', 1]]);
     expect(grouped(runs, 'league').map(group => [group.group, group.runs.length])).toEqual([['psro', 1], ['', 2]]);
   });
 });

@@ -2,7 +2,7 @@ import type { JSX, TargetedKeyboardEvent } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { align, type Columns, type Curve, valueAt } from './curveData';
-import { formatNumber, formatWhole } from './format';
+import { formatNumber, formatWhole, printable } from './format';
 import { type Marker, plotOptions } from './plot';
 import { texts } from './texts';
 import { colour, useThemeName } from './theme';
@@ -96,7 +96,7 @@ export function Curves(props: CurvesProps): JSX.Element {
   const index = cursor === null ? data[0].length - 1 : Math.min(cursor, data[0].length - 1);
   const values = (curve: Curve, k: number): string => valueText(data, columns[k], index, curve);
   const visible = curves.map((curve, k) => ({ curve, k })).filter(({ curve }) => !hidden.includes(curve.name));
-  const reading = visible.map(({ curve, k }) => `${curve.name} ${values(curve, k)}`).join('; ');
+  const reading = visible.map(({ curve, k }) => `${printable(curve.name)} ${values(curve, k)}`).join('; ');
   const x = data[0][index];
   const position = x === undefined || cursor === null ? '' : `${formatWhole(x)} ${xLabel}`;
   return (
@@ -120,12 +120,12 @@ export function Curves(props: CurvesProps): JSX.Element {
             <button
               key={curve.name}
               type="button"
-              title={`${isOn ? texts.hide : texts.show} ${curve.name}`}
+              title={`${isOn ? texts.hide : texts.show} ${printable(curve.name)}`}
               aria-pressed={isOn}
               onClick={() => toggle(curve.name)}
             >
               <span class="marlnb-swatch" style={{ background: colour(k) }} aria-hidden="true" />
-              {curve.name} <b>{values(curve, k)}</b>
+              {printable(curve.name)} <b>{values(curve, k)}</b>
             </button>
           );
         })}

@@ -39,7 +39,7 @@ export function formatNumber(value: number): string {
 }
 
 /** Text from outside, in which control characters and those that turn the direction of text are shown as \uFFFD. */
-export function visible(text: string): string {
+export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '\uFFFD');
 }
 

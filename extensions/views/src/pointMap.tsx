@@ -1,5 +1,5 @@
 import type { JSX, TargetedKeyboardEvent } from 'preact';
-import { formatNumber } from './format';
+import { formatNumber, printable } from './format';
 
 const MARGIN = 26;
 const LABEL_PX = 60;
@@ -85,7 +85,7 @@ export function PointMap(props: {
         {points.map(({ name, value }, index) => {
           const [x, y] = positions[index] ?? [0, 0];
           const isChosen = chosen.includes(index);
-          const text = `${name}${value === null ? '' : `, ${valueLabel} ${formatNumber(value)}`}`;
+          const text = `${printable(name)}${value === null ? '' : `, ${valueLabel} ${formatNumber(value)}`}`;
           const toTheLeft = x > 0.7 * width;
           return (
             <g
@@ -101,7 +101,7 @@ export function PointMap(props: {
               <circle cx={x} cy={y} r={isChosen ? 9 : 7} fill={scaleColour(value, low, high)} />
               {(points.length <= LABELLED || isChosen) && (
                 <text x={toTheLeft ? x - 12 : x + 12} y={y - 6 + LINE_PX * (lines[index] ?? 0)} text-anchor={toTheLeft ? 'end' : 'start'}>
-                  {name}
+                  {printable(name)}
                 </text>
               )}
             </g>

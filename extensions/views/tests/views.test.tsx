@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { describe, expect, it } from 'vitest';
-import { formatAge, formatBytes, formatClock, formatCount, formatNumber, formatWhole, visible } from '../src/format';
+import { formatAge, formatBytes, formatClock, formatCount, formatNumber, formatWhole, printable } from '../src/format';
 import { Sparkline, sparklinePoints } from '../src/sparkline';
 import { rowOffsets, visibleRange } from '../src/virtualList';
 
@@ -17,9 +17,9 @@ describe('numbers', () => {
 
 describe('text from outside', () => {
   it('hides and turns nothing', () => {
-    expect(visible('a\u202Etxt.exe')).toBe('a\uFFFDtxt.exe');
-    expect(visible('two\nlines \u001b[31m \udcff')).toBe('two\uFFFDlines \uFFFD[31m \uFFFD');
-    expect(visible('lr=3e-4, größe, 種, 🐜')).toBe('lr=3e-4, größe, 種, 🐜');
+    expect(printable('a\u202Etxt.exe')).toBe('a\uFFFDtxt.exe');
+    expect(printable('two\nlines \u001b[31m \udcff')).toBe('two\uFFFDlines \uFFFD[31m \uFFFD');
+    expect(printable('lr=3e-4, größe, 種, 🐜')).toBe('lr=3e-4, größe, 種, 🐜');
   });
 });
 
