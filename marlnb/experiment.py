@@ -73,13 +73,13 @@ class Experiment:
         64, help="steps of every environment between two updates", unit="steps", ge=1, le=1_000_000
     )
     threads: int = option(
-        1, help="torch's threads; IPPO and MAPPO divide minibatches between them; 0: all usable cores", ge=0, le=1024
+        1, help="torch's threads, between which its operators divide large tensors; 0: all usable cores", ge=0, le=1024
     )
     compile: Literal["auto", "never", "first", "background"] = option(
         "auto",
         help="gradients of PPO's minibatches by compiled code, for feed-forward networks on a CPU; first: from the "
         "first update on, after a minute of compiling; background: from the 100th on, compiling meanwhile; auto: in "
-        "the background of trainings that take several minutes. Cached",
+        "the background of trainings that take about two minutes or more. Cached",
         choices=("auto", "never", "first", "background"),
     )
     cuda_graphs: bool = option(

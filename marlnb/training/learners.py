@@ -25,7 +25,8 @@ from marlnb.training.runs.run_folder import RunFolder
 
 COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
 COMPILING_FLOP = 2e12  # of updates while a compiler works: half a minute to minutes of one core
-LONG_TRAINING = 4  # times COMPILING_FLOP: a training that is worth compiling for
+COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a training which is soon stopped has none
+LONG_TRAINING = 2  # times COMPILING_FLOP: a training that is worth compiling for
 MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
 
 
@@ -107,7 +108,7 @@ def compiling_updates(experiment: Experiment, learner: Learner) -> tuple[int, in
     after = math.ceil(COMPILING_FLOP / max(1, 6 * n_samples * n_weights * epochs))
     if experiment.frames // experiment.iteration_frames < LONG_TRAINING * after:
         return None
-    return after // LONG_TRAINING, after
+    return after // COMPILING_STARTS, after
 
 
 def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:

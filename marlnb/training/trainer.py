@@ -27,6 +27,7 @@ from marlnb.training.learners import check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
+from marlnb.training.memory import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
@@ -101,6 +102,7 @@ class Trainer:
         check_loggers(experiment.loggers)
         experiment.check_target_group()
         device = check_device(experiment.device)
+        keep_freed_memory()
         self.experiment, self.run = experiment, run
         self.state: State = "running"
         self.iteration = self.frames = self.agent_steps = 0
@@ -237,13 +239,14 @@ class Trainer:
         try:
             if self._saver.iteration != self.iteration and self._saver.is_due(self.trained, self.state, ending=True):
                 self.save()
+            if self.state == "running":
+                self.state = "stopped"
+            self.run.log_event(f"{self.state} at iteration {self.iteration}, {self.frames} frames")
+            self._release()
         except BaseException as error:
-            self.fail(error)
+            if not self._closed:
+                self.fail(error)
             raise
-        if self.state == "running":
-            self.state = "stopped"
-        self.run.log_event(f"{self.state} at iteration {self.iteration}, {self.frames} frames")
-        self._release()
 
     def __enter__(self) -> Trainer:
         return self
@@ -268,11 +271,10 @@ class Trainer:
         else:
             self.loop.begin(0)
         self.run.begin(self.iteration)
-        self._loggers = [
-            self._resources.enter_context(closing(logger)) for logger in open_loggers(self.experiment, self.run)
-        ]
-        start = f"from iteration {self.iteration}, {self.frames} frames" if checkpoints else "from the start"
-        self.run.log_event(f"training {start}")
+        for logger in open_loggers(self.experiment, self.run):
+            self._loggers.append(self._resources.enter_context(closing(logger)))
+        start = f"iteration {self.iteration}, {self.frames} frames" if checkpoints else "the start"
+        self.run.log_event(f"training from {start}")
         if self._deadline.ignored:
             self.run.log_event(self._deadline.ignored)
         self._write_status()
@@ -364,17 +366,17 @@ class Trainer:
         """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`."""
         interrupted = isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
         self.state = "stopped" if interrupted else "failed"
-        with suppress(OSError):  # a full disk, as `error` says
+        with ExitStack() as last, suppress(OSError):  # a full disk, as `error` says
+            last.callback(self._release, error=f"{type(error).__name__}: {error}")
             self.run.log_event(f"{self.state} in iteration {self.iteration + 1}: {error!r}")
             if not interrupted:
                 self.run.log_event("".join(traceback.format_exception(error)).rstrip())
-        self._release(error=f"{type(error).__name__}: {error}")
 
     def _release(self, **facts: Any) -> None:
-        self._closed = True
-        with suppress(OSError):
-            self._write_status(**facts)
-        with self._resources:
+        with self._resources:  # also if an interrupt comes now: a notebook's traceback would keep the processes
+            self._closed = True
+            with suppress(OSError):
+                self._write_status(**facts)
             for callback in self._callbacks:
                 callback.end(self)
             if self.profiler is not None:
