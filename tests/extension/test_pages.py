@@ -63,6 +63,7 @@ def test_a_page_shows_a_run_and_acts_on_it(lab: Lab, runs: Path, page: Page, kee
     shown.get_by_role("button", name="Delete…").click()
     page.locator(".jp-Dialog button.jp-mod-warn").click()
     until(lambda: not run.exists())
+    expect(page.locator(".lm-TabBar-tab", has_text="alive")).to_have_count(0)
 
 
 def test_attaching_shows_the_run_live_in_a_notebook(lab: Lab, runs: Path, page: Page) -> None:

@@ -1,9 +1,11 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Dialog, Notification, showDialog, showErrorMessage } from '@jupyterlab/apputils';
-import { printable } from '@marlnb/views';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
+import { paragraphs } from './dialogBody';
 import { messageOf } from './live';
+
+const MAX_NAMED = 10;
 
 /** Commands that act on runs: requests to a training, deletion, the file browser. */
 export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
@@ -25,7 +27,11 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
       const paths = args['paths'] as string[];
       const { button } = await showDialog({
         title: trans._n('Delete %1 run?', 'Delete %1 runs?', paths.length),
-        body: `${paths.slice(0, 10).map(printable).join('\n')}${paths.length > 10 ? '\n…' : ''}\n\n${trans.__('Checkpoints and recordings are deleted for good.')}`,
+        body: paragraphs([
+          ...paths.slice(0, MAX_NAMED),
+          ...(paths.length > MAX_NAMED ? ['…'] : []),
+          trans.__('Checkpoints and recordings are deleted for good.')
+        ]),
         buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })],
         defaultButton: 0
       });
@@ -34,7 +40,10 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
       }
       const errors: string[] = [];
       for (const path of paths) {
-        await backend.request('delete', { path }).catch((error: unknown) => errors.push(messageOf(error)));
+        await backend.request('delete', { path }).then(
+          () => closePage(app, path),
+          (error: unknown) => errors.push(messageOf(error))
+        );
       }
       model.refresh();
       if (errors.length > 0) {
@@ -53,4 +62,11 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
       await app.commands.execute('filebrowser:open-path', { path: path.slice(backend.folder.length + 1) });
     }
   });
+}
+
+/** Closes a run's page, which has nothing to show any more. */
+function closePage(app: JupyterFrontEnd, path: string): void {
+  for (const area of ['main', 'down']) {
+    [...app.shell.widgets(area)].filter(({ id }) => id === `${CommandIDs.openRun}:${path}`).forEach(page => page.close());
+  }
 }

@@ -131,7 +131,11 @@ class RunListing:
         while self._unchecked:
             run = self._unchecked.pop()
             if run in self._runs and (row := self._read_changed(run)) is not None:
-                changed.append(row)
+                if row.state == "unreadable" and not is_run(run):  # deleted since the last search
+                    del self._runs[run]
+                    removed.append(run)
+                else:
+                    changed.append(row)
             if time.monotonic() > end:
                 break
         self._is_complete = self._search is None and not self._unchecked

@@ -66,6 +66,16 @@ def test_new_and_deleted_runs_are_noticed(tmp_path: Path, monkeypatch: pytest.Mo
     assert changes.removed == [str(first)] and [run.name for run in changes.changed] == ["second"]
 
 
+def test_a_deleted_run_is_gone_before_the_next_search(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", state="running")
+    listed = RunListing([tmp_path])
+    listed.read()
+    shutil.rmtree(run)
+    changes = listed.read()
+    assert (changes.changed, changes.removed) == ([], [str(run)])
+    assert listed.read().removed == []
+
+
 def test_a_reading_in_parts_looks_at_each_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(20):
         write_run(tmp_path / f"{seed}", seed=seed, rows=2)

@@ -2,6 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Dialog, Notification, showDialog, showErrorMessage } from '@jupyterlab/apputils';
 import { CommandIDs } from '../commandIds';
 import type { Context } from '../context';
+import { paragraphs } from '../dialogBody';
 import { messageOf } from '../live';
 
 /** Commands that act on jobs. Their arguments are `batch`, its folder, and `jobs`, names; none: all of the batch. */
@@ -20,7 +21,7 @@ export function addQueueCommands(app: JupyterFrontEnd, context: Context): void {
       const jobs = args['jobs'] as string[];
       const { button } = await showDialog({
         title: jobs.length > 0 ? trans.__('Cancel %1?', jobs.join(', ')) : trans.__('Cancel all jobs of the batch?'),
-        body: `${args['batch'] as string}\n\n${trans.__('Running jobs save first. Run again continues them.')}`,
+        body: paragraphs([args['batch'] as string, trans.__('Running jobs save first. Run again continues them.')]),
         buttons: [
           Dialog.cancelButton({ label: trans.__('Keep') }),
           Dialog.warnButton({ label: jobs.length > 0 ? trans.__('Cancel the job') : trans.__('Cancel the jobs') })
