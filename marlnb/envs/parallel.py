@@ -103,14 +103,21 @@ class ParallelVectorEnv(VectorEnv):
         self._stepper: Stepper = (
             Pool(source, n_envs, min(n_workers, n_envs)) if n_workers else InProcess(source, n_envs)
         )
-        self.spec, self.steps_in_processes = self._stepper.spec, bool(n_workers)
+        try:
+            self._allocate(bool(n_workers))
+        except BaseException:
+            self.close()
+            raise
+
+    def _allocate(self, steps_in_processes: bool) -> None:
+        self.spec, self.steps_in_processes = self._stepper.spec, steps_in_processes
         arrays = self._stepper.arrays
         self._actions = {
             group.name: ActionBuffer(group, arrays.groups[group.name], f"{self.spec.name}: group {group.name!r}")
             for group in self.spec.groups
         }
         self._shared = step_of(arrays)
-        self._step = self._shared if self.device.type == "cpu" else allocate_step(self.spec, n_envs, self.device)
+        self._step = self._shared if self.device.type == "cpu" else allocate_step(self.spec, self.n_envs, self.device)
         self._was_reset = False
 
     def reset(self, seed: int) -> Step:

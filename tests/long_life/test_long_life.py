@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import marlnb as mnb
+from marlnb.envs.parallel import ParallelVectorEnv
+from marlnb.training.trainer import Trainer
+from tests.long_life import every_line
 from tests.long_life.cycles import growth, run_cycles
 from tests.long_life.kernel import Holdings
 
@@ -15,6 +22,19 @@ def test_cycles_leave_nothing(tmp_path: Path) -> None:
     grown = growth(run_cycles(3, tmp_path))
     assert {name: value for name, value in grown.items() if value > 0 and name != "memory_mb_per_cycle"} == {}
     assert grown["memory_mb_per_cycle"] < 40  # of three cycles, most is warming up
+
+
+@pytest.mark.parametrize(
+    ("function", "number"),
+    [(ParallelVectorEnv._allocate, 1), (Trainer._write_status, 3)],  # the third one is the last
+)
+def test_an_interrupt_while_a_training_begins_or_ends_leaves_no_process(
+    tmp_path: Path, function: Callable[..., object], number: int
+) -> None:
+    file = Path(inspect.getfile(function)).relative_to(every_line.PACKAGE)
+    position = (str(file), inspect.getsourcelines(function)[1] + 2)
+    call = partial(mnb.train, mnb.Experiment.compose(*every_line.OVERRIDES), tmp_path / "run", progress=False)
+    assert every_line.left_after(call, position, number) == ""
 
 
 def test_growth_is_noticed() -> None:
