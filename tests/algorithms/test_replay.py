@@ -110,6 +110,18 @@ def test_the_last_frames_come_back_as_they_were_put_in(n_steps: int, turns: bool
         assert numbers <= newest and len(numbers) > 0.9 * held
 
 
+def test_one_draw_takes_the_same_frames_as_draws_in_turn() -> None:
+    """What members that share a buffer rely on: `StackedDDPG` draws for all at once."""
+    stream, whole, parts = Stream(3), memory(30), memory(30)
+    for _ in range(4):
+        rollout = stream.rollout(4)
+        whole.add(rollout)
+        parts.add(rollout)
+        at_once, in_turn = whole.sample(16 + 1 + 24), [parts.sample(n) for n in (16, 1, 24)]
+        for key, values in at_once.items():
+            assert torch.equal(values, torch.cat([sample[key] for sample in in_turn])), key
+
+
 def test_a_reset_between_rollouts_keeps_the_stored_next_observations() -> None:
     stream, replay = Stream(3), memory(60)
     for _ in range(6):

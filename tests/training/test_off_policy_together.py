@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from marlnb.algorithms.configs.ddpg import IDDPGConfig
+from marlnb.algorithms.stacked.stacked_ddpg import StackedDDPG
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.training.joinable import check_parts
 from marlnb.training.train import train
 from marlnb.training.train_together import train_together
+from tests.algorithms.solo import CONTINUOUS, solo_learner
 from tests.training.together import assert_equal, interrupted, together
 
 SMALL = (
@@ -22,6 +27,7 @@ SMALL = (
 SPREAD = ("env=mpe/simple_spread", "env.continuous_actions=true")
 LISTENER = ("env=mpe/simple_speaker_listener", "env.continuous_actions=false")
 IN_PROCESSES = ("env=pettingzoo/simple_speaker_listener", "env.workers=1")  # two act while the third one steps
+LESS_NOISE = ("algorithm.noise_kind=ornstein_uhlenbeck", "algorithm.noise_final=0.01", "algorithm.noise_frames=200")
 TOLERANCE = 1e-6
 
 
@@ -64,15 +70,38 @@ def test_each_has_its_own_numbers(tmp_path: Path) -> None:
         assert_equal(run, train(experiments[k], tmp_path / str(k), progress=False), TOLERANCE)
 
 
-@pytest.mark.parametrize(("env", "seeds"), [(SPREAD, 2), (IN_PROCESSES, 3)])
-def test_a_resume_gives_the_same_bits(tmp_path: Path, env: tuple[str, ...], seeds: int) -> None:
-    experiments = compose("algorithm.learning_starts=60", env=env, seeds=seeds)  # the first iteration teaches nothing
+@pytest.mark.parametrize(
+    ("words", "env", "seeds"), [(LESS_NOISE, SPREAD, 2), ((), IN_PROCESSES, 3)], ids=["less noise", "in processes"]
+)
+def test_a_resume_gives_the_same_bits(tmp_path: Path, words: tuple[str, ...], env: tuple[str, ...], seeds: int) -> None:
+    words = (*words, "algorithm.learning_starts=60")  # the first iteration teaches nothing
+    experiments = compose(*words, env=env, seeds=seeds)
     whole = together(tmp_path / "whole", experiments)
     runs = interrupted(tmp_path, experiments, iterations=5)  # 4 are saved, 1 is lost
     assert train_together(runs) == {}
     for run, other in zip(runs, whole):
         assert run.checkpoint().iteration == 6
         assert_equal(run, other, 0)
+
+
+def test_noise_that_changes_or_is_loaded_is_that_of_the_next_step() -> None:
+    """The stacked policy reads the noise of all trainings from one tensor, of which each one's own is a view."""
+    config = IDDPGConfig(noise=0.4, noise_final=0.1, noise_frames=200, learning_starts=0)
+    learners = [solo_learner(config, CONTINUOUS) for _ in range(2)]
+    saved = copy.deepcopy(learners[1].state_dict())  # with the noise of the beginning
+    together, alone = ([torch.Generator().manual_seed(seed) for seed in range(2)] for _ in range(2))
+    stacked = StackedDDPG(learners).policy(together, slice(None))
+    observation = torch.randn(8, 1, 3)
+    for frames in (0, 100, 200):
+        for learner in learners:
+            learner.frames = frames
+            learner.explore()
+        if frames == 200:
+            learners[1].load_state_dict(saved)
+        action = stacked.act(observation).action
+        for part, learner, generator, of_one in zip(observation.chunk(2), learners, alone, action.chunk(2)):
+            torch.testing.assert_close(of_one, learner.policy.act(part, generator=generator).action)
+    assert [round(float(learner.policy.noise), 4) for learner in learners] == [0.1, 0.4]
 
 
 @pytest.mark.parametrize(("workers", "seeds"), [(0, 2), (1, 3)])

@@ -60,6 +60,7 @@ def _assert_equal(first: Path, second: Path) -> None:
         OFF_POLICY,
         ("evolution.together=true", *OFF_POLICY),
         ("evolution.shared_replay=true", "algorithm.buffer_frames=64", *OFF_POLICY),
+        ("evolution.together=true", "evolution.shared_replay=true", "evolution.mutable=[batch_size]", *OFF_POLICY),
     ],
 )
 def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
