@@ -11,9 +11,14 @@ import marlnb as mnb
 from marlnb.allocations import Allocation
 from marlnb.analysis.concepts.result import ConceptScore, Tcav
 from marlnb.display.notebook_html import facts_html, folded_html, picture_html, styled, table_html
+from marlnb.populations.league.matches import Match
+from marlnb.populations.league.payoff import PayoffTable
+from marlnb.populations.league.player_log import PlayerEvent
+from marlnb.populations.league.summary import LeagueSummary, summarise
 from marlnb.recording.capture.plan import plan_recording
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.layout import row_paths
+from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 from marlnb.teaching.checking import Verdict
 from marlnb.widgets.core import style
 from marlnb.widgets.microscope.unit_panel import _curve_html
@@ -31,6 +36,9 @@ def built_pages() -> list[str]:
         Tcav(HOSTILE, HOSTILE, HOSTILE, "pattern", 2, (score,), (HOSTILE,), (HOSTILE,), (HOSTILE,)),
         Verdict(HOSTILE, True, HOSTILE),
         Allocation("slurm", HOSTILE, HOSTILE, 1, (HOSTILE,), None, None, None),
+        GroupSpec(HOSTILE, (HOSTILE, "b"), ObservationSpec((1,)), ActionSpec("discrete", n=(2,))),
+        hostile_league(),
+        hostile_league().ratings,
     )
     return [
         table_html((HOSTILE, "b"), [(HOSTILE, 1)]),
@@ -43,6 +51,15 @@ def built_pages() -> list[str]:
         *(function(HOSTILE) for function in (style.problem_html, style.note_html, style.code_html, style.log_html)),
         *(item._repr_html_() for item in shown),
     ]
+
+
+def hostile_league() -> LeagueSummary:
+    """A league whose run, players, roles and kinds of matches have hostile names."""
+    players = {"a": HOSTILE, "b": "b"}
+    matches = [Match(k, HOSTILE, HOSTILE, players, (1.0, -1.0), (1.0, 0.0), 5) for k in range(3)]
+    events = [PlayerEvent("added", name, role=HOSTILE, side=HOSTILE) for name in players.values()]
+    payoff = PayoffTable.from_matches(matches, tuple(players.values()), 1.0)
+    return summarise(HOSTILE, events, matches, payoff, {HOSTILE: 10})
 
 
 def recorded_pages(folder: Path) -> list[str]:
