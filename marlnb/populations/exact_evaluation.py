@@ -13,8 +13,7 @@ from marlnb.envs.games.tree_tables import GameTree
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.policy import Policy
-from marlnb.populations.league.payoff import PayoffTable
-from marlnb.populations.ratings.exploitability import mixture, nash_conv
+from marlnb.populations.ratings.exploitability import mixture, nash_conv, payoffs_between
 from marlnb.populations.ratings.nash_averaging import nash_averaging
 from marlnb.populations.run_league import LeaguePlayer, RunLeague
 from marlnb.training.runs.run import Run
@@ -43,9 +42,9 @@ def league_exploitability(league: RunLeague, weights: Weights = "nash") -> float
     Args:
         league: with snapshots.
         weights: uniform: all snapshots are equally likely. nash: as in the equilibrium of largest entropy between the
-            snapshots, by the win rates of the league (Nash averaging).
+            snapshots (Nash averaging). What they win against each other is computed, as they may never have met.
     Raises:
-        AnalysisError: as `exploitability`, or there are no snapshots.
+        AnalysisError: as `exploitability`, or there are no snapshots, or more than two seats and weights="nash".
     """
     tree = tree_of(league.run)
     snapshots = [league[name] for name, player in league.history.playing.items() if player.is_snapshot]
@@ -53,19 +52,18 @@ def league_exploitability(league: RunLeague, weights: Weights = "nash") -> float
     for snapshot in snapshots:
         (policy,) = snapshot.policies().values()
         behaviours.append(behaviour(policy, tree))
-    chances = mixture_weights(league.payoff(), [snapshot.id for snapshot in snapshots], weights)
-    return nash_conv(tree, mixture(tree, behaviours, chances)) / 2
+    return nash_conv(tree, mixture(tree, behaviours, mixture_weights(tree, behaviours, weights))) / 2
 
 
-def mixture_weights(payoff: PayoffTable, players: Sequence[str], weights: Weights) -> np.ndarray:
-    """The probability of each player in a mixture; see `league_exploitability`."""
+def mixture_weights(tree: GameTree, behaviours: Sequence[np.ndarray], weights: Weights) -> np.ndarray:
+    """The probability of each of several behaviours in a mixture; see `league_exploitability`."""
     if weights not in get_args(Weights):
         raise AnalysisError(unknown("weights of a mixture", str(weights), get_args(Weights)))
-    if not players:
+    if not behaviours:
         raise AnalysisError("the league has no snapshots yet")
     if weights == "uniform":
-        return np.full(len(players), 1 / len(players))
-    return np.asarray(nash_averaging(2 * payoff.block(players, players) - 1).shares)
+        return np.full(len(behaviours), 1 / len(behaviours))
+    return np.asarray(nash_averaging(payoffs_between(tree, behaviours)).shares)
 
 
 def tree_of(player: Run | LeaguePlayer) -> GameTree:

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import marlnb as mnb
+from marlnb.envs.games.tree import BiasedRPSConfig
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import ActContext
 from marlnb.populations.exact_evaluation import mixture_weights
-from marlnb.populations.league.payoff import PayoffTable
+from marlnb.populations.ratings.exploitability import uniform
 from marlnb.populations.ratings.matrix_games import nash_conv
 
 PAYOFFS = np.array([[0, -25, 50], [25, 0, -5], [-50, 5, 0]], float)
@@ -42,7 +43,9 @@ def test_players_and_mixtures_of_a_league(tmp_path: Path) -> None:
         assert mnb.exploitability(snapshot) == pytest.approx(nash_conv(PAYOFFS, x, y) / 2, abs=0.6)
     x, y = np.mean(strategies, axis=0)
     assert mnb.league_exploitability(run.league, "uniform") == pytest.approx(nash_conv(PAYOFFS, x, y) / 2, abs=0.4)
-    assert mnb.league_exploitability(run.league, "nash") > 0
+    ids = [snapshot.id for snapshot in snapshots]
+    assert not run.league.payoff().counts(ids, ids).any()  # they never met, and yet the game between them is solved
+    assert mnb.league_exploitability(run.league, "nash") != mnb.league_exploitability(run.league, "uniform")
     payoff = run.league.payoff()
     assert not set(np.unique(payoff.win_rates)) <= {0.0, 0.5, 1.0}  # leads count in proportion
 
@@ -54,7 +57,8 @@ def test_errors(tmp_path: Path) -> None:
     recurrent = train(tmp_path / "gru", "env=tree/biased_rps", "model=gru", "frames=128")
     with pytest.raises(AnalysisError, match="recurrent"):
         mnb.exploitability(recurrent)
+    tree = BiasedRPSConfig().tree
     with pytest.raises(AnalysisError, match="no snapshots yet"):
-        mixture_weights(PayoffTable.empty(("main_0",)), (), "nash")
+        mixture_weights(tree, (), "nash")
     with pytest.raises(AnalysisError, match="'mean'"):
-        mixture_weights(PayoffTable.empty(("main_0",)), ("main_0",), "mean")  # type: ignore[arg-type]
+        mixture_weights(tree, (uniform(tree),), "mean")  # type: ignore[arg-type]

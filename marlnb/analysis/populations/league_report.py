@@ -198,7 +198,8 @@ def _exact(league: RunLeague, control: RunLeague | None) -> dict[Key, float]:
         return {}
     last = exploitability(_main(control))
     values = {("exploitability of the main minus the control's", 0.0, "lower"): exploitability(_main(league)) - last}
-    if not env.tree.is_merged and any(player.is_snapshot for player in league.history.playing.values()):
+    has_snapshots = any(player.is_snapshot for player in league.history.playing.values())
+    if has_snapshots and not env.tree.is_merged and env.tree.n_players == 2:
         name = "exploitability of the league's Nash mixture minus the control's"
         values[name, 0.0, "lower"] = league_exploitability(league, "nash") - last
     return values
