@@ -34,6 +34,8 @@ def test_a_dot_for_each_member_and_a_line_to_the_fittest(run: Run) -> None:
     assert ax.lines[0].get_ydata()[-1] == population.best.row.fitness
     assert len(ax.lines[0].get_xdata()) == rows[-1].generation + 1
     assert all(tick == int(tick) for tick in ax.get_xticks())
+    operators = dict.fromkeys(row.operator for row in rows)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["line of the fittest", *operators]
 
 
 def test_the_line_of_an_option_is_the_schedule_of_the_fittest(run: Run) -> None:
@@ -41,6 +43,7 @@ def test_the_line_of_an_option_is_the_schedule_of_the_fittest(run: Run) -> None:
     ax = plots.option_schedules(population, "algorithm.lr")
     ancestors = population.ancestors(population.best.id)
     assert list(ax.lines[0].get_ydata()) == [row.options["algorithm.lr"] for row in ancestors]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["members", "line of the fittest"]
     with pytest.raises(AnalysisError, match=r"did you mean 'algorithm\.lr'"):
         plots.option_schedules(population, "algorithm.lrr")
 

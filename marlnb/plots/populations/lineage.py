@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from marlnb.analysis.populations.inheritance_result import Inheritance
     from marlnb.populations.run_population import RunPopulation
 
+LINE = "line of the fittest"
 Edge = tuple[tuple[float, float], tuple[float, float]]
 
 
@@ -54,7 +55,7 @@ def lineage_tree(
         raise AnalysisError(f"{population.run.path} has no lineage yet: no generation has ended")
     points = {name: (row.generation, float(row.fitness or 0.0)) for name, row in rows.items()}
     operators = list(dict.fromkeys(row.operator for row in rows.values()))
-    ax = axes(ax, width=width_with_legend(operators), height=4.0)
+    ax = axes(ax, width=width_with_legend([LINE, *operators]), height=4.0)
     edges = {name: (points[row.parent_id], points[name]) for name, row in rows.items() if row.parent_id in points}
     if inheritance is None:
         ax.add_collection(LineCollection(list(edges.values()), colors=MUTED, linewidths=0.6, alpha=0.6, zorder=1))
@@ -62,7 +63,7 @@ def lineage_tree(
         _draw_similarities(ax, inheritance, edges)
     line = [points[row.id] for row in population.ancestors(population.best.id) if row.id in points]
     width = 2.2 if inheritance is None else 0.8
-    ax.plot(*zip(*line), color=INK, linewidth=width, zorder=2)
+    ax.plot(*zip(*line), color=INK, linewidth=width, zorder=2, label=LINE)
     for index, operator in enumerate(operators):
         own = np.array([points[name] for name, row in rows.items() if row.operator == operator])
         colour, marker = OKABE_ITO[index % len(OKABE_ITO)], MARKERS[index % len(MARKERS)]
@@ -113,11 +114,13 @@ def option_schedules(
     known = [name for name, value in (rows[0].options.items() if rows else ()) if isinstance(value, int | float)]
     if option not in known:
         raise AnalysisError(unknown("option that mutates", option, known))
-    ax = axes(ax)
-    ax.scatter([row.generation for row in rows], [row.options[option] for row in rows], s=14, color=MUTED, alpha=0.7)
+    ax = axes(ax, width=width_with_legend([LINE]), height=4.0)
+    generations, values = [row.generation for row in rows], np.array([row.options[option] for row in rows], dtype=float)
+    ax.scatter(generations, values, s=14, color=MUTED, alpha=0.7, label="members")
     line = population.ancestors(population.best.id)
-    ax.step([r.generation for r in line], [r.options[option] for r in line], where="mid", color=OKABE_ITO[0], lw=2)
-    values = np.array([row.options[option] for row in rows], dtype=float)
+    steps = [row.generation for row in line], [row.options[option] for row in line]
+    ax.step(*steps, where="mid", color=OKABE_ITO[0], lw=2, label=LINE)
+    legend_outside(ax)
     if values.min() > 0 and values.max() / values.min() > 3:
         ax.set_yscale("log")
     return _finish(ax, title=title or option, y=option.rpartition(".")[2])

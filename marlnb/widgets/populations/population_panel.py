@@ -118,9 +118,11 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
 
     def _show_now(self, now: PopulationNow) -> None:
         best, n_generations = now.members[0], 1 + max(row.generation for row in now.rows)
+        config = self.population.config
+        means = f" Fitness is the mean of the last {config.window} scores." if config.window > 1 else ""
         self._line.show_note(
-            f"{count(n_generations, 'generation')} of {self.population.config.population} members; the fittest is "
-            f"{best.id} with {best.row.fitness:.4g}. Below: the last generation, the fittest first."
+            f"{count(n_generations, 'generation')} of {config.population} members; the fittest is {best.id} with "
+            f"{best.row.fitness:.4g}. Below: the last generation, the fittest first.{means}"
         )
         options = list(now.rows[0].options)
         head = (*HEAD, *(path.rpartition(".")[2] for path in options))

@@ -33,6 +33,7 @@ def test_it_shows_the_members_and_what_they_trained_with(run: Run) -> None:
     population = run.population
     best, text = population.best, text_of(panel._members)
     assert f"the fittest is {best.id}" in text_of(panel._line)
+    assert "Fitness is the mean of the last 3 scores." in text_of(panel._line)
     for member in population.members:
         assert member.id in text and f"{member.row.fitness:.4g}" in text
     assert text.index(best.id) < min(text.index(each.id) for each in population.members if each.id != best.id)
