@@ -26,7 +26,11 @@ PROBLEMS = {
     errno.EACCES: "may not be written to there by this user",
     errno.EPERM: "may not be written to there by this user",
 }
-LINK = "it is a symbolic link, and what it leads to may not belong to this folder"
+NO_FILES = {  # in a folder from elsewhere
+    errno.ELOOP: "it is a symbolic link, and what it leads to may not belong to this folder",
+    errno.EISDIR: "it is a folder",
+    errno.ESPIPE: "it is a pipe",
+}
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of file systems without hard links
 _HDF5_ERRNO = re.compile(r"errno = (\d+)")
 
@@ -152,7 +156,7 @@ def writing(
         raise
     except Exception as error:  # HDF5's errors are of many classes
         number = errno_of(error)
-        if number not in PROBLEMS and number != errno.ELOOP:
+        if number not in PROBLEMS and number not in NO_FILES:
             raise
         problem = problem_of(error, path, needed_bytes)
         named = kind(f"{path} cannot be written: {problem}{f'; {saved}' if saved else ''}")
@@ -164,10 +168,8 @@ def writing(
 def problem_of(error: BaseException, path: Path, needed_bytes: int = 0) -> str:
     """What is wrong, in words: `the disk /data is full: 0 B free, 3.4 MB needed`."""
     number = errno_of(error)
-    if number == errno.ELOOP:
-        return LINK
     if number not in PROBLEMS:
-        return os.strerror(number) if number else str(error)
+        return NO_FILES.get(number) or os.strerror(number) if number else str(error)
     facts = [f"{format_bytes(free_bytes(path))} free"] if number == errno.ENOSPC else []
     facts += [f"{format_bytes(needed_bytes)} needed"] if needed_bytes and number in FULL else []
     return f"the disk {mount_point(path)} {PROBLEMS[number]}{': ' * bool(facts)}{', '.join(facts)}"

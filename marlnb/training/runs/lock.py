@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,9 @@ class RunLock:
         with writing(path):
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                self.release()
+                raise RunError(f"{path} is a pipe or a device, not a lock; delete it")
             supported = _acquire(self._descriptor)
             if not supported and _holder_alive(path):
                 raise BlockingIOError

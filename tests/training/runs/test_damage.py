@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,22 @@ def test_links_in_a_folder_show_and_change_no_other_file(run: Run, tmp_path: Pat
         with pytest.raises(DiskError, match="cannot be written: it is a symbolic link"):
             write()
     assert secret.read_text() == text
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("lock", os.mkfifo, "lock is a pipe or a device, not a lock"),
+        ("events.log", os.mkdir, "events.log cannot be written: it is a folder"),
+        ("metrics.jsonl", os.mkfifo, "metrics.jsonl cannot be read: it is a pipe"),
+    ],
+)
+def test_what_is_no_file_cannot_be_resumed(run: Run, name: str, make: Callable[[Path], None], message: str) -> None:
+    (run.path / name).unlink(missing_ok=True)
+    make(run.path / name)
+    with pytest.raises(RunError, match=message) if name != "events.log" else pytest.raises(DiskError, match=message):
+        resume(run.path, frames=2 * run.experiment.frames, progress=False)
 
 
 @pytest.mark.timeout(60)
