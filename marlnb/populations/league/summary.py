@@ -127,8 +127,7 @@ def summarise(
     pools = {player.id: [player.id] for player in players}
     pools |= {f"{player}{SNAPSHOT_MARK}*": of_player for player, of_player in copies.items()}
     table = pd.DataFrame(rows, columns=COLUMNS, index=pd.RangeIndex(1, len(rows) + 1, name="#"))
-    learning = [player.id for player in players if player.id in playing and player.learning]
-    win_rates = pooled_win_rates(payoff, learning, pools)
+    win_rates = pooled_win_rates(payoff, [player.id for player in players if player.id in playing], pools)
     return LeagueSummary(title, table, counts_table(count_by_kind(matches)), win_rates, ratings)
 
 

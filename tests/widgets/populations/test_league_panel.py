@@ -92,6 +92,7 @@ def test_freezing_is_a_request_that_the_training_carries_out(tmp_path: Path) -> 
         panel.catch_up()
         assert "league_exploiter_0 is frozen" in text_of(panel._requested)
         assert "league_exploiter_0" not in panel._player.options
+        assert "league_exploiter_0" in run.league.summary().win_rates.index  # its results stay
         tabs.close()
 
 
