@@ -26,7 +26,7 @@ from marlnb.training.runs.run_folder import RunFolder
 COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
 COMPILING_FLOP = 2e12  # of updates while a compiler works: half a minute to minutes of one core
 COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a training which is soon stopped has none
-LONG_TRAINING = 2  # times COMPILING_FLOP: a training that is worth compiling for
+LONG_TRAINING = 3  # times COMPILING_FLOP: by estimate, even the first one on a single core then ends no later
 MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
 
 
