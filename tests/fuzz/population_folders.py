@@ -23,7 +23,7 @@ EVOLUTION = ("evolution=tournament", "evolution.population=2", "evolution.genera
 
 
 def league_folders(folder: Path) -> FolderTarget:
-    """A target of changed runs of a league of four players, with snapshots and a request that nobody has handled."""
+    """A target of changed runs of a league of four players, with snapshots and a request that has not been handled."""
     run = train(Experiment.compose(*LEAGUE, *TINY), folder / "original", progress=False)
     run.league.retire("league_exploiter_1", "a test")
     return FolderTarget(run.path, folder / "run", looks_at_league)

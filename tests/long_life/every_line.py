@@ -117,12 +117,12 @@ def main(arguments: list[str]) -> int:
         print(f"{len(attempts)} attempts, {len(left)} left", flush=True)
         for k, (file, line, number) in enumerate(left):
             run = Path(folder, str(k))
-            done[file, line, number] = found = left_after(partial(work, experiment, run), (file, line), number)
-            if found:
-                print(f"{file}:{line}, time {number}: {found}", flush=True)
+            done[file, line, number] = left_processes = left_after(partial(work, experiment, run), (file, line), number)
+            if left_processes:
+                print(f"{file}:{line}, time {number}: {left_processes}", flush=True)
             if options.log is not None:
                 with options.log.open("a") as log:
-                    log.write(json.dumps({"file": file, "line": line, "number": number, "left": found}) + "\n")
+                    log.write(json.dumps({"file": file, "line": line, "number": number, "left": left_processes}) + "\n")
     problems = [attempt for attempt in attempts if done[attempt] and done[attempt] != "not reached"]
     print(f"{len(attempts)} interrupts, {len(problems)} left processes", flush=True)
     return int(bool(problems))

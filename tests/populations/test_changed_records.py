@@ -1,4 +1,4 @@
-"""The records of leagues and evolutions after somebody changed them: noticed, and no path leads out of the folder."""
+"""The records of leagues and evolutions after they were changed: noticed, and no path leads out of the folder."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
     if not body and locking is False:
         return
     try:
-        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # of a link, the journal beside it would change another file
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # of a link, the journal next to it would change another file
     except OSError as error:
         if not body:
             return

@@ -190,7 +190,7 @@ def test_a_journal_that_writes_beyond_the_file_is_not_applied(folder: Path) -> N
 
 @pytest.mark.parametrize("kind", ["a link", "no recording", "a terabyte"])
 def test_a_journal_changes_no_other_file(folder: Path, kind: str) -> None:
-    """It is applied before HDF5 sees the file: a link to ~/.bashrc with a journal beside it would run any command."""
+    """It is applied before HDF5 sees the file: a link to ~/.bashrc with a journal next to it would run any command."""
     path, other = folder / "theirs.h5", folder.parent / "bashrc"
     other.write_text("alias ls=ls\n")
     if kind == "a link":
