@@ -21,8 +21,8 @@ from marlnb.batch.submit import submit
 from marlnb.errors import BatchError
 from marlnb.lab.queue import Queue
 from tests.batch.batches import notebook, wait_until
-from tests.ray.conftest import TOKEN
 
+pytestmark = pytest.mark.timeout(300)
 CELLS = (
     "import os, time\nfrom pathlib import Path",
     "print('n is', n, 'threads', os.environ['OMP_NUM_THREADS'], 'key', os.environ['KEY'])\n"
@@ -33,21 +33,11 @@ CELLS = (
 
 @pytest.fixture
 def folder(tmp_path: Path, ray_address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", ray_address)
-    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
     monkeypatch.chdir(tmp_path)
-    wait_until(has_started)
     yield tmp_path
     for id, info in RayCluster.find().jobs().items():  # of a test that failed
         if info.is_active:
             RayCluster.find().stop(id)
-
-
-def has_started() -> bool:
-    try:
-        return RayCluster.find().largest_node()["CPU"] == 2
-    except BatchError:
-        return False
 
 
 def jobs_of(queue: Queue, folder: Path) -> dict[str, dict[str, Any]]:
@@ -56,7 +46,6 @@ def jobs_of(queue: Queue, folder: Path) -> dict[str, dict[str, Any]]:
     return {job["name"]: job for batch in answer["batches"] for job in batch["jobs"]}
 
 
-@pytest.mark.timeout(300)
 def test_jobs_are_watched_explained_cancelled_and_run_again(folder: Path) -> None:
     source = notebook(folder / "a.ipynb", *CELLS)
     overrides = {"cores": 2, "environment": {"KEY": "s3cret"}}
@@ -84,7 +73,6 @@ def test_jobs_are_watched_explained_cancelled_and_run_again(folder: Path) -> Non
     wait_until(lambda: jobs_of(queue, folder)["n=1"]["state"] == "complete")
 
 
-@pytest.mark.timeout(300)
 def test_a_lost_job_is_restarted_and_the_report_runs(folder: Path) -> None:
     source = notebook(folder / "a.ipynb", "import time\ntime.sleep(0 if batch or run.endswith('n=0') else 4)")
     submit(source, {"n": [0, 1]}, on="ray", then=source, out=folder / "batch")
@@ -99,7 +87,6 @@ def test_a_lost_job_is_restarted_and_the_report_runs(folder: Path) -> None:
     assert batch.report_job().status().state == "complete" and REPORT in submitted_jobs(batch)
 
 
-@pytest.mark.timeout(120)
 def test_a_job_that_cannot_start_says_why(folder: Path) -> None:
     source = notebook(folder / "a.ipynb", "pass")
     overrides = {"python": "/missing/python", "resubmits": 0}
@@ -113,7 +100,6 @@ def test_a_job_that_cannot_start_says_why(folder: Path) -> None:
     assert cancel(batch) == {}
 
 
-@pytest.mark.timeout(120)
 def test_the_commands(folder: Path) -> None:
     """A dry run, the doctor, a wrong token, and a batch."""
     source = str(notebook(folder / "a.ipynb", "pass"))
