@@ -10,8 +10,8 @@
 
 Source: Vinyals et al. 2019 (10.1038/s41586-019-1724-z), Methods, "Multi-agent learning". The numbers are the paper's,
 not those of its pseudocode. 2e9 steps are a hundredth of what an agent learned from (44 days at 50,000 steps/s), so
-here it is a hundredth of a player's frames. A hundredth of a short training is less than an update, from which nobody
-learns to exploit; so exploiters have at least `min_updates`. A reset returns to fresh weights, as there are no
+here it is a hundredth of a player's frames. A hundredth of a short training is less than an update, from which an
+exploiter learns nothing; so exploiters have at least `min_updates`. A reset returns to fresh weights, as there are no
 supervised ones. A gate needs `min_games` against each opponent, and stays closed right after a snapshot
 (`gate_after`). The paper names no win rate below which a main cannot beat a player: `forgotten_below`. It mentions
 f_var for struggling main agents; the pseudocode has 0.3 for that: `struggling_below`.
