@@ -37,7 +37,9 @@ from marlnb.envs.tensor.memory import bytes_per_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.vector_env import vector_env
 from marlnb.experiment import Experiment
+from marlnb.models.networks.layers import fast_training
 from marlnb.training.loop import Loop
+from marlnb.training.memory import keep_freed_memory
 
 WARPDRIVE_PYTHON_STEP = 51.0  # env-steps/s of its Python step, Tag 100 + 5, one core; research figure, not run here
 TAG_TARGET, BOUND_TARGET = 100.0, 0.6
@@ -96,7 +98,8 @@ class Training:
 
     def rollout_frames_per_s(self) -> float:
         start = now()
-        self.loop._collect()
+        with fast_training(self.loop._networks):  # as the loop does
+            self.loop._collect()
         return self.frames / (now() - start)
 
 
@@ -111,6 +114,7 @@ def main() -> None:
     parser.add_argument("--starts", choices=["env", "shared"], help="of Tag; default on a GPU: shared, as WarpDrive's")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    keep_freed_memory()  # as every training does
     device = arguments.device
     on_gpu = torch.device(device).type == "cuda"
     arguments.starts = arguments.starts or ("shared" if on_gpu else "env")

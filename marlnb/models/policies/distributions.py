@@ -231,7 +231,7 @@ def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDist
 
 
 def log_softmax(logits: Tensor) -> Tensor:
-    """Over the last axis. On a CPU few choices are computed along the rows, several times as fast as along themselves."""
+    """Over the last axis. On a CPU fewer than MIN_VECTOR choices are computed along the rows, several times as fast."""
     n_choices = logits.shape[-1]
     if n_choices >= MIN_VECTOR or logits.device.type != "cpu":
         return logits.log_softmax(-1)

@@ -6,7 +6,7 @@ from torch import distributions as td
 from torchrl.modules import MaskedCategorical, TanhNormal
 
 from marlnb.errors import ConfigError
-from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete, action_distribution
+from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete, action_distribution, log_softmax
 from marlnb.specs import ActionSpec
 
 LOW, HIGH = (-2.0, 0.0), (4.0, 1.0)
@@ -20,6 +20,22 @@ def test_categorical_equals_torchs() -> None:
     torch.testing.assert_close(entropy, oracle.entropy())
     sample = Categorical(5).sample(logits)
     torch.testing.assert_close(sample.log_prob, oracle.log_prob(sample.action))
+
+
+@pytest.mark.parametrize("n_choices", [2, 5, 15, 16, 21])
+def test_log_softmax_of_few_choices_equals_torchs(n_choices: int) -> None:
+    """Of whole tensors, of parts of one, without rows, and of impossible choices; with its gradient."""
+    lowest = torch.finfo(torch.float32).min
+    part = torch.randn(4, 3, n_choices + 2)[..., 1:-1]
+    masked = part.index_fill(-1, torch.tensor(0), lowest)
+    for logits in (torch.randn(n_choices), part, torch.randn(0, 3, n_choices), masked):
+        ours, torchs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+        expected = torchs.log_softmax(-1)
+        torch.testing.assert_close(log_softmax(ours), expected)
+        weights = torch.randn_like(expected)
+        log_softmax(ours).backward(weights)
+        expected.backward(weights)
+        torch.testing.assert_close(ours.grad, torchs.grad)
 
 
 def test_a_masked_categorical_equals_torchrls_and_never_takes_a_forbidden_choice() -> None:
