@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from marlnb.display.formatting import format_bytes
 from marlnb.errors import DiskError, MarlnbError
@@ -87,6 +88,14 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
                 raise
         finally:
             os.close(descriptor)
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A file to which processes add what they print. Raises DiskError: it is a link, or the disk refuses."""
+    with writing(path):
+        return os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "ab"
+        )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from marlnb.batch.cancel import stop
+from marlnb.disk import open_log
 from marlnb.errors import CheckpointError, MarlnbError, RunError, unknown
 from marlnb.text_files import read_bytes
 from marlnb.training.control import cancel_request, is_requested, request
@@ -103,7 +104,7 @@ def act(run: Path, action: Action) -> str:
 
 def _resume(run: Path) -> str:
     words = [sys.executable, "-m", "marlnb", "resume", str(run), "--quiet"]
-    with open(run / LOG, "ab") as log:
+    with open_log(run / LOG) as log:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     RESUMED[:] = [*(each for each in RESUMED if each.poll() is None), process]
     return f"process {process.pid} on this machine resumes it; what it prints is in {LOG} of the run"

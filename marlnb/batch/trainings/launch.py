@@ -21,7 +21,7 @@ from marlnb.allocations import usable_cores
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.local.machine import VISIBLE_GPUS, core_numbers, gpu_names
 from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsProgress
-from marlnb.disk import writing
+from marlnb.disk import open_log
 from marlnb.errors import MarlnbError
 from marlnb.training.report import Report
 from marlnb.training.runs.comparable import check_same
@@ -187,7 +187,7 @@ def start_worker(
     gpus = gpu_names(os.environ) if device == "cuda" else []
     gpu = {VISIBLE_GPUS: gpus[slot % len(gpus)]} if gpus else {}
     env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **os.environ, **gpu}
-    with writing(log), open(log, "ab") as output:
+    with open_log(log) as output:
         return subprocess.Popen(command, stdout=output, stderr=output, env=env)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import marlnb as mnb
 from marlnb.cli import main
+from marlnb.disk import open_log
 from marlnb.errors import CheckpointError, DiskError, RunError
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.files import stop_reason
@@ -130,6 +131,7 @@ def test_links_in_a_folder_show_and_change_no_other_file(run: Run, tmp_path: Pat
         lambda: resume(run.path, frames=2 * run.experiment.frames, progress=False),  # its lock
         lambda: opened.log_event("x"),
         lambda: opened.append_metrics({"iteration": 1}),
+        lambda: open_log(run.path / "events.log"),  # as the output of a training that a page resumes
     ):
         with pytest.raises(DiskError, match="cannot be written: it is a symbolic link"):
             write()
