@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_dry = "print the composed experiment as JSON, or the table of several runs; train nothing"
     add("--dry-run", action="store_true", help=help_dry)
     help_jobs = (
-        "of several runs: parallel processes, each with its share of the cores and GPUs (default 1; with seeds= one for "
-        "each core; for the players of a league all)"
+        "of several runs: parallel processes, each with its share of the cores and GPUs (default 1; with seeds= one "
+        "for each core; for the players of a league all)"
     )
     add("--jobs", type=int, metavar="N", help=help_jobs)
     add_record_argument(parser)
