@@ -169,7 +169,22 @@ def jaxmarl_rows(on_gpu: bool, sizes: Sizes) -> list[Row]:
     n_cores, options = len(os.sched_getaffinity(0)), ("--device", "cuda", "--every", "5")
     (task,) = NATIVE_ON_GPU
     sides = [Contestant(f"{who}: IPPO, {task}", driver, 1, n_cores, options) for who, driver in JAXMARL_SIDES.items()]
-    return measure(sides, task, "wall_s", sizes.repetitions, None)
+    try:
+        return measure(sides, task, "wall_s", sizes.repetitions, None)
+    except SystemExit as error:  # what was measured before must not be lost
+        print(f"these rows are missing: {error}")
+        return []
+
+
+def sessions_of(others: Sequence[Contestant], task: str, stack: ExitStack) -> list[Session]:
+    """Of the peers that start; the others say why not, and their rows are missing."""
+    sessions = []
+    for other in others:
+        try:
+            sessions.append(stack.enter_context(Session(other, task)))
+        except SystemExit as error:
+            print(f"these rows are missing: {error}")
+    return sessions
 
 
 def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
@@ -185,9 +200,9 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
     starts = f"env.starts={arguments.starts}"
     trainings = {key: training("tag/continuous", *key, n_envs, device, arguments.threads, starts) for key in keys}
     others = warpdrive(n_envs, arguments.hidden, torch.device(device).type == "cuda")
-    other_rates: dict[str, list[float]] = {other.what: [] for other in others}
     with ExitStack() as stack:
-        sessions = [stack.enter_context(Session(other, str(n_envs))) for other in others]
+        sessions = sessions_of(others, str(n_envs), stack)
+        other_rates: dict[str, list[float]] = {session.contestant.what: [] for session in sessions}
         for _ in range(sizes.repetitions):
             env_rate.append(step_env(env, steps))
             for width in flop_rates:
