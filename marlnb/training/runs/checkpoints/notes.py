@@ -81,7 +81,7 @@ class CheckpointNotes:
         entries = read_json(self.path) if self.path.exists() else {}
         for entry in entries.values():
             evaluations = entry.get("evaluations", []) if isinstance(entry, dict) else None
-            if not isinstance(evaluations, list) or not all(isinstance(item, dict) for item in evaluations):
+            if not isinstance(evaluations, list) or not all(map(_has_means, evaluations)):
                 raise RunError(f"{self.path} is damaged: expected a note and evaluations; got {shown(entry)}")
         return entries
 
@@ -101,3 +101,9 @@ def is_comparable(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Whether two evaluations played the same episodes in the same way, so that they can be compared one by one."""
     names = ("env", "episodes", "seed", "explore", "edits")
     return all(first.get(name) == second.get(name) for name in names)
+
+
+def _has_means(evaluation: Any) -> bool:
+    """Whether the mean returns of a stored evaluation, if it has any, are numbers by group."""
+    means = evaluation.get("return_mean", {}) if isinstance(evaluation, dict) else None
+    return isinstance(means, dict) and all(isinstance(mean, int | float | None) for mean in means.values())
