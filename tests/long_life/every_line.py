@@ -75,7 +75,7 @@ def lines_of(call: Callable[[], object]) -> dict[Position, int]:
 
 def left_after(call: Callable[[], object], position: Position, number: int) -> str:
     """What an interrupt at the n-th time that a line runs leaves; empty: nothing."""
-    n = 0
+    n, earlier = 0, set(psutil.Process().children(recursive=True))  # as of other tests, such as a logger's service
 
     def at_line(here: Position) -> None:
         nonlocal n
@@ -89,7 +89,7 @@ def left_after(call: Callable[[], object], position: Position, number: int) -> s
     except KeyboardInterrupt as error:
         kept = error  # with its frames, as a notebook has it
         deadline = time.monotonic() + GRACE_S
-        while (children := psutil.Process().children(recursive=True)) and time.monotonic() < deadline:
+        while (children := set(psutil.Process().children(recursive=True)) - earlier) and time.monotonic() < deadline:
             time.sleep(0.05)
         left = f"{len(children)} processes" if children else ""
         for child in children:

@@ -34,7 +34,7 @@ def test_bars_have_the_length_of_the_matches(run: Run) -> None:
 
 def test_cells_are_win_rates_and_grey_where_players_have_not_met(run: Run) -> None:
     payoff = run.league.payoff()
-    rows, columns = ["main_0"], ["main_0@0", "main_exploiter_0@0", "main_0"]
+    rows, columns = ["main_0"], ["main_0@0", "main_0@1", "main_0"]
     ax = plots.payoff_map(run.league, rows, columns)
     cells = ax.collections[0].get_array().reshape(1, 3)
     met = payoff.counts(rows, columns)[0] > 0

@@ -62,12 +62,12 @@ def test_a_snapshot_opens_in_the_microscope(run: Run) -> None:
     panel.catch_up()
     assert panel.open_button.disabled
     assert (panel._opponent.value, panel._player.value) == ("main_0", "main_0")
-    panel.timeline.chosen = "main_exploiter_0@0"
+    panel.timeline.chosen = "main_0@0"
     panel._opponent.value = "main_0"
     panel.open_button.click()
     until(lambda: not panel.open_button.disabled, deadline_s=60)
     assert panel.microscope is not None and panel.result is not None, text_of(panel._about)
-    assert panel.result.a == "main_exploiter_0@0" and "main_0" in text_of(panel._about)
+    assert panel.result.a == "main_0@0" and "main_0" in text_of(panel._about)
     assert list(panel.microscope.view.agents) == ["player_0", "player_1"]
     panel.close()
 
