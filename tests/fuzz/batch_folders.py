@@ -28,8 +28,9 @@ ERROR = CellError(2, "raise ValueError('no')", "ValueError", "no", "Traceback\nV
 
 
 def batch_folders(folder: Path) -> FolderTarget:
-    """A target of changed batches."""
-    return FolderTarget(make_batch(folder / "original"), folder / "batch", looks_at_batch)
+    """A target of changed batches. It is made where the changed ones are: Ray's ids belong to that folder."""
+    original = make_batch(folder / "batch").rename(folder / "original")
+    return FolderTarget(original, folder / "batch", looks_at_batch)
 
 
 def make_batch(folder: Path) -> Path:
@@ -49,7 +50,8 @@ def make_batch(folder: Path) -> Path:
     write_entries(local, {job.name: JobEntry("ended", "no", restarts=1) for job in batch.jobs()})
     part = Part(number=1, first=0, count=3)
     slurm_record.SubmissionRecord(True, "", (slurm_record.Array(17, part),), None).write(slurm)
-    ray_record.SubmissionRecord("http://127.0.0.1:1", {job.name: job.name for job in batch.jobs()}).write(ray)
+    ids = {job.name: ray_record.new_id(job) for job in batch.jobs()}
+    ray_record.SubmissionRecord("http://127.0.0.1:1", ids).write(ray)
     batch.log_event("submitted")
     return batch.path
 

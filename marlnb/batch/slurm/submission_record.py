@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from marlnb.batch.batch import REPORT, Batch
@@ -38,15 +39,19 @@ class SubmissionRecord:
         cluster: name of the cluster if it is not this login node's own, else empty.
         arrays: the arrays of the jobs.
         report: id of the report's array; None without one.
+        folder: the submission's, without symbolic links: in a copy of it, and in one that another person made, the
+            record says nothing of this batch.
     """
 
     accounting: bool
     cluster: str = ""
     arrays: tuple[Array, ...] = ()
     report: int | None = None
+    folder: str = ""
 
     def write(self, submission: Path) -> None:
-        write_atomically(submission / RECORD, json.dumps(asdict(self), indent=2) + "\n")
+        here = replace(self, folder=os.path.realpath(submission))
+        write_atomically(submission / RECORD, json.dumps(asdict(here), indent=2) + "\n")
 
     @staticmethod
     def read(submission: Path) -> SubmissionRecord:
@@ -75,13 +80,16 @@ class Task:
 def tasks(batch: Batch) -> dict[str, Task]:
     """The newest task of each submitted job, and of the report, by name.
 
-    Submissions that sbatch refused have no record and are skipped.
+    Submissions that sbatch refused have no record and are skipped, as are records of another folder: cancelling a
+    copy must not end the jobs of the original.
     """
     by_name: dict[str, Task] = {}
     for submission in batch.submissions():
         if not (submission / RECORD).exists():
             continue
         record, content = SubmissionRecord.read(submission), Submission.read(submission)
+        if record.folder != os.path.realpath(submission):
+            continue
         for array in record.arrays:
             for task, name in enumerate(_jobs_of(array.part, content, submission)):
                 log = submission / array.part.log(task)

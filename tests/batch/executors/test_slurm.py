@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -103,6 +104,7 @@ def test_a_submission_is_one_script_one_call_and_one_record(make: Make, schedule
         "cluster": "",
         "arrays": [{"id": 41, "part": {"number": 1, "first": 0, "count": 3}}],
         "report": 42,
+        "folder": str(submission.resolve()),
     }
     assert (
         "#SBATCH --dependency=afterok:41\n#SBATCH --kill-on-invalid-dep=yes\n"
@@ -306,6 +308,21 @@ def test_the_shell_that_submits_bends_nothing(
         assert (scheduler.folder / f"{command}.env").read_text().split() == kept
     script = (batch.submissions()[0] / "script.sbatch").read_text()
     assert "#SBATCH --account=ada\n" in script and "#SBATCH --qos=fast\n" in script
+
+
+def test_cancelling_a_copy_does_not_end_the_jobs_of_the_original(
+    make: Make, scheduler: Scheduler, tmp_path: Path
+) -> None:
+    batch, executor = make(2)
+    executor.submit(batch, batch.jobs(), then=False)
+    copy = Batch.open(shutil.copytree(batch.path, tmp_path / "copy"))
+    (tmp_path / "link").symlink_to(batch.path)
+    scheduler.calls()
+    executor_of(copy).cancel(copy, copy.jobs())
+    assert scheduler.calls() == []
+    linked = Batch.open(tmp_path / "link")
+    executor_of(linked).cancel(linked, linked.jobs())
+    assert scheduler.calls() == ["scancel --quiet 41_0 41_1"]
 
 
 def test_a_thousand_jobs_are_submitted_and_asked_for_by_three_commands(make: Make, scheduler: Scheduler) -> None:
