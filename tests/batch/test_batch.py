@@ -11,7 +11,9 @@ import pytest
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobInfo, JobStatus
+from marlnb.batch.overview import job_rows
 from marlnb.batch.profile import Profile, find_profile, with_changes
+from marlnb.batch.submission_plan import make_plan
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
 from tests.batch.jobs import notebook
@@ -110,6 +112,24 @@ def test_statuses_join_files_and_executor(tmp_path: Path) -> None:
     assert statuses["n=0"].reason == "" and "killed" in statuses["n=1"].reason
     assert (statuses["n=2"].reason, statuses["n=2"].scheduler_id) == ("Priority", "17_2")
     assert list(batch.table(known)["n"]) == [0, 1, 2]
+
+
+def test_a_damaged_status_hides_no_other_job(tmp_path: Path) -> None:
+    batch = make(tmp_path)
+    batch.job("n=1").write_status(JobStatus("complete"))
+    damaged = batch.job("n=0").folder / "job_status.json"
+    for content in ("", '{"state": "complete", "attempt": "1"}', "[" * 100_000):
+        damaged.write_text(content)
+        states = {row.job.name: (row.state, row.status.reason) for row in job_rows(batch)}
+        assert states["n=0"][0] == "failed" and states["n=0"][1].startswith(f"{damaged} ")
+        assert states["n=1"] == ("complete", "") and states["n=2"] == ("waiting", "")
+    damaged.unlink()
+    os.mkfifo(damaged)
+    assert "pipe" in batch.job("n=0").status().reason and len(job_rows(batch)) == 3
+    planned = make_plan(batch, batch.path / "source.ipynb").jobs[0]
+    assert planned.submits and str(damaged) in planned.action
+    batch.job("n=0").write_status(JobStatus("complete"))  # as the attempt that follows does
+    assert not batch.job("n=0").status().reason
 
 
 def test_a_thousand_jobs_are_made_and_asked_without_an_fsync_each(

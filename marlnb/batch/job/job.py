@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -22,6 +23,7 @@ JOB_STATUS = "job_status.json"
 JOB_LOCK = "job.lock"
 ATTEMPTS = "attempts.jsonl"
 LOG = "output.log"
+LATE = (errno.ENOENT, errno.ESTALE, errno.EIO)
 
 State = Literal["waiting", "running", "complete", "failed", "stopped", "interrupted"]
 SchedulerState = Literal["queued", "running", "ended", "unknown"]
@@ -223,7 +225,22 @@ class Job:
         return Job(path, notebook, data.parameters, Path(data.cwd), data.environment)
 
     def status(self) -> JobStatus:
-        """The status in the job's file; "interrupted" if the file says "running" and no process executes the job."""
+        """The status in the job's file; "interrupted" if the file says "running" and no process executes the job.
+
+        A file that holds no status is a job that failed, with the damage as its reason: the other jobs of the batch
+        are shown, and this one runs when it is submitted again.
+
+        Raises:
+            RunError: a file server does not answer, or not yet.
+        """
+        try:
+            return self._current_status()
+        except RunError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in LATE:
+                raise
+            return JobStatus("failed", str(error))
+
+    def _current_status(self) -> JobStatus:
         status = self._read_status()
         if status.state == "running" and not self.is_executing:
             status = self._read_status()  # the process may have written its result and released the lock in between
