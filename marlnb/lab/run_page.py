@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,8 +36,14 @@ def run_page(run: Path) -> dict[str, Any]:
         raise RunError(f"{run} is not a run folder any more")
     problems: list[str] = []
     page: dict[str, Any] = {"summary": summary(run).to_json(), "requests": _requests(run)}
-    parts = {"experiment": _experiment, "curves": run_curves, "events": _events, "checkpoints": _checkpoints}
-    for name, read in {**parts, "recordings": _recordings}.items():
+    parts: dict[str, Callable[[Path], Any]] = {
+        "experiment": _experiment,
+        "curves": partial(run_curves, problems=problems),
+        "events": _events,
+        "checkpoints": _checkpoints,
+        "recordings": _recordings,
+    }
+    for name, read in parts.items():
         try:
             page[name] = read(run)
         except (OSError, MarlnbError) as error:
@@ -44,13 +52,15 @@ def run_page(run: Path) -> dict[str, Any]:
     return {**page, "problems": list(dict.fromkeys(problems))}
 
 
-def run_curves(run: Path, n_points: int = MAX_POINTS) -> dict[str, Any]:
+def run_curves(run: Path, n_points: int = MAX_POINTS, *, problems: list[str]) -> dict[str, Any]:
     """By kind, the curves of a run at about n_points iterations: `{"returns": {name: {"x": [...], "y": [...]}}}`.
 
+    Args:
+        problems: receives what is wrong with damaged lines, which are skipped.
     Raises:
-        RunError, OSError: the metrics cannot be read.
+        OSError: the metrics cannot be read.
     """
-    rows = sampled_rows(run / METRICS, n_points)
+    rows = sampled_rows(run / METRICS, n_points, problems)
     return {"returns": _json(return_curves(rows)), "numbers": _json(metric_curves(rows))}
 
 

@@ -77,6 +77,18 @@ def test_a_page_has_curves_settings_events_checkpoints_and_recordings(tmp_path: 
     assert ast.literal_eval(code["microscope"]["a'b"].partition("microscope(")[2].rstrip(")")).endswith("a'b.h5")
 
 
+def test_a_damaged_line_of_the_metrics_is_named_and_the_others_are_drawn(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a")
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    lines[10] = lines[10].replace("frames", "Frames")
+    lines[20] = "[" * 100_000 + "\n"
+    (run / "metrics.jsonl").write_text("".join(lines))
+    page = ask(Session(), "run", path=str(run))["answer"]
+    assert len(page["curves"]["returns"]["speaker"]["x"]) == 48
+    (problem,) = page["problems"]
+    assert "metrics.jsonl: a line is damaged: its values were changed" in problem and "2 damaged lines" in problem
+
+
 def test_actions_write_the_requests_of_the_widgets_and_the_command(tmp_path: Path) -> None:
     run, session = write_run(tmp_path / "run", state="running"), Session()
     assert "nothing is trained" in ask(session, "act", path=str(run), action="pause")["error"]

@@ -14,6 +14,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
+from marlnb.display.formatting import count
 from marlnb.errors import MarlnbError, RunError
 from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, is_run, parse_line, read_json
 from marlnb.training.runs.lock import is_locked
@@ -223,9 +224,11 @@ def summary(run: Path, folder: Path | None = None) -> RunSummary:
     return RunSummary(**facts)
 
 
-def sampled_rows(path: Path, n_rows: int = N_SAMPLES) -> list[dict[str, Any]]:
+def sampled_rows(path: Path, n_rows: int = N_SAMPLES, problems: list[str] | None = None) -> list[dict[str, Any]]:
     """Rows of `metrics.jsonl`, evenly spaced in the file, with the first and the last; its cost is bounded.
 
+    Args:
+        problems: receives what is wrong with lines that are damaged, which are then skipped; None: they are an error.
     Raises:
         RunError: a line is damaged. OSError: the file cannot be read.
     """
@@ -244,8 +247,17 @@ def sampled_rows(path: Path, n_rows: int = N_SAMPLES) -> list[dict[str, Any]]:
                 file.seek(start)
                 chunk = file.read(length)
                 lines += chunk[: chunk.rfind(b"\n") + 1].splitlines()[-1:] if chunk.count(b"\n") > 1 else []
-    where = f"{path}: a line"
-    return [checked_row(parse_line(line.decode("utf-8", "replace"), where), where, False) for line in lines]
+    where, rows, damages = f"{path}: a line", [], []
+    for line in lines:
+        try:
+            rows.append(checked_row(parse_line(line.decode("utf-8", "replace"), where), where, False))
+        except RunError as error:
+            if problems is None:
+                raise
+            damages.append(str(error))
+    if problems is not None and damages:
+        problems.append(damages[0] + (f"; {count(len(damages), 'damaged line')} in all" if len(damages) > 1 else ""))
+    return rows
 
 
 def _evenly_spaced(length: int, n: int) -> list[int]:
