@@ -42,12 +42,14 @@ def end_of_training(run: Run) -> int:
 
     Returns 0 if it is complete, 130 if it was stopped before its end.
     """
-    from marlnb.training.runs.status import scores_text
+    from marlnb.training.runs.status import GREEDY, scores_text
 
     status = run.status()
     scores = scores_text(status)
     print(f"{run.path}: {status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}")
     if status["state"] == "complete":
+        if scores and not status["scores"].get(GREEDY):
+            say(f"for the greedy return: marlnb evaluate {run.path}")
         return 0
     say(f"stopped before the end; to resume: marlnb resume {run.path}")
     return STOPPED

@@ -66,6 +66,16 @@ def test_train_says_what_it_started_from_and_ends_with_both_scores(
     )
 
 
+def test_train_says_how_to_get_a_greedy_score_where_evaluations_take_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["env=pettingzoo/simple_spread", "env.workers=0", "n_envs=2", "rollout_steps=25", "frames=50"]
+    assert main(["train", *words, "model.hidden=[8]", "--quiet", f"run={tmp_path / 'run'}"]) == 0
+    printed = capsys.readouterr()
+    assert "greedy not evaluated" in printed.out
+    assert printed.err.endswith(f"for the greedy return: marlnb evaluate {tmp_path / 'run'}\n")
+
+
 def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2
