@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from marlnb.errors import ConfigError
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
+NO_LINK = "links in such folders are not followed (`cp -rL` copies a folder with what its links lead to)"
 MAX_YAML_BYTES = 1024 * 1024
 MAX_YAML_NODES = 100_000  # with each alias counted as what it stands for
 
@@ -34,7 +35,7 @@ def open_ordinary(path: Path, *, follow: bool = True) -> BinaryIO:
     """A file to read from. It never waits, as a pipe would make it.
 
     Args:
-        follow: False: of a folder from anyone, a text that is shown as it is; it may not be a link to another file.
+        follow: False: of a folder from anyone, which must not make marlnb read other files; it may not be a link.
     Raises:
         OSError: it is a pipe, a device, a folder or a link that is not followed, or cannot be read.
     """
@@ -42,7 +43,7 @@ def open_ordinary(path: Path, *, follow: bool = True) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     except OSError as error:
         if error.errno == errno.ELOOP and not follow and path.is_symlink():
-            raise OSError(errno.ELOOP, f"it is a link to {os.readlink(path)}, which is not read", str(path)) from None
+            raise OSError(errno.ELOOP, f"it is a link to {os.readlink(path)}; {NO_LINK}", str(path)) from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -132,7 +132,7 @@ def _experiment(run: Path) -> dict[str, Any]:
 def _events(run: Path) -> list[str]:
     file = run / EVENTS
     size = file.stat().st_size if file.is_file() else 0
-    data = read_bytes(file, offset=max(0, size - MAX_EVENT_BYTES)) if size else b""
+    data = read_bytes(file, offset=max(0, size - MAX_EVENT_BYTES), follow=False) if size else b""
     return data.decode("utf-8", errors="replace").splitlines()
 
 

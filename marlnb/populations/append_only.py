@@ -39,7 +39,7 @@ def cut_lines(path: Path, n_lines: int) -> None:
         RunError: it has fewer.
     """
     try:
-        lines = read_text(path, errors="replace").splitlines() if path.exists() else []
+        lines = read_text(path, errors="replace", follow=False).splitlines() if path.exists() else []
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(lines) < n_lines:

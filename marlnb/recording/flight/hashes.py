@@ -72,7 +72,7 @@ class HashFile:
         if not self.path.exists():
             return {}
         try:
-            data = read_bytes(self.path)
+            data = read_bytes(self.path, follow=False)
         except OSError as error:
             raise RecordingError(f"{self.path} cannot be read: {error.strerror or error}") from error
         rows = np.frombuffer(data[: len(data) // self._row.itemsize * self._row.itemsize], self._row)

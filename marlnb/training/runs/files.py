@@ -78,8 +78,10 @@ def stop_reason(run: Path) -> str | None:
 def read_json(path: Path) -> dict[str, Any]:
     """Raises RunError if the file cannot be read as a JSON object."""
     try:
-        data = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(read_text(path, follow=False))
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise RunError(f"{path} cannot be read: it holds a {type(data).__name__}, not an object")
@@ -93,7 +95,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         RunError: another line is damaged, or the file cannot be read.
     """
     try:
-        text = read_text(path, errors="replace") if path.exists() else ""
+        text = read_text(path, errors="replace", follow=False) if path.exists() else ""
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     lines, is_cut = text.splitlines(), not text.endswith("\n")

@@ -85,7 +85,7 @@ class _Tail:
             return []
         self._identity = (stat.st_dev, stat.st_ino)
         try:
-            data = read_bytes(self.path, offset=self._offset)
+            data = read_bytes(self.path, offset=self._offset, follow=False)
         except OSError as error:
             raise RunError(f"{self.path} cannot be read: {error.strerror or error}") from error
         lines = data[: data.rfind(b"\n") + 1]  # an incomplete line is read the next time

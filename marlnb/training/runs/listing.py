@@ -16,6 +16,7 @@ from typing import Any
 
 from marlnb.display.formatting import count
 from marlnb.errors import MarlnbError, RunError
+from marlnb.text_files import open_ordinary
 from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, is_run, parse_line, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_row
@@ -232,10 +233,10 @@ def sampled_rows(path: Path, n_rows: int = N_SAMPLES, problems: list[str] | None
     Raises:
         RunError: a line is damaged. OSError: the file cannot be read.
     """
-    if not path.is_file():  # a pipe would wait
+    if not path.exists():
         return []
     lines: list[bytes] = []
-    with open(path, "rb") as file:
+    with open_ordinary(path, follow=False) as file:
         size = os.fstat(file.fileno()).st_size
         length = 2 * len(file.readline(MAX_LINE_BYTES)) + 256  # holds a whole line wherever it starts
         if size <= n_rows * length:

@@ -117,7 +117,7 @@ def is_locked(path: Path) -> bool:
 def read_holder(path: Path) -> dict[str, object]:
     """Who wrote the lock file; {} if unknown."""
     try:
-        holder = json.loads(read_text(path))
+        holder = json.loads(read_text(path, follow=False))
     except (OSError, ValueError):
         return {}
     return holder if isinstance(holder, dict) else {}

@@ -41,7 +41,7 @@ def read_bookmarks(recording: Path) -> list[Bookmark]:
     if not path.exists():
         return []
     try:
-        entries = json.loads(read_text(path))
+        entries = json.loads(read_text(path, follow=False))
         if not isinstance(entries, list):
             raise TypeError(f"got a {type(entries).__name__}")
         return sorted(Bookmark(int(entry["episode"]), int(entry["t"]), str(entry["note"])) for entry in entries)

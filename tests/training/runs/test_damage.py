@@ -12,7 +12,7 @@ import pytest
 import marlnb as mnb
 from marlnb.cli import main
 from marlnb.disk import open_log
-from marlnb.errors import CheckpointError, DiskError, RunError
+from marlnb.errors import CheckpointError, DiskError, MarlnbError, RunError
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.files import stop_reason
 from marlnb.training.runs.follow import RunFollower
@@ -124,7 +124,7 @@ def test_links_in_a_folder_show_and_change_no_other_file(run: Run, tmp_path: Pat
         (run.path / name).unlink(missing_ok=True)
         (run.path / name).symlink_to(secret)
     opened = Run.open(run.path)
-    with pytest.raises(RunError, match=rf"events.log cannot be read: it is a link to {secret}, which is not read"):
+    with pytest.raises(RunError, match=rf"events.log cannot be read: it is a link to {secret}; links in such folders"):
         opened.events()
     assert stop_reason(run.path) == ""
     for write in (
@@ -136,6 +136,18 @@ def test_links_in_a_folder_show_and_change_no_other_file(run: Run, tmp_path: Pat
         with pytest.raises(DiskError, match="cannot be written: it is a symbolic link"):
             write()
     assert secret.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "name", ["experiment.json", "spec.json", "status.json", "metrics.jsonl", "manifest.json", "tensors.bin"]
+)
+def test_what_a_link_leads_to_is_not_read(run: Run, tmp_path: Path, name: str) -> None:
+    """Neither as JSON: a linked file with the right content is refused too."""
+    folder = run.checkpoints[-1].path if name in ("manifest.json", "tensors.bin") else run.path
+    (folder / name).symlink_to((folder / name).rename(tmp_path / "elsewhere"))
+    with pytest.raises(MarlnbError, match=rf"{name}.* it is a link to {tmp_path}/elsewhere; links in such folders"):
+        opened = Run.open(run.path)
+        assert opened.spec and opened.status() and opened.metrics().size and opened.policies()
 
 
 @pytest.mark.timeout(60)

@@ -110,7 +110,7 @@ def _new_lines(path: Path, offsets: dict[str, int]) -> list[dict[str, Any]]:
     if not path.exists() or path.stat().st_size <= start:
         return []
     try:
-        data = read_bytes(path, offset=start)
+        data = read_bytes(path, offset=start, follow=False)
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
     whole = data[: data.rfind(b"\n") + 1]

@@ -23,7 +23,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         CheckpointError: it is missing, damaged or of another format.
     """
     try:
-        manifest = json.loads(read_text(folder / MANIFEST))
+        manifest = json.loads(read_text(folder / MANIFEST, follow=False))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder} has no readable {MANIFEST}: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("version") != VERSION:

@@ -73,7 +73,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     try:
         expected = manifest["files"][TENSORS]
-        data = bytearray(read_bytes(folder / TENSORS, max_bytes=max(int(expected["size_bytes"]), 0)))
+        data = bytearray(read_bytes(folder / TENSORS, max_bytes=max(int(expected["size_bytes"]), 0), follow=False))
         if len(data) != expected["size_bytes"]:
             size = f"{len(data):,} of {expected['size_bytes']:,} bytes"
             raise CheckpointError(f"{folder / TENSORS} is damaged: it has {size}{_others(folder)}")
