@@ -84,11 +84,15 @@ class Categorical(ActionDistribution):
         self.n_parameters = n
 
     def sample(self, parameters: Tensor, generator: Generators = None) -> Sample:
-        """Gumbel-max: argmax_k p_k / e_k with e_k ~ Exp(1) has the distribution p (Jang et al. 2017, section 2.1)."""
-        log_probs = parameters.log_softmax(-1)
-        weights = log_probs.exp()
-        exponential = fill(torch.empty_like(weights), Tensor.exponential_, generator)
-        return self._sample_of(log_probs, weights.div_(exponential).argmax(-1))
+        """Inversion: the first k with p_0 + ... + p_k > u, u ~ U[0, 1) (Devroye 1986, section III.2).
+
+        One random number for each action; Gumbel-max needs one for each choice. A choice with p_k = 0 is never taken.
+        """
+        log_probs = log_softmax(parameters)
+        cumulated = log_probs.exp().cumsum(-1).contiguous()
+        uniform = fill(cumulated.new_empty(*cumulated.shape[:-1], 1), Tensor.uniform_, generator)
+        action = torch.searchsorted(cumulated, uniform.mul_(cumulated[..., -1:]), right=True)
+        return self._sample_of(log_probs, action.clamp_max_(self.n_parameters - 1).squeeze(-1))  # beyond it where NaN
 
     def mode(self, parameters: Tensor) -> Sample:
         return self._sample_of(log_softmax(parameters), parameters.argmax(-1))

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch import distributions as td
 from torchrl.modules import MaskedCategorical, TanhNormal
 
@@ -67,6 +71,28 @@ def test_categorical_samples_have_the_logits_frequencies() -> None:
     action = Categorical(4).sample(logits.expand(200_000, 4), generator).action
     frequencies = action.bincount(minlength=4) / 200_000
     torch.testing.assert_close(frequencies, logits.softmax(-1), atol=0.005, rtol=0)
+
+
+def test_a_categorical_sample_inverts_the_distribution_function() -> None:
+    """By numpy, from the same uniform numbers; few choices and many, and choices that are impossible."""
+    for n_choices in (3, 21):
+        logits = torch.randn(500, 2, n_choices)
+        logits[..., 1] = torch.finfo(torch.float32).min
+        action = Categorical(n_choices).sample(logits, torch.Generator().manual_seed(0)).action
+        uniform = torch.rand(500, 2, generator=torch.Generator().manual_seed(0)).double().numpy()
+        cumulated = logits.double().softmax(-1).numpy().cumsum(-1)
+        expected = [
+            np.searchsorted(row, u, side="right") for row, u in zip(cumulated.reshape(-1, n_choices), uniform.flat)
+        ]
+        assert action.flatten().tolist() == expected
+
+
+def test_the_largest_uniform_number_takes_a_choice_that_is_possible() -> None:
+    last_impossible = torch.randn(1000, 4)
+    last_impossible[:, 3] = torch.finfo(torch.float32).min
+    with patch.object(Tensor, "uniform_", lambda x, generator: x.fill_(1 - 2**-24)):
+        assert (Categorical(4).sample(last_impossible).action < 3).all()
+    assert Categorical(4).sample(torch.full((2, 4), float("nan"))).action.max() < 4  # the rollout's check names the NaN
 
 
 def test_multi_discrete_is_a_product_of_categoricals() -> None:
