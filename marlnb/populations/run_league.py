@@ -211,7 +211,7 @@ class LeaguePlayer:
         others = set(self.spec.group_names) - set(weights)
         policies = self.league.run.policies(device=device) if others else {}
         for name, state in weights.items():
-            policy = build_learner(experiment, self.spec, self.spec.group(name), device).policy
+            policy = build_learner(experiment, self.spec, self.spec.group(name), device, in_league=True).policy
             try:
                 policy.load_state_dict(state)
             except RuntimeError as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.configs.scripted import FrozenConfig
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FixedPolicyLearner
@@ -39,7 +41,8 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
         TrustError: the experiment names an algorithm or a network whose code the user does not trust.
     """
     experiment = experiment.loaded(env=False)
-    if experiment.league is not None:  # the first player of each group
+    in_league = experiment.league is not None
+    if in_league:  # the first player of each group
         experiment = population_support().learners_experiment(experiment, spec)
     for name in experiment.algorithms:
         spec.group(name)
@@ -48,7 +51,7 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
             if name not in (*spec.group_names, *spec.agents):
                 what = f"group or agent of {spec.name}, such as {part}.{spec.group_names[0]},"
                 raise ConfigError(unknown(what, name, (*spec.group_names, *spec.agents)))
-    learners = {group.name: build_learner(experiment, spec, group, device) for group in spec.groups}
+    learners = {g.name: build_learner(experiment, spec, g, device, in_league=in_league) for g in spec.groups}
     for learner in learners.values():
         learner.bind_learners(learners)
     return learners
@@ -61,14 +64,22 @@ def checkpoint_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[
     return population_support().winner_experiment(experiment, spec, state)
 
 
-def build_learner(experiment: Experiment, spec: EnvSpec, group: GroupSpec, device: str | None = None) -> Learner:
-    """The Learner of one group, not yet bound to the others. Raises as `build_learners`."""
+def build_learner(
+    experiment: Experiment, spec: EnvSpec, group: GroupSpec, device: str | None = None, *, in_league: bool = False
+) -> Learner:
+    """The Learner of one group, not yet bound to the others. Raises as `build_learners`.
+
+    Args:
+        in_league: who acts for the other groups changes from match to match. Critics that need all next actions then
+            read their own group alone.
+    """
     device, algorithm = device or experiment.device, experiment.algorithm_of(group.name)
+    read = replace(spec, groups=(group,)) if in_league and isinstance(algorithm, QActorCriticConfig) else spec
     if isinstance(algorithm, FrozenConfig):
         return FixedPolicyLearner(frozen_policy(algorithm, group, spec, device))
     actor = by_agent(group, experiment.actor_of(group.name), experiment.models)
     critic = by_agent(group, experiment.critic_of(group.name), experiment.critics)
-    context = LearnerContext(group, spec, actor, critic, experiment.n_envs, experiment.rollout_steps, device)
+    context = LearnerContext(group, read, actor, critic, experiment.n_envs, experiment.rollout_steps, device)
     parsed = torch.device(device)
     cuda_devices = [parsed] if parsed.type == "cuda" else []
     with GLOBAL_GENERATORS, torch.random.fork_rng(cuda_devices):

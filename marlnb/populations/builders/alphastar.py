@@ -30,6 +30,7 @@ from marlnb.errors import ConfigError, unknown
 from marlnb.league_config import LEAGUES, LeagueConfig
 from marlnb.populations.builders.history import MAIN, frames_between, new_players
 from marlnb.populations.league.draws import choose
+from marlnb.populations.league.payoff import UNKNOWN
 from marlnb.populations.league.pfsp import Weighting, pfsp_weights
 from marlnb.populations.league.players import NewPlayer, Player
 from marlnb.populations.league.state import Decision, Draw, LeagueState
@@ -166,22 +167,37 @@ class AlphaStarConfig(LeagueConfig):
         return players
 
     def check(self, league: LeagueState) -> None:
-        """Raises ConfigError if a gate needs more games of a pair than a player's frames can hold, at one per frame."""
+        """Raises ConfigError if a gate can never open: too few games, at one per frame, or none against the mains."""
         for player in league.learning:
-            options, frames, until = self._options(player.id, player.role), league.planned_frames, "in this training"
+            options = self._options(player.id, player.role)
             if options.gate is None:
                 continue
-            if options.reset == 1 and (options.snapshot_frames or frames) < frames:
-                frames, until = options.snapshot_frames or frames, "between two resets (snapshot_frames)"
-            if self.evaluation_share:
-                frames *= len(league.learning)  # evaluation matches take place among the episodes of all
-            if self.min_games > frames:
+            why = _never_meets_mains(options) if not self.evaluation_share else ""
+            if why := why or self._too_few_games(player, options, league):
                 raise ConfigError(
-                    f"league {self.name!r}: the gate of {player.id!r} can never be reached: it needs min_games="
-                    f"{self.min_games:,} games against each opponent, but the player has at most {frames:,} {until}. "
-                    f"Use fewer min_games, more frames, or league.{player.role}.gate=null",
-                    at="league.min_games",
+                    f"league {self.name!r}: the gate of {player.id!r} can never be reached: {why}, or "
+                    f"league.{player.role}.gate=null",
+                    at=f"league.{player.role}.gate",
                 )
+
+    def _too_few_games(self, player: Player, options: RoleOptions, league: LeagueState) -> str:
+        """Why a player cannot have `min_games` against each opponent; empty if it can. Reviews are between rounds."""
+        turns = league.turn_frames * self.round_turns
+        frames, until = -(-league.planned_frames // turns) * turns, "in this training"
+        between = -(-options.due_frames(league) // turns) * turns
+        if options.reset == 1 and between < frames:
+            frames, until = between, "between two resets (snapshot_frames)"
+        games = frames * len(league.other_sides(player))
+        if self.evaluation_share:
+            games *= len(league.learning)  # evaluation matches take place among the episodes of all
+        n_opponents = len(self._to_beat(player, league))
+        if self.min_games * n_opponents <= games:
+            return ""
+        whom = "its opponent" if n_opponents == 1 else f"each of {n_opponents} opponents"
+        return (
+            f"it needs min_games={self.min_games:,} games against {whom}, but has at most {games:,} {until}. "
+            "Use fewer min_games, more frames"
+        )
 
     def draw(self, rng: np.random.Generator, player: Player, league: LeagueState) -> Draw:
         options = self._options(player.id, player.role)
@@ -233,13 +249,31 @@ class AlphaStarConfig(LeagueConfig):
         """Whether the player beats all current mains (a main exploiter), or all past players."""
         if gate is None:
             return False
-        pools = _mains(player, league) if player.role == MAIN_EXPLOITER else _past(player, league)
-        ids = [other.id for pool in pools for other in pool if other.id != player.id]
+        ids = self._to_beat(player, league)
         met = league.payoff.has_met(player.id, ids, self.min_games)
         return bool(ids) and bool((met & (league.payoff.rates(player.id, ids) > gate)).all())
 
+    def _to_beat(self, player: Player, league: LeagueState) -> list[str]:
+        """All current mains for a main exploiter, else all past players."""
+        pools = _mains(player, league) if player.role == MAIN_EXPLOITER else _past(player, league)
+        return list(dict.fromkeys(other.id for pool in pools for other in pool if other.id != player.id))
+
 
 Pools = Sequence[tuple[Player, ...]]  # candidates for each other side
+
+
+def _never_meets_mains(options: RoleOptions) -> str:
+    """Why a main exploiter always meets snapshots, not the mains that its gate asks for; empty if it does meet them."""
+    if not isinstance(options, MainExploiterOptions):
+        return ""
+    if options.curriculum == 1:
+        return "with curriculum=1 it meets snapshots alone, never the current mains. Use a smaller curriculum"
+    if options.curriculum_below > UNKNOWN:
+        return (
+            f"with curriculum_below={options.curriculum_below:g} it meets snapshots alone, never the current mains: "
+            f"a win rate counts as {UNKNOWN:g} before the first game. Use {UNKNOWN:g} or less"
+        )
+    return ""
 
 
 def _draw_for_main_exploiter(

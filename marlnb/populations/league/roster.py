@@ -89,9 +89,7 @@ def first_players(config: LeagueConfig, sides: tuple[Side, ...], symmetric: bool
     return players
 
 
-def first_state(
-    config: LeagueConfig, sides: tuple[Side, ...], players: Iterable[NewPlayer], planned_frames: int = 1_000_000
-) -> LeagueState:
+def first_state(config: LeagueConfig, sides: tuple[Side, ...], players: Iterable[NewPlayer]) -> LeagueState:
     """The league before its first match: the learning players, and snapshots of those that start with one."""
     first: dict[str, Player] = {}
     for new in players:
@@ -100,20 +98,30 @@ def first_state(
             name = snapshot_id(new.id, 0)
             first[name] = Player(name, new.role, new.side, learning=False, parent=new.id)
     frames = {name: 0 for name, player in first.items() if player.learning}
-    return LeagueState(sides, first, PayoffTable.empty(decay=config.decay), frames, dict(frames), planned_frames)
+    return LeagueState(sides, first, PayoffTable.empty(decay=config.decay), frames, dict(frames))
 
 
-def check_league(config: LeagueConfig, spec: EnvSpec, planned_frames: int = 1_000_000) -> LeagueState:
+def check_league(
+    config: LeagueConfig, spec: EnvSpec, planned_frames: int | None = None, turn_frames: int = 1
+) -> LeagueState:
     """The league's first state, after some draws for each player on trial.
 
+    Args:
+        config: of the league.
+        spec: of the environment.
+        planned_frames: of each player, for which the config's options are checked; None: they are not.
+        turn_frames: of a player's turn.
     Raises:
         ConfigError: the environment has no sides, a role has no opponents, a draw is not valid, or the league's
             config cannot do with these frames what its options say.
     """
     sides = sides_of(spec, config)
-    league = first_state(config, sides, first_players(config, sides, is_symmetric(sides, spec)), planned_frames)
+    players = first_players(config, sides, is_symmetric(sides, spec))
+    league = first_state(config, sides, players)
+    if planned_frames is not None:
+        league = replace(league, planned_frames=planned_frames, turn_frames=turn_frames)
+        config.check(league)
     check_draws(config, league)
-    config.check(league)
     return league
 
 
@@ -131,8 +139,7 @@ def planned_league(config: LeagueConfig, spec: EnvSpec, frames: int, turn_frames
     learning = [player.id for player in check_league(config, spec).learning]
     if config.learner and config.learner not in learning:
         raise ConfigError(unknown("player in league.learner", config.learner, learning), at="league.learner")
-    league = check_league(config, spec, max(1, frames // (1 if config.learner else len(learning))))
-    return replace(league, turn_frames=turn_frames)
+    return check_league(config, spec, max(1, frames // (1 if config.learner else len(learning))), turn_frames)
 
 
 def check_draws(config: LeagueConfig, league: LeagueState) -> None:

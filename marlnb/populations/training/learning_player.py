@@ -12,7 +12,6 @@ from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.populations.league.players import ANY_SIDE, Player
 from marlnb.populations.training.match_env import MatchEnv
 from marlnb.populations.training.match_policy import MatchLearner, MatchPolicy
@@ -116,8 +115,7 @@ class LearningPlayer:
 
     def _bind(self) -> None:
         everyone: dict[str, Learner] = {**self._matches, **self.learners}
-        for name, learner in self.learners.items():
-            _check_critic(learner, name, tuple(self.learners))
+        for learner in self.learners.values():
             learner.bind_learners(everyone)
 
 
@@ -140,7 +138,7 @@ def build_player_learners(experiment: Experiment, spec: EnvSpec, player: Player,
                 f"{algorithm.name} for league player {player.id!r} takes {', '.join(spec.group(group).agents)} for a "
                 "team that shares its reward, but they play against each other; algorithms of single agents: ippo, iql"
             )
-        learners[group] = build_learner(experiment, spec, spec.group(group))
+        learners[group] = build_learner(experiment, spec, spec.group(group), in_league=True)
     return learners
 
 
@@ -148,15 +146,3 @@ def played_groups(player: Player, env: MatchEnv) -> list[str]:
     """The groups in which a player may act."""
     agents = {agent for side in env.sides if player.takes(side.name) for agent in side.agents}
     return [group.name for group in env.spec.groups if agents & set(group.agents)]
-
-
-def _check_critic(learner: Learner, group: str, played: tuple[str, ...]) -> None:
-    """Raises ConfigError if the targets of a learner's critics need what opponents do next."""
-    policy = learner.policy
-    others = [name for name in policy.critic.reads if name not in played] if isinstance(policy, QActorCritic) else []
-    if others:
-        raise ConfigError(
-            f"the critics for group {group!r} need the next actions of {', '.join(others)}, but in a league these "
-            "players change from match to match; use an algorithm with independent critics, as iddpg or isac, or "
-            "mappo, whose critic reads no actions"
-        )

@@ -86,7 +86,7 @@ class OpponentPolicies:
         if key not in self._policies:
             experiment = player_experiment(self._experiment, self._spec, owner)
             spec = self._spec.group(group)
-            policy = build_learner(experiment, self._spec, spec).policy
+            policy = build_learner(experiment, self._spec, spec, in_league=True).policy
             architecture = _architecture(policy, repr(by_agent(spec, experiment.actor_of(group), experiment.models)))
             self._policies[key] = (self._by_architecture.setdefault(architecture, policy), architecture)
         return self._policies[key]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from torch import Tensor
+
 from marlnb.algorithms.learner import weights_of
 from marlnb.populations.league.players import NewPlayer, Player
 from marlnb.populations.training.league_files import PlayerHistory
 from marlnb.populations.training.learning_player import LearningPlayer
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.runs.run import opened_run
+
+CRITIC = "critic"
+"""With this, the names of a policy's weights begin that only learning needs."""
 
 
 class PlayerWeights:
@@ -41,5 +46,13 @@ class PlayerWeights:
         source = opened_run(new.run)
         policies = (source.league[new.run_player] if new.run_player else source).policies()
         whose = f"{new.run_player or 'the policies'} of {source.path}"
-        self._parts[new.id].load_weights({name: weights_of(policy) for name, policy in policies.items()}, whose)
+        own = self._parts[new.id].weights()
+        self._parts[new.id].load_weights({name: _acting(own[name], weights_of(policies[name])) for name in own}, whose)
         return whose
+
+
+def _acting(own: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Their weights; the own critics where theirs read other groups too, as none of actions does in a league."""
+    critics = {name: tensor for name, tensor in own.items() if name.startswith(CRITIC)}
+    is_other = any(name in theirs and theirs[name].shape != tensor.shape for name, tensor in critics.items())
+    return {**theirs, **(critics if is_other else {})}

@@ -322,9 +322,14 @@ def test_every_league_draws_in_both_kinds_of_games(name: str) -> None:
     [
         ("league.main_exploiter.gate=1.0", 10**6, r"gate=1 can never be reached"),
         ("league.players.league_exploiter_1.gate=1.5", 10**6, r"league_exploiter_1: gate=1\.5 can never be reached"),
-        ("league.min_games=500", 499, r"'main_exploiter_0' can never.*min_games=500.*at most 499 in this training"),
-        ("league.min_games=500 league.evaluation_share=0.1", 124, "at most 496 in this training"),
+        ("league.min_games=500 league.main_exploiter.reset=0.9", 499, "'main_exploiter_0' can never.*at most 499 in"),
+        ("league.min_games=81 league.evaluation_share=0.1", 900, "at most 80 between two resets"),
         ("league.main_exploiter.snapshot_frames=7", 10**6, "at most 7 between two resets"),
+        ("league.min_games=21", 900, "'main_exploiter_0' can never.*at most 20 between"),  # by default 20 updates
+        ("league.min_games=7 league.main.count=3", 900, "each of 3 opponents, but has at most 20 between two resets"),
+        ("league.main.count=2 league.main_exploiter.count=0 league.min_games=51", 101, "each of 2.*at most 101 in"),
+        ("league.main_exploiter.curriculum=1", 10**6, "curriculum=1 it meets snapshots alone, never the current mains"),
+        ("league.main_exploiter.curriculum_below=0.6", 10**6, "it meets snapshots alone.*counts as 0.5 before"),
     ],
 )
 def test_a_gate_that_can_never_be_reached(override: str, frames: int, message: str) -> None:
@@ -335,8 +340,15 @@ def test_a_gate_that_can_never_be_reached(override: str, frames: int, message: s
 
 
 def test_gates_that_can_be_reached() -> None:
-    check_league(AlphaStarConfig(min_games=500), SYMMETRIC, 500)
-    check_league(AlphaStarConfig(min_games=500, evaluation_share=0.1), SYMMETRIC, 125)
+    check_league(AlphaStarConfig(min_games=500, main_exploiter=MainExploiterOptions(reset=0.9)), SYMMETRIC, 500)
+    check_league(AlphaStarConfig(min_games=80, evaluation_share=0.1), SYMMETRIC, 900)
+    check_league(AlphaStarConfig(min_games=20), SYMMETRIC, 900)
+    check_league(AlphaStarConfig(min_games=128), SYMMETRIC, 100, turn_frames=64)  # the second turn ends at 128 frames
+    for never_but_evaluated in ({"curriculum": 1.0}, {"curriculum_below": 1.0}):
+        options = MainExploiterOptions(**never_but_evaluated)  # type: ignore[arg-type]
+        check_league(AlphaStarConfig(main_exploiter=options, evaluation_share=0.1), SYMMETRIC, 10**6)
+    mains = AlphaStarConfig(main_exploiter=MainExploiterOptions(curriculum=0.99, curriculum_below=0.5))
+    assert "main" in kinds(mains, check_league(mains, SYMMETRIC, 10**6), "main_exploiter_0", 2000)
     closed = {"gate": None}
     config = AlphaStarConfig(players=dict.fromkeys(("main_exploiter_0", *LEAGUE_EXPLOITERS), closed), min_games=500)
     check_league(config, SYMMETRIC, 100)

@@ -40,7 +40,8 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ),
         ((*RPS, "league.main_exploiter.gate=1"), r"league\.main_exploiter: gate=1 can never be reached"),
         ((*RPS, "league.players.main_0.gate=2"), r"league\.players\.main_0: gate=2 can never be reached"),
-        ((*RPS, "league.min_games=101"), r"'main_exploiter_0' can never.*min_games=101.*at most 100"),
+        ((*RPS, "league.min_games=129"), r"'main_exploiter_0' can never.*min_games=129.*at most 128 in this training"),
+        ((*RPS, "league.main_exploiter.curriculum=1"), "'main_exploiter_0' can never.*never the current mains"),
         (("env=matrix/climbing", "league=alphastar", "league.sides=groups"), "needs two sides"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from marlnb.algorithms.rollout import Rollout
+from marlnb.analysis.populations.best_response import best_response
 from marlnb.cli import main
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.experiment import Experiment
@@ -23,6 +24,7 @@ from marlnb.training.trainer import Trainer
 SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16", "keep_checkpoints=0")
 TAG = ("env=mpe/simple_tag", "league=alphastar", *SMALL)
 RPS = ("env=tests.populations.training.games:RockPaperScissors", "league=alphastar", *SMALL)
+REPLAY = ("learning_starts=0", "updates=1", "batch_size=8", "buffer_frames=200")
 
 
 def _values(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -112,6 +114,26 @@ def test_players_with_different_algorithms_and_networks_meet(tmp_path: Path) -> 
     assert run.policies()["player"].recurrent_shape is not None  # the run's own policy is that of main_0
 
 
+def test_critics_of_actions_read_their_own_team(tmp_path: Path) -> None:
+    """Who plays the other team changes from match to match. Outside a league they read both teams."""
+    words = ("env=mpe/simple_tag", "model.hidden=[4]", "n_envs=2", "rollout_steps=25", "frames=100", "tuned=false")
+    options = (f"algorithms.{group}.{option}" for group in ("adversary", "agent") for option in REPLAY)
+    words = (*words, "algorithms.adversary=maddpg", "algorithms.agent=masac", *options)
+    league = Run.open(_train(Experiment.compose(*words, "league=pfsp"), tmp_path / "run")).league
+    chasers = league["adversary_main_0"].policies()["adversary"]
+    assert chasers.critic.reads == ("adversary",) and chasers.group.n_agents == 3
+    assert league["agent_main_0"].policies()["agent"].critic.reads == ("agent",)
+    before = league["adversary_main_0@0"].policies()["adversary"]
+    for part in ("actor", "critic"):
+        old, new = (list(getattr(policy, part).parameters()) for policy in (before, chasers))
+        assert any(not torch.equal(a, b) for a, b in zip(old, new)), part
+    run = Run.open(_train(Experiment.compose(*words), tmp_path / "all"))
+    assert run.policies()["agent"].critic.reads == ("adversary", "agent")
+    fixed = best_response(run, env_steps=50, side="agent", episodes=2, progress=False).run.league["fixed"]
+    ours, theirs = (policy.actor.state_dict() for policy in (fixed.policies()["agent"], run.policies()["agent"]))
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
 def test_the_files_of_a_run_show_its_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.open(_train(Experiment.compose(*TAG, "frames=1152"), tmp_path / "run"))
     league = run.league
@@ -147,7 +169,6 @@ def test_a_missing_snapshot_is_named(tmp_path: Path) -> None:
         (("env=mpe/simple_spread", "league=alphastar", "league.sides=groups"), "needs two sides"),
         ((*RPS, "algorithms.main_0x=iql"), "main_0x"),
         ((*RPS[:-4], "algorithm=vdn"), "play against each other"),
-        ((*TAG[:2], "algorithm=maddpg"), "change from match to match"),
     ],
 )
 def test_a_league_that_cannot_be_trained_says_why(tmp_path: Path, overrides: tuple[str, ...], message: str) -> None:
