@@ -66,7 +66,11 @@ class LeagueConfig(ABC):
         0.99, help="weight of a result for each newer game of the same pair, in win rates", gt=0, le=1
     )
     min_games: int = option(
-        8, help="games of a pair before its win rate counts in a gate, or as forgotten", unit="games", ge=1, le=100_000
+        8,
+        help="games of a pair before its win rate counts; until then it is 1/2 for matchmaking, and opens no gate",
+        unit="games",
+        ge=1,
+        le=100_000,
     )
     evaluation_share: float = option(
         0.0,

@@ -12,7 +12,8 @@ Source: Vinyals et al. 2019 (10.1038/s41586-019-1724-z), Methods, "Multi-agent l
 not those of its pseudocode. 2e9 steps are a hundredth of what an agent learned from (44 days at 50,000 steps/s), so
 here it is a hundredth of a player's frames. A hundredth of a short training is less than an update, from which an
 exploiter learns nothing; so exploiters have at least `min_updates`. A reset returns to fresh weights, as there are no
-supervised ones. A gate needs `min_games` against each opponent, and stays closed right after a snapshot
+supervised ones. A win rate counts after `min_games`, and until then as 1/2: after one won game f(1) = 0 would end all
+meetings of a pair. So a gate needs `min_games` against each opponent, and stays closed right after a snapshot
 (`gate_after`). The paper names no win rate below which a main cannot beat a player: `forgotten_below`. It mentions
 f_var for struggling main agents; the pseudocode has 0.3 for that: `struggling_below`.
 """
@@ -204,8 +205,8 @@ class AlphaStarConfig(LeagueConfig):
         if isinstance(options, MainOptions):
             return self._draw_for_main(rng, player, league, options)
         if isinstance(options, MainExploiterOptions):
-            return _draw_for_main_exploiter(rng, player, league, options)
-        return _pfsp("pfsp", rng, player, league, _past(player, league), p=options.p)
+            return self._draw_for_main_exploiter(rng, player, league, options)
+        return self._pfsp("pfsp", rng, player, league, _past(player, league), p=options.p)
 
     def review(self, rng: np.random.Generator, player: Player, league: LeagueState) -> tuple[Decision, ...]:
         options = self._options(player.id, player.role)
@@ -228,12 +229,52 @@ class AlphaStarConfig(LeagueConfig):
     ) -> Draw:
         share = rng.random()
         if share >= options.self_play + options.forgotten:
-            return _pfsp("pfsp", rng, player, league, _past(player, league), p=options.p)
+            return self._pfsp("pfsp", rng, player, league, _past(player, league), p=options.p)
         if share >= options.self_play:
             forgotten = league.cached(("forgotten", player.id), lambda: self._forgotten(player, league, options))
             if all(forgotten):
-                return _pfsp("forgotten", rng, player, league, forgotten, p=options.p)
-        return _self_play(rng, player, league, options)
+                return self._pfsp("forgotten", rng, player, league, forgotten, p=options.p)
+        return self._self_play(rng, player, league, options)
+
+    def _draw_for_main_exploiter(
+        self, rng: np.random.Generator, player: Player, league: LeagueState, options: MainExploiterOptions
+    ) -> Draw:
+        mains = tuple(choose(rng, pool) for pool in _mains(player, league))
+        is_losing = league.payoff.rates(player.id, mains, self.min_games).min() < options.curriculum_below
+        if rng.random() < options.curriculum or is_losing:
+            return self._pfsp("curriculum", rng, player, league, _past(player, league, MAIN), weighting="var")
+        return Draw("main", mains)
+
+    def _self_play(self, rng: np.random.Generator, player: Player, league: LeagueState, options: MainOptions) -> Draw:
+        """Against current mains, itself among them in a symmetric game, or snapshots of those that beat it."""
+        mains = tuple(choose(rng, pool) for pool in _mains(player, league))
+        others = [main for main in mains if main != player.id]
+        if others and league.payoff.rates(player.id, others, self.min_games).min() < options.struggling_below:
+            pools = [tuple(past for past in league.past if past.parent == main) for main in mains]
+            if all(pools):
+                return self._pfsp("struggling", rng, player, league, pools, weighting="var", key=mains)
+        return Draw("self_play", mains)
+
+    def _pfsp(
+        self,
+        kind: str,
+        rng: np.random.Generator,
+        player: Player,
+        league: LeagueState,
+        pools: Pools,
+        *,
+        weighting: Weighting = "hard",
+        p: float = 2.0,
+        key: Hashable = None,
+    ) -> Draw:
+        """An opponent of each pool, by prioritised fictitious self-play. Kind, player and key tell the pools."""
+
+        def weights() -> list[np.ndarray]:
+            rates = (league.payoff.rates(player.id, [other.id for other in pool], self.min_games) for pool in pools)
+            return [pfsp_weights(rate, weighting, p) for rate in rates]
+
+        weights_of_pools = league.cached((kind, player.id, key), weights)
+        return Draw(kind, tuple(choose(rng, pool, weight) for pool, weight in zip(pools, weights_of_pools)))
 
     def _forgotten(self, player: Player, league: LeagueState, options: MainOptions) -> Pools:
         """Past mains and main exploiters that the player met often enough to know that it cannot beat them."""
@@ -276,51 +317,9 @@ def _never_meets_mains(options: RoleOptions) -> str:
     return ""
 
 
-def _draw_for_main_exploiter(
-    rng: np.random.Generator, player: Player, league: LeagueState, options: MainExploiterOptions
-) -> Draw:
-    mains = tuple(choose(rng, pool) for pool in _mains(player, league))
-    is_losing = league.payoff.rates(player.id, mains).min() < options.curriculum_below
-    if rng.random() < options.curriculum or is_losing:
-        return _pfsp("curriculum", rng, player, league, _past(player, league, MAIN), weighting="var")
-    return Draw("main", mains)
-
-
-def _self_play(rng: np.random.Generator, player: Player, league: LeagueState, options: MainOptions) -> Draw:
-    """Against current mains, itself among them in a symmetric game, or snapshots of those that beat it."""
-    mains = tuple(choose(rng, pool) for pool in _mains(player, league))
-    others = [main for main in mains if main != player.id]
-    if others and league.payoff.rates(player.id, others).min() < options.struggling_below:
-        pools = [tuple(past for past in league.past if past.parent == main) for main in mains]
-        if all(pools):
-            return _pfsp("struggling", rng, player, league, pools, weighting="var", key=mains)
-    return Draw("self_play", mains)
-
-
 def _mains(player: Player, league: LeagueState) -> Pools:
     return [league.learning_of(side, MAIN) for side in league.other_sides(player)]
 
 
 def _past(player: Player, league: LeagueState, *roles: str) -> Pools:
     return [league.past_of(side, *roles) for side in league.other_sides(player)]
-
-
-def _pfsp(
-    kind: str,
-    rng: np.random.Generator,
-    player: Player,
-    league: LeagueState,
-    pools: Pools,
-    *,
-    weighting: Weighting = "hard",
-    p: float = 2.0,
-    key: Hashable = None,
-) -> Draw:
-    """An opponent of each pool, by prioritised fictitious self-play. Kind, player and key tell the pools."""
-
-    def weights() -> list[np.ndarray]:
-        rates = (league.payoff.rates(player.id, [other.id for other in pool]) for pool in pools)
-        return [pfsp_weights(rate, weighting, p) for rate in rates]
-
-    weights_of_pools = league.cached((kind, player.id, key), weights)
-    return Draw(kind, tuple(choose(rng, pool, weight) for pool, weight in zip(pools, weights_of_pools)))

@@ -30,4 +30,5 @@ class PFSPConfig(PastLeague):
     p: float = option(2.0, help="exponent of the weighting hard", gt=0, le=100)
 
     def weights(self, player: Player, past: tuple[Player, ...], league: LeagueState) -> np.ndarray:
-        return pfsp_weights(league.payoff.rates(player.id, [other.id for other in past]), self.weighting, self.p)
+        rates = league.payoff.rates(player.id, [other.id for other in past], self.min_games)
+        return pfsp_weights(rates, self.weighting, self.p)

@@ -120,9 +120,10 @@ class PayoffTable(FieldsSummary):
         """P[player beats opponent]; 0.5 if they have not met."""
         return float(self.win_rates[self._index[player], self._index[opponent]])
 
-    def rates(self, player: str, opponents: Sequence[str]) -> np.ndarray:
-        """P[player beats opponent] `[opponent]`; 0.5 where they have not met."""
-        return self.block((player,), opponents)[0]
+    def rates(self, player: str, opponents: Sequence[str], min_games: int = 1) -> np.ndarray:
+        """P[player beats opponent] `[opponent]`; 0.5 where they have met less often than `min_games`."""
+        rates = self.block((player,), opponents)[0]
+        return rates if min_games <= 1 else np.where(self.has_met(player, opponents, min_games), rates, UNKNOWN)
 
     def block(self, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
         """P[row beats column] `[row, column]`; 0.5 where they have not met."""

@@ -23,6 +23,7 @@ from marlnb.league_config import LEAGUES, LeagueConfig
 from marlnb.populations.append_only import cut_lines
 from marlnb.populations.builders.alphastar import AlphaStarConfig, MainExploiterOptions, MainOptions
 from marlnb.populations.builders.fictitious import DeltaUniformConfig
+from marlnb.populations.builders.pfsp import PFSPConfig
 from marlnb.populations.builders.psro import PSROConfig
 from marlnb.populations.builders.self_play import SelfPlayConfig
 from marlnb.populations.counter_draws import generator
@@ -222,6 +223,24 @@ def test_the_papers_shares() -> None:
         "curriculum"
     }
     assert set(kinds(config, league, "league_exploiter_0", 200)) == {"pfsp"}
+    one = league_of(config, [played("main_exploiter_0", "main_0", 0)])
+    assert set(kinds(config, one, "main_exploiter_0", 200)) == {"main", "curriculum"}
+
+
+@pytest.mark.parametrize("config", [AlphaStarConfig(), PFSPConfig()])
+def test_an_opponent_is_met_again_until_its_win_rate_is_known(config: LeagueConfig) -> None:
+    newer = Player("main_0@1", "main", learning=False, parent="main_0")
+    known = lost_to("main_0", "main_0@1", 10)
+
+    def meetings(games: int) -> Counter[str]:
+        """With two past players: the one beaten in half of 20 games, and the other in all of these."""
+        league = league_of(config, [*known, *lost_to("main_0", "main_0@0", games, games)], [newer])
+        drawn = (draw_match(config, league, "main_0", number, seed=0) for number in range(1000))
+        return Counter(name for pair in drawn if pair.kind == "pfsp" for name in pair.players.values() if "@" in name)
+
+    few = meetings(7)
+    assert chisquare([few["main_0@0"], few["main_0@1"]]).pvalue > 0.001
+    assert set(meetings(8)) == {"main_0@1"}
 
 
 def test_gates_wait_for_games_and_snapshots_precede_resets() -> None:
