@@ -246,11 +246,13 @@ STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found b
     },
     "simple_tag maddpg": {"algorithm.gamma": "0.98", "algorithm.tau": "0.04"},
     "simple_tag masac": {"algorithm.gamma": "0.98", "algorithm.tau": "0.04"},
+    "simple_tag vdn": {"algorithm.gamma": "0.95"},
 }
 ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
     "simple_tag": _FAR_SIGHTED,
     "simple_tag maddpg": (_FRESH, {**_LARGE, **_FRESH}, {"algorithm.policy_actions": "own"}),
     "simple_tag masac": (_FRESH, {**_LARGE, **_FRESH}, {"algorithm.target_entropy": "0.6"}),
+    "simple_tag vdn": ({"algorithm.gamma": "0.98"}, _FRESH),
     "simple_reference mappo": _CAREFUL,
     "simple_speaker_listener mappo": _CAREFUL,
     "simple_speaker_listener maddpg": (
@@ -266,7 +268,7 @@ SEARCHED = (
     *(("simple_spread", name) for name in ("mappo", "maddpg", "qmix")),
     *(("simple_speaker_listener", name) for name in ("mappo", "maddpg")),
     *(("simple_reference", name) for name in ("mappo", "masac")),
-    *(("simple_tag", name) for name in ("ippo", "maddpg", "masac", "qmix")),
+    *(("simple_tag", name) for name in ("ippo", "maddpg", "masac", "qmix", "vdn")),
 )
 MPE_TASKS = (
     *("simple_spread", "simple_speaker_listener", "simple_reference", "simple_tag", "simple_adversary"),
