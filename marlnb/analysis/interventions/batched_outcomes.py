@@ -32,38 +32,35 @@ class BatchedOutcomes:
         self.spec = spec
         self.hashes: list[bytes] = []
         self.classes: list[str | None] = []
-        self._pairs: list[dict[OutcomeKey, list[PairedOutcome]]] = [{} for _ in range(n_arms)]
+        self._keys: list[OutcomeKey] = []
+        self._values: list[list[np.ndarray]] = [[] for _ in range(n_arms)]  # of each batch, [outcome, side, episode]
         self._actions: list[dict[str, list[np.ndarray]]] = [{} for _ in range(n_arms)]
 
     def add(
         self, index: int, pairs: Mapping[OutcomeKey, PairedOutcome], baseline: Trajectories, edited: Trajectories
     ) -> None:
-        self.add_pairs(index, pairs)
+        """Outcomes of one batch of one arm's episodes, and how often each action was taken."""
+        self.add_arms(slice(index, index + 1), pairs)
         for group in self.spec.group_names:
             before, after = action_counts(baseline, group), action_counts(edited, group)
             if before is not None and after is not None:
                 self._actions[index].setdefault(group, []).append(np.stack([before, after]))
 
-    def add_pairs(self, index: int, pairs: Mapping[OutcomeKey, PairedOutcome]) -> None:
-        """As `add`, without counting actions."""
-        for key, pair in pairs.items():
-            self._pairs[index].setdefault(key, []).append(pair)
-
-    def pair(self, index: int, key: OutcomeKey) -> PairedOutcome:
-        batches = self._pairs[index][key]
-        return batches[0] if len(batches) == 1 else PairedOutcome(*map(np.concatenate, zip(*batches)))
+    def add_arms(self, arms: slice, pairs: Mapping[OutcomeKey, PairedOutcome]) -> None:
+        """Outcomes of one batch of several arms, whose episodes follow each other on one axis; actions are not counted."""
+        self._keys = list(pairs)
+        values = np.array(list(pairs.values()), dtype=np.float64)
+        chosen = self._values[arms]
+        for of_arm, part in zip(chosen, np.split(values, len(chosen), axis=-1)):
+            of_arm.append(part)
 
     def arm(self, index: int, strength: float | None, touched: set[str], intervals: Intervals, seed: int) -> Arm:
         """The effects in all episodes, and in those of each class."""
-        everything = {key: self.pair(index, key) for key in self._pairs[index]}
+        everything = self._all_episodes(index)
         (effects,) = self._effects([everything], [touched], intervals, seed)
         classes = sorted({name for name in self.classes if name is not None})
-        members = [np.flatnonzero(np.array(self.classes, dtype=object) == name) for name in classes]
-        of_classes = [
-            {key: PairedOutcome(pair.before[chosen], pair.after[chosen]) for key, pair in everything.items()}
-            for chosen in members
-        ]
-        by_class = dict(zip(classes, self._effects(of_classes, [touched] * len(classes), intervals, seed)))
+        of_class = [everything[..., np.array(self.classes, dtype=object) == name] for name in classes]
+        by_class = dict(zip(classes, self._effects(of_class, [touched] * len(classes), intervals, seed)))
         return Arm(strength, effects, self._action_shares(index), by_class)
 
     def all_arms(self, touched: Sequence[set[str]], intervals: Intervals, seed: int) -> list[tuple[Effect, ...]]:
@@ -72,54 +69,52 @@ class BatchedOutcomes:
         Args:
             touched: of each arm, the agents that it edits.
         """
-        samples = [{key: self.pair(index, key) for key in pairs} for index, pairs in enumerate(self._pairs)]
-        return self._effects(samples, touched, intervals, seed)
+        return self._effects([*map(self._all_episodes, range(len(self._values)))], touched, intervals, seed)
+
+    def _all_episodes(self, index: int) -> np.ndarray:
+        """`[outcome, side, episode]` of one arm; a side is without or with edits."""
+        batches = self._values[index]
+        return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=-1)
 
     def _effects(
-        self,
-        samples: Sequence[Mapping[OutcomeKey, PairedOutcome]],
-        touched: Sequence[set[str]],
-        intervals: Intervals,
-        seed: int,
+        self, samples: Sequence[np.ndarray], touched: Sequence[set[str]], intervals: Intervals, seed: int
     ) -> list[tuple[Effect, ...]]:
-        """The effects in each sample of episodes, with p-values corrected for all of them (Holm)."""
-        members = {group.name: set(group.agents) for group in self.spec.groups}
+        """The effects in each sample `[outcome, side, episode]`, with p-values corrected for all of them (Holm)."""
+        if not samples:
+            return []
+        keys = self._keys
+        tests = [paired_tests(values[:, 1] - values[:, 0], intervals, seed=seed) for values in samples]
         # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
         single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
-        values = [np.array(list(pairs.values()), dtype=np.float64) for pairs in samples]  # [outcome, side, episode]
-        tests: dict[tuple[int, OutcomeKey], PairedDifference] = {}
-        for sample, pairs in enumerate(samples):
-            results = paired_tests(values[sample][:, 1] - values[sample][:, 0], intervals, seed=seed)
-            tests.update(((sample, key), test) for key, test in zip(pairs, results))
-        tested = [at for at in tests if not _is_distance(at[1]) and at[1].who not in single]
-        p_holm = dict(zip(tested, map(float, holm(np.array([tests[at].p_value for at in tested])))))
-        for sample, key in tests:
-            if key.who in single and not _is_distance(key):
-                p_holm[sample, key] = p_holm[sample, key._replace(who=single[key.who])]
+        has_p_value = [k for k, key in enumerate(keys) if not _is_distance(key)]
+        tested = [k for k in has_p_value if keys[k].who not in single]
+        corrected = holm(np.array([of_sample[k].p_value for of_sample in tests for k in tested]))
+        columns = dict(zip(tested, corrected.reshape(len(samples), -1).T.tolist()))
+        of_agent = {k: keys.index(keys[k]._replace(who=single[keys[k].who])) for k in set(has_p_value) - set(tested)}
+        p_holm = [columns.get(of_agent.get(k, k), [None] * len(samples)) for k in range(len(keys))]
+        members = {group.name: set(group.agents) for group in self.spec.groups}
         return [
             tuple(
-                _effect(
-                    key, means, tests[sample, key], p_holm.get((sample, key)),
-                    bool(members.get(key.who, {key.who}) & touched[sample]),
-                )
-                for key, means in zip(pairs, _means(values[sample]))
+                _effect(key, means, test, p[sample], bool(members.get(key.who, {key.who}) & touched[sample]))
+                for key, means, test, p in zip(keys, _means(values), tests[sample], p_holm)
             )
-            for sample, pairs in enumerate(samples)
-        ]  # fmt: skip
+            for sample, values in enumerate(samples)
+        ]
 
     def returns(self) -> dict[str, tuple[tuple[float, ...], ...]]:
         """By agent, the returns of each episode without edits and in each arm."""
+        arms = [self._all_episodes(index) for index in range(len(self._values))]
         returns = {}
         for agent in self.spec.agents:
-            pairs = [self.pair(index, OutcomeKey("return", agent, "reward")) for index in range(len(self._pairs))]
-            by_arm = (pairs[0].before, *(pair.after for pair in pairs))
+            k = self._keys.index(OutcomeKey("return", agent, "reward"))
+            by_arm = (arms[0][k, 0], *(values[k, 1] for values in arms))
             returns[agent] = tuple(tuple(values.tolist()) for values in by_arm)
         return returns
 
     def return_deviations(self) -> dict[str, float]:
         """By group and agent, the standard deviation of an episode's return without edits."""
-        keys = [key for key in self._pairs[0] if key.outcome == "return"]
-        return {key.who: float(np.std(self.pair(0, key).before)) for key in keys}
+        first = self._all_episodes(0)
+        return {key.who: float(np.std(values[0])) for key, values in zip(self._keys, first) if key.outcome == "return"}
 
     def _action_shares(self, index: int) -> ActionShares:
         by_agent: ActionShares = {}
@@ -150,7 +145,9 @@ def _effect(
     distance = _is_distance(key)
     before, after = means
     return Effect(
-        **key._asdict(),
+        outcome=key.outcome,
+        who=key.who,
+        units=key.units,
         edited=edited,
         n=test.n,
         before=before,
@@ -159,7 +156,7 @@ def _effect(
         low=max(test.low, 0.0) if distance else test.low,
         high=test.high,
         p_value=None if distance else test.p_value,
-        p_holm=None if p_holm is None else float(p_holm),
+        p_holm=p_holm,
         detectable=test.detectable,
     )
 

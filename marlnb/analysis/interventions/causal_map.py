@@ -20,7 +20,7 @@ from marlnb.analysis.data.trajectories import PolicyOutputs, Trajectories, evalu
 from marlnb.analysis.interventions.batched_outcomes import BatchedOutcomes, power_warnings
 from marlnb.analysis.interventions.causal_map_result import CausalMap, UnitEffects
 from marlnb.analysis.interventions.edit_variants import logits_of_variants
-from marlnb.analysis.interventions.outcomes import PairedOutcome, paired_outcomes
+from marlnb.analysis.interventions.outcomes import paired_outcomes
 from marlnb.analysis.interventions.result import Arm
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.paired_test import Intervals
@@ -36,6 +36,7 @@ from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.threads import torch_threads
+from marlnb.training.memory import keep_freed_memory
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.evaluation import check_episodes
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
@@ -97,6 +98,7 @@ def causal_map(
         ConfigError: an option out of range, or an edit of a kind that has no units of its own (patches, directions).
         SiteError, ShapeError: a site or unit that the policies do not have.
     """
+    keep_freed_memory()
     policy_source = as_policy_source(policy_source)
     edit = Ablate(site) if isinstance(site, str) else site
     check_episodes(episodes, seed, n_envs)
@@ -208,13 +210,10 @@ def _add(
     """Compares the chunk's episodes with those without edits, all units at once."""
     n_units, n = chunk.units.stop - chunk.units.start, rollout.baseline.in_episode.shape[1]
     again = torch.arange(n).repeat(n_units)
-    baseline, baseline_outputs = rollout.baseline.of_envs(again), rollout.outputs.of_envs(again)
+    baseline = replace(rollout.baseline, observation={}, state=None, activations={}).of_envs(again)
     direct = _logits_on(rollout.baseline, policies, units[chunk.units])
-    pairs = paired_outcomes(policies, baseline, chunk.edited, baseline_outputs, direct, chunk.outputs)
-    for k in range(n_units):
-        rows = slice(k * n, (k + 1) * n)
-        of_unit = {key: PairedOutcome(pair.before[rows], pair.after[rows]) for key, pair in pairs.items()}
-        outcomes.add_pairs(chunk.units.start + k, of_unit)
+    outputs = rollout.outputs.of_envs(again)
+    outcomes.add_arms(chunk.units, paired_outcomes(policies, baseline, chunk.edited, outputs, direct, chunk.outputs))
 
 
 def _play_together(
