@@ -47,7 +47,7 @@ class BatchedOutcomes:
                 self._actions[index].setdefault(group, []).append(np.stack([before, after]))
 
     def add_arms(self, arms: slice, pairs: Mapping[OutcomeKey, PairedOutcome]) -> None:
-        """Outcomes of one batch of several arms, whose episodes follow each other on one axis; actions are not counted."""
+        """Outcomes of one batch of several arms, arm after arm on the axis of episodes. Actions are not counted."""
         self._keys = list(pairs)
         values = np.array(list(pairs.values()), dtype=np.float64)
         chosen = self._values[arms]
