@@ -5,6 +5,7 @@ Plain frozen data without torch, shared by worker processes, the command's help 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -240,8 +241,8 @@ def group_agents(
         ConfigError: the user's groups miss an agent, name one twice or name an unknown one.
     """
     if groups:
-        named = [agent for members in groups.values() for agent in members]
-        wrong = sorted(set(named) ^ set(agents)) + sorted({a for a in named if named.count(a) > 1})
+        named = Counter(agent for members in groups.values() for agent in members)
+        wrong = sorted(set(named) ^ set(agents)) + sorted(agent for agent, n in named.items() if n > 1)
         if wrong:
             raise ConfigError(f"groups must contain each of {list(agents)} exactly once; wrong: {wrong}")
         return {name: tuple(members) for name, members in groups.items()}

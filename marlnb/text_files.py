@@ -21,14 +21,18 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_TEXT_BYTES, offset: int = 0, 
     """The content of a file from `offset` on.
 
     Raises:
-        OSError: as `open_ordinary`, or it has more than `max_bytes`.
+        OSError: as `open_ordinary`, or it has more than `max_bytes` or than the memory holds.
     """
     with open_ordinary(path, follow=follow) as file:
         status = os.fstat(file.fileno())
         if status.st_size - offset > max_bytes:
             raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes; at most {max_bytes:,} are read", str(path))
         file.seek(offset)
-        return file.read(max(0, status.st_size - offset))
+        try:
+            return file.read(max(0, status.st_size - offset))
+        except MemoryError:
+            problem = f"it has {status.st_size - offset:,} bytes, for which this process has no memory"
+            raise OSError(errno.ENOMEM, problem, str(path)) from None
 
 
 def open_ordinary(path: Path, *, follow: bool = True) -> BinaryIO:

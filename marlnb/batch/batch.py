@@ -25,7 +25,7 @@ from marlnb.disk import append_line, problem_of, writing
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import frame_html, title_html
 from marlnb.errors import BatchError, unknown
-from marlnb.training.runs.files import final_name, remove_temporaries, write_atomically
+from marlnb.training.runs.files import final_name, numbered, remove_temporaries, write_atomically
 from marlnb.training.runs.records import read_record
 
 if TYPE_CHECKING:
@@ -237,8 +237,7 @@ class Batch:
     def submissions(self) -> list[Path]:
         """Folders of the submissions, oldest first."""
         parent = self.path / SUBMISSIONS
-        folders = [entry for entry in parent.iterdir() if entry.name.isdigit()] if parent.is_dir() else []
-        return sorted(folders, key=lambda entry: int(entry.name))
+        return [parent / str(number) for number in numbered(parent)]
 
     def next_submission(self) -> Path:
         """Folder of the next submission, which does not exist yet."""

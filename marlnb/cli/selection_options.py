@@ -7,6 +7,8 @@ from typing import Any
 
 from marlnb.errors import RecordingError
 
+MAX_DIGITS = 7
+
 
 def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -30,7 +32,8 @@ def _numbers(text: str | None) -> list[int] | None:
     numbers: list[int] = []
     for part in text.split(","):
         first, colon, last = part.partition(":")
-        if not first.isdigit() or (colon and not last.isdigit()):
+        ends = [first, last] if colon else [first]
+        if not all(end.isdecimal() and len(end) <= MAX_DIGITS for end in ends):
             raise RecordingError(f"--episodes must be numbers and ranges, such as 0,3,10:20; got {text!r}")
         numbers += range(int(first), int(last)) if colon else [int(first)]
     return numbers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from marlnb.text_files import read_bytes
 from marlnb.training.control import cancel_request, is_requested, request
 from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.curves import Curves, metric_curves, return_curves
-from marlnb.training.runs.files import EVENTS, EXPERIMENT, LOCK, METRICS, is_run, read_json
+from marlnb.training.runs.files import EVENTS, EXPERIMENT, LOCK, METRICS, is_run, numbered, read_json
 from marlnb.training.runs.listing import sampled_rows, summary
 from marlnb.training.runs.lock import is_locked
 
@@ -126,7 +126,12 @@ def _requests(run: Path) -> list[str]:
 
 
 def _experiment(run: Path) -> dict[str, Any]:
-    return read_json(run / EXPERIMENT)
+    experiment = read_json(run / EXPERIMENT)
+    try:
+        json.dumps(experiment, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{run / EXPERIMENT} is damaged: {error}") from error
+    return experiment
 
 
 def _events(run: Path) -> list[str]:
@@ -139,11 +144,8 @@ def _events(run: Path) -> list[str]:
 def _checkpoints(run: Path) -> list[dict[str, Any]]:
     """The newest first. A damaged one has a `problem`."""
     folder = run / "checkpoints"
-    numbers = (
-        sorted((int(name) for name in os.listdir(folder) if name.isdigit()), reverse=True) if folder.is_dir() else []
-    )
     rows = []
-    for number in numbers[:MAX_CHECKPOINTS]:
+    for number in numbered(folder)[: -MAX_CHECKPOINTS - 1 : -1]:
         path, row = folder / str(number), {"iteration": number, "path": str(folder / str(number))}
         row["size_bytes"] = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
         try:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +32,7 @@ COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update wi
 COMPILING_FLOP = 2e12  # of updates while a compiler works: half a minute to minutes of one core
 COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a training which is soon stopped has none
 LONG_TRAINING = 3  # times COMPILING_FLOP: by estimate, even the first one on a single core then ends no later
+_frozen: ContextVar[tuple[tuple[Path, str], ...]] = ContextVar("_frozen", default=())  # being built, run and group
 MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
 
 
@@ -128,7 +132,7 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     Raises:
         RunError: there is no such run.
         CheckpointError: there is no such checkpoint, or it is damaged.
-        ConfigError: the run has no such group, other spaces or agents, or its policy has no network.
+        ConfigError: the run has no such group, other spaces or agents, or its policy has no network or is itself.
     """
     where = f"frozen for group {group.name!r} of {spec.name}"
     if not config.run:
@@ -147,7 +151,8 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     checkpoint = run.checkpoint(config.checkpoint)
     whole = checkpoint.load()
     experiment = checkpoint_experiment(run.experiment.loaded(env=False), run.spec, whole)
-    learner = build_learner(experiment, run.spec, trained, device)
+    with _freezing(run.path, trained.name, where):
+        learner = build_learner(experiment, run.spec, trained, device)
     state = whole["learners"].get(trained.name, {})
     try:
         learner.load_state_dict(state)
@@ -157,6 +162,19 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
         theirs = run.experiment.algorithm_of(trained.name).name
         raise ConfigError(f"{where}: group {trained.name!r} of {run.path} acts by {theirs!r}, which has no network")
     return FrozenPolicy(group, learner.policy)
+
+
+@contextmanager
+def _freezing(run: Path, group: str, where: str) -> Iterator[None]:
+    """Raises ConfigError if the same policy is being built around this block: a run's file may name any run."""
+    policy = (run.resolve(), group)
+    if policy in _frozen.get():
+        raise ConfigError(f"{where}: group {group!r} of {run} is frozen from itself")
+    token = _frozen.set((*_frozen.get(), policy))
+    try:
+        yield
+    finally:
+        _frozen.reset(token)
 
 
 def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> None:

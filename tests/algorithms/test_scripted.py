@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,17 @@ def test_what_cannot_be_frozen(tmp_path: Path, options: dict[str, str], error: t
     experiment = Experiment.compose(*TAG, "algorithms.agent=frozen", *given)
     with pytest.raises(error, match=message):
         Trainer(experiment, Run.create(tmp_path / "r", experiment))
+
+
+def test_a_policy_that_is_frozen_from_itself_is_an_error(tmp_path: Path) -> None:
+    """As in a run folder from elsewhere; it was built within itself until Python's stack was full."""
+    run = train(Experiment.compose(*TAG), tmp_path / "r", progress=False)
+    file = run.path / "experiment.json"
+    (tmp_path / "link").symlink_to(run.path)
+    frozen = {"name": "frozen", "run": str(tmp_path / "link")}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "algorithms": {"agent": frozen}}))
+    with pytest.raises(ConfigError, match=r"group 'agent' of .*link is frozen from itself"):
+        Run.open(run.path).policies()
 
 
 def test_a_frozen_config_says_who_builds_it() -> None:

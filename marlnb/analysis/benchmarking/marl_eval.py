@@ -25,6 +25,7 @@ from marlnb.errors import AnalysisError, unknown
 from marlnb.text_files import read_text
 from marlnb.training.shared_return import earn_differently
 
+MAX_DIGITS = 18  # of a seed
 RETURN = "return"
 ABSOLUTE = "absolute_metrics"
 ScoreKind = Literal["final", "best", "absolute"]
@@ -162,7 +163,7 @@ def check_unique(runs: Sequence[EvaluatedRun]) -> None:
 
 def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str) -> EvaluatedRun:
     number = seed.removeprefix("seed_")
-    if not number.isdigit():
+    if not number.isdecimal() or len(number) > MAX_DIGITS:
         raise AnalysisError(f"{where}: expected seed_<number>; got {seed!r}")
     steps = [
         (f"{where}/{name}", dict(_items(step, f"{where}/{name}")))

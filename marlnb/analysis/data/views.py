@@ -184,6 +184,6 @@ def _resolve_agent(requested: str | None, available: Sequence[str], site: str) -
 def _iteration(checkpoint: Which | None) -> int | None:
     if checkpoint is None or isinstance(checkpoint, int):
         return checkpoint
-    if not checkpoint.isdigit():
+    if not checkpoint.isdecimal():
         raise AnalysisError(f"a recording's checkpoint is named by its iteration, a whole number; got {checkpoint!r}")
     return int(checkpoint)

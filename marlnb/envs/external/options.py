@@ -91,7 +91,7 @@ class ExternalOptions(EnvConfig):
         if self.address.startswith(UNIX):
             return
         host, _, port = self.address.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not (port.isdecimal() and len(port) <= 5 and int(port) < 2**16):
             raise ConfigError(f"{self.name}.address must be host:port or unix:/path; got {self.address!r}")
         if not self.allow_remote and not _is_loopback(host.strip("[]")):
             raise ConfigError(

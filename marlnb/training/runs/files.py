@@ -38,6 +38,7 @@ MAY_PRECEDE = (
 )
 JOB_VARIABLE = "MARLNB_JOB"  # set while a batch job executes a notebook: the job's folder
 MAX_REASON_BYTES = 64 * 1024
+_NUMBER = re.compile("0|[1-9][0-9]*")
 _TEMPORARY = re.compile(r"\.(.+)\.(\d+|part)")
 _CHECKSUM = re.compile(r', "crc": "([0-9a-f]{8})"}\s*$')
 
@@ -60,6 +61,11 @@ def final_name(name: str) -> str:
     """The name of the file that a temporary file becomes; that of other files is their own."""
     temporary = _TEMPORARY.fullmatch(name)
     return temporary.group(1) if temporary else name
+
+
+def numbered(folder: Path) -> list[int]:
+    """The numbers that are names in a folder, in order; 007 is none, nor is one in other digits than 0 to 9."""
+    return sorted(int(name) for name in os.listdir(folder) if _NUMBER.fullmatch(name)) if folder.is_dir() else []
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:

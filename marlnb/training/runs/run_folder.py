@@ -211,7 +211,7 @@ class RunFolder:
         best = self._best(checkpoints, group) if name == "best" else None
         if best is not None:
             return best
-        if str(which).isdigit() and (self.path / "checkpoints" / str(which)).is_dir():
+        if str(which).isdecimal() and (self.path / "checkpoints" / str(which)).is_dir():
             return Checkpoint.open(self.path / "checkpoints" / str(which))
         iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
         raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or one of: {iterations}")

@@ -530,7 +530,13 @@ def test_interrupted_it_does_not_wait() -> None:
             ["env.groups.a.observation=[2]", "env.groups.a.actions=3", "env.address=0.0.0.0:0"],
             r"can be reached from other machines, and the traffic is not encrypted; .* allow_remote=true",
         ),
-        (["env.groups.a.observation=[2]", "env.groups.a.actions=3", "env.address=here"], r"must be host:port or unix:"),
+        *[
+            (
+                ["env.groups.a.observation=[2]", "env.groups.a.actions=3", f"env.address={at}"],
+                r"must be host:port or unix:",
+            )
+            for at in ("here", "localhost:65536", f"localhost:{'9' * 5000}")
+        ],
     ],
 )
 def test_invalid_groups(overrides: list[str], message: str) -> None:

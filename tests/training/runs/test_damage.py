@@ -13,6 +13,7 @@ import marlnb as mnb
 from marlnb.cli import main
 from marlnb.disk import open_log
 from marlnb.errors import CheckpointError, DiskError, MarlnbError, RunError
+from marlnb.lab.run_page import run_page
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.files import stop_reason
 from marlnb.training.runs.follow import RunFollower
@@ -79,6 +80,7 @@ def test_a_changed_value_in_the_metrics_is_noticed(run: Run) -> None:
 @pytest.mark.parametrize("line", ["3", "[1]", '"x"', "{}", '{"iteration": "3"}', '{"iteration": 3, "returns": 5}'] + [
     '{"iteration": 3, "returns": {"a": "high"}}', '{"iteration": 3, "returns": {"a": [1]}}',
     '{"iteration": 3, "learning": {"a": {"loss": "x"}}}', '{"iteration": 3, "frames": {"a": "b"}}', "[" * 9999,
+    f'{{"iteration": 3, "returns": {{"a": {10**400}}}}}', f'{{"iteration": {10**400}}}',
 ], ids=lambda line: line[:60])  # fmt: skip
 def test_a_row_that_is_not_numbers_is_damage(tmp_path: Path, line: str) -> None:
     run = Run.create(tmp_path / "r", count_experiment())
@@ -97,6 +99,7 @@ def test_a_row_that_is_not_numbers_is_damage(tmp_path: Path, line: str) -> None:
         ({"state": 7, "frames": "many"}, "interrupted"),
         ({"state": "asleep", "limits": [1], "eta_s": "soon", "scores": 1}, "interrupted"),
         ({"state": "complete", "frames": None, "host": ["x"]}, "complete"),
+        ({"state": "complete", "frames": 10**400, "eta_s": 10**400}, "complete"),
     ],
 )
 def test_a_status_without_state_or_with_other_types(tmp_path: Path, status: dict[str, object], state: str) -> None:
@@ -105,6 +108,16 @@ def test_a_status_without_state_or_with_other_types(tmp_path: Path, status: dict
     assert run.status()["state"] == state and isinstance(run.status()["frames"], int)
     assert state in repr(run) and run._repr_html_()
     assert main(["info", str(run.path), "--json"]) == 0
+
+
+def test_folders_whose_names_are_not_whole_numbers_are_no_checkpoints(run: Run) -> None:
+    iterations = [checkpoint.iteration for checkpoint in run.checkpoints]
+    for name in ("²", "٣", "007", "-1"):
+        (run.path / "checkpoints" / name).mkdir()
+    assert [checkpoint.iteration for checkpoint in run.checkpoints] == iterations
+    assert [each["iteration"] for each in run_page(run.path)["checkpoints"]] == iterations[::-1]
+    with pytest.raises(CheckpointError, match="no checkpoint '²'"):
+        run.checkpoint("²")
 
 
 def test_a_log_in_another_encoding_is_shown(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from marlnb.disk import problem_of
 from marlnb.errors import CheckpointError, DiskError
 from marlnb.training.runs.checkpoints.manifest import read_manifest
-from marlnb.training.runs.files import METRICS, read_lines
+from marlnb.training.runs.files import METRICS, numbered, read_lines
 from marlnb.training.shared_return import earn_differently, shared_return
 
 TEMPORARY = ".writing-"
@@ -227,6 +227,4 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _iterations(folder: Path) -> list[int]:
-    if not folder.is_dir():
-        return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit() and path.is_dir())
+    return [number for number in numbered(folder) if (folder / str(number)).is_dir()]

@@ -22,6 +22,7 @@ from marlnb.errors import CheckpointError, shown
 from marlnb.text_files import read_bytes
 from marlnb.training.runs.checkpoints.manifest import FORMAT, MANIFEST, VERSION, manifest_digest
 from marlnb.training.runs.checkpoints.manifest import read_manifest as read_manifest
+from marlnb.training.runs.files import numbered
 
 TENSORS = "tensors.bin"
 ALIGNMENT = 64
@@ -84,7 +85,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         state = _decode(manifest["tree"], tensors)
     except OSError as error:
         raise CheckpointError(f"{folder} has no readable {TENSORS}: {error}") from error
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError, RecursionError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
         raise CheckpointError(f"{folder / MANIFEST} is malformed: {type(error).__name__}: {error}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{folder / MANIFEST} is malformed: its tree is a {type(state).__name__}, not a dict")
@@ -93,8 +94,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 def _others(folder: Path) -> str:
     """What to do about a damaged checkpoint: the others next to it."""
-    names = {path.name for path in folder.parent.iterdir()} - {folder.name}
-    others = ", ".join(map(str, sorted(int(name) for name in names if name.isdecimal() and name.isascii())))
+    others = ", ".join(str(number) for number in numbered(folder.parent) if str(number) != folder.name)
     if not others:
         return ""
     return f"; give the iteration of another one: {others}; or delete {folder} to resume from the newest of them"
