@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +66,14 @@ def test_a_recording_opens_without_torch(tmp_path: Path) -> None:
         "assert recording[recording.sites[0]].to_numpy().any() and recording.experiment.frames == 64"
     )
     assert not modules_after(code, tmp_path) & {*SLOW, "torch"}
+
+
+def test_torchs_threads_fall_asleep_soon_unless_the_user_says_otherwise() -> None:
+    """As the OpenMP library in torch's folder reports when it is loaded."""
+    load = "import ctypes, glob, importlib.util as i, os, marlnb; folder = os.path.dirname(i.find_spec('torch').origin)"
+    code = f"{load}; [ctypes.CDLL(library) for library in glob.glob(folder + '/lib/libgomp*')]"
+    kept = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    for variables, expected in (({}, "20000"), ({"GOMP_SPINCOUNT": "5"}, "5"), ({"OMP_WAIT_POLICY": "passive"}, "0")):
+        environment = kept | {"OMP_DISPLAY_ENV": "verbose"} | variables
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert f"GOMP_SPINCOUNT = '{expected}'" in done.stderr, done.stderr
