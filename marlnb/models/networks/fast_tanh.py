@@ -8,14 +8,17 @@ import torch
 from torch import Tensor
 
 
-def fast_tanh(x: Tensor) -> Tensor:
-    """tanh(x) = 2 sigmoid(2 x) - 1, to an absolute 2e-7."""
-    y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else _by_sigmoid(x)
+def fast_tanh_(x: Tensor) -> Tensor:
+    """tanh(x) = 2 sigmoid(2 x) - 1, to an absolute 2e-7, in x's memory.
+
+    x must be the new result of an operation whose gradient does not need that result, such as a product or a sum.
+    """
+    y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else _by_sigmoid_(x)
     return y
 
 
-def _by_sigmoid(x: Tensor) -> Tensor:
-    return x.mul(2).sigmoid_().mul_(2).sub_(1)
+def _by_sigmoid_(x: Tensor) -> Tensor:
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 class _FastTanh(torch.autograd.Function):
@@ -23,7 +26,7 @@ class _FastTanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
-        y = _by_sigmoid(x)
+        y = _by_sigmoid_(x.detach())  # mark_dirty would copy the gradient of a layer's output, which is a view
         ctx.save_for_backward(y)
         return y
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.configs.network import ActivationName
-from marlnb.models.networks.fast_tanh import fast_tanh
+from marlnb.models.networks.fast_tanh import fast_tanh_
 
 HIDDEN_GAIN = 2**0.5
 
@@ -82,7 +82,7 @@ class HiddenLayer(nn.Module):
     """Linear map, optional layer normalisation, nonlinearity. Its output `[..., n_agents, unit]` is a site.
 
     Attributes:
-        fast: tanh by `fast_tanh` (set by `fast_training`).
+        fast: tanh by `fast_tanh_` (set by `fast_training`).
     """
 
     fast = False
@@ -100,10 +100,10 @@ class HiddenLayer(nn.Module):
         return self.activate(self.linear(x))
 
     def activate(self, x: Tensor) -> Tensor:
-        """Normalisation and nonlinearity of the affine map's output x."""
+        """Normalisation and nonlinearity of the affine map's output x, which may be overwritten."""
         x = x if self.norm is None else self.norm(x)
         if self.fast and type(self.activation) is nn.Tanh:
-            return fast_tanh(x)
+            return fast_tanh_(x)
         return self.activation(x)  # type: ignore[no-any-return]
 
 
@@ -145,7 +145,7 @@ class AgentGRUCell(nn.Module):
 
 @contextmanager
 def fast_training(network: nn.Module) -> Iterator[None]:
-    """Inside the block the network's hidden layers use `fast_tanh`; values may differ by rounding.
+    """Inside the block the network's hidden layers use `fast_tanh_`; values may differ by rounding.
 
     For a learner's update and for passes over recorded rows. Outside the block every layer consists of plain torch
     modules, as captum and torch.func need. Inside it a layer's module `activation` is not called.
