@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from marlnb.envs.device import check_device
+from marlnb.envs.workers.pool import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
@@ -138,6 +139,7 @@ def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resu
     return Run.create(_free_path(experiment) if run is None else run, experiment)
 
 
+@closing_pools()
 def drive(
     run: Run,
     progress: bool,

@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -34,6 +35,8 @@ _SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "hide",
     **{f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")},
 }
+_made: ContextVar[weakref.WeakSet[Pool] | None] = ContextVar("_made", default=None)
+"""Pools that were made in the innermost block of `closing_pools`."""
 _GRACE_S = 3.0  # for the environments to close before their process is killed
 
 
@@ -107,6 +110,8 @@ class Pool:
         memory = anonymous_file()
         self.workers: list[_Worker] = []
         self._close = weakref.finalize(self, _end, self.workers, os.getpid())
+        if (made := _made.get()) is not None:
+            made.add(self)
         try:
             for slot in range(n_workers):
                 indices = range(slot * n_envs // n_workers, (slot + 1) * n_envs // n_workers)
@@ -259,6 +264,26 @@ def _end(workers: list[_Worker], owner: int) -> None:
             os.close(worker.lifeline)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(worker.process.pid, signal.SIGKILL)  # what its environments started and left behind
+
+
+@contextlib.contextmanager
+def closing_pools() -> Iterator[None]:
+    """Closes the pools that were made in the block, if it raises.
+
+    An interrupt may come between the last line of a function that returns an environment and the `with` that closes it;
+    and a notebook keeps the traceback, with the environment in it.
+    """
+    made: weakref.WeakSet[Pool] = weakref.WeakSet()
+    token = _made.set(made)
+    try:
+        yield
+    except BaseException:
+        with interrupts_after():
+            for pool in list(made):
+                pool.close()
+        raise
+    finally:
+        _made.reset(token)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from marlnb.config import accepts_options, resolve_config
+from marlnb.envs.workers.pool import closing_pools
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
@@ -29,6 +30,7 @@ from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_s
 from marlnb.training.runs.run import Origin
 
 
+@closing_pools()
 @accepts_options(RecordingConfig)
 def record(
     policy_source: PolicySourceLike,
@@ -90,6 +92,7 @@ def record(
     return Recording.open(path, locking=locking)
 
 
+@closing_pools()
 def write_recording(
     preparations: Sequence[AbstractContextManager[Prepared]],
     plan: RecordingPlan,
