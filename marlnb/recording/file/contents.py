@@ -47,6 +47,7 @@ def _problem(file: h5py.File) -> str:
         or next((text for name in STEP_COLUMNS if (text := _step_column_problem(file, name))), "")
         or _episode_problem(file)
         or _axis_problem(file)
+        or _missing_rows(file)
     )
 
 
@@ -86,6 +87,18 @@ def _episode_problem(file: h5py.File) -> str:
             return f"episodes/{name} holds numbers that no recording has"
     firsts = file["checkpoints/row_start"][:]
     return "" if (firsts[1:] >= firsts[:-1]).all() else "checkpoints/row_start does not ascend"
+
+
+def _missing_rows(file: h5py.File) -> str:
+    """Of a file that says that it is complete; one that was interrupted may lack the rows of its last episodes."""
+    if not file.attrs["complete"]:
+        return ""
+    starts, lengths = file["episodes/start"][:].astype(np.int64), file["episodes/length"][:].astype(np.int64)
+    needed = int((starts + lengths).max(initial=0))
+    if (lengths < 1).any():
+        return "it is complete, but has episodes without rows"
+    short = [path for path in row_paths(file) if len(file[path]) < needed]
+    return f"it is complete, but {short[0]} lacks rows: it has {len(file[short[0]]):,} of {needed:,}" if short else ""
 
 
 def _axis_problem(file: h5py.File) -> str:

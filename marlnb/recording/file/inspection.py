@@ -113,8 +113,9 @@ def sources_of(path: Path) -> frozenset[str]:
     Raises:
         RecordingError: it has something that no recording has, or HDF5 crashes or hangs on it.
     """
-    identity, note = _identity(path), note_of(path, PROGRAM)
+    identity = _identity(path)
     if identity not in _intact:
+        note = note_of(path, PROGRAM)
         sources = noted_sources(note)
         if sources is None:
             result = _run_walks([path], damaged=False)[0]

@@ -195,6 +195,7 @@ def _cut_to_shortest(file: h5py.File, unreadable: dict[str, list[tuple[int, int]
         listed = f"{', '.join(short[:MAX_LISTED_PATHS])}{' and others' if len(short) > MAX_LISTED_PATHS else ''}"
         damage.add(f"datasets differ in length: {listed} end at {n_rows:,} rows, others at {max_rows:,}")
         damage.lost_rows += max_rows - n_rows
+        file.attrs["complete"] = False
     for path, spans in unreadable.items():
         file[path].resize(n_rows, axis=0)
         unreadable[path] = [(start, min(stop, n_rows)) for start, stop in spans if start < n_rows]

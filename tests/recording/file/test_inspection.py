@@ -154,6 +154,27 @@ def test_contents_that_no_recording_has_are_named(folder: Path, damage: str) -> 
         Recording.open(path)
 
 
+@pytest.mark.parametrize(
+    ("column", "change", "problem"),
+    [
+        ("steps/t", lambda values: values[:5], r"steps/t lacks rows: it has 5 of \d+"),
+        ("episodes/length", lambda values: values + 10**6, r"lacks rows: it has \d+ of 1,0"),
+        ("episodes/length", lambda values: 0 * values, "episodes without rows"),
+    ],
+)
+def test_a_complete_recording_has_the_rows_of_its_episodes(
+    folder: Path, column: str, change: Callable[[np.ndarray], np.ndarray], problem: str
+) -> None:
+    """One that was interrupted may lack some; of this one nobody would notice."""
+    path = folder / "one.h5"
+    with h5py.File(path, "r+") as file:
+        values = file[column][:]
+        del file[column]
+        file[column] = change(values)
+    with pytest.raises(RecordingError, match=f"{path} is damaged: it is complete, but .*{problem}"):
+        Recording.open(path)
+
+
 @pytest.mark.parametrize("name", ["experiment", "spec", "settings"])
 def test_texts_that_are_no_json_raise_when_they_are_read(folder: Path, name: str) -> None:
     path = folder / "one.h5"
