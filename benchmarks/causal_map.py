@@ -23,7 +23,7 @@ from benchmarks.table import Row, report
 DATA = Path(__file__).parents[1] / "data"
 CASES = (("speaker_listener", "listener", 20), ("speaker_listener", "listener", 50), ("simple_tag", "adversary", 50))
 LARGE = ("speaker_listener", "listener", 200)
-"""Here the arithmetic of the network outweighs the calls, which one rollout saves: there is no target."""
+"""One rollout saves calls, not arithmetic, so its advantage falls with the number of episodes: there is no target."""
 TARGET = 20.0
 Result = TypeVar("Result")
 

@@ -24,8 +24,9 @@ PEERS = {
     AGILERL: "agilerl.algorithms",
     CAPTURE: "transformer_lens",
     JAXMARL: "jaxmarl",
-    **({WARPDRIVE: "warp_drive.env_wrapper"} if HAS_GPU else {}),
+    WARPDRIVE: "warp_drive.env_wrapper",
 }
+NEEDS_GPU = (WARPDRIVE,)
 FOR_GPU = {JAXMARL: ("jax[cuda12]",)}
 # WarpDrive requires PyCUDA, which needs NVIDIA's compiler; its Numba back-end does not
 WITHOUT_DEPENDENCIES = {WARPDRIVE: ("rl-warp-drive==2.7.1",)}
@@ -68,6 +69,14 @@ def install(folder: Path, check: str) -> None:
     stamp.write_text(_wanted(folder))
 
 
+def make_wheels(folder: Path, wheels: Path) -> None:
+    """Wheels of a peer and of all that it needs, for a machine with a GPU and without internet, with this Python."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels)]
+    subprocess.run([*command, "-r", str(_requirements(folder)), *FOR_GPU.get(folder, ())], check=True)
+    if folder in WITHOUT_DEPENDENCIES:
+        subprocess.run([*command, "--no-deps", *WITHOUT_DEPENDENCIES[folder]], check=True)
+
+
 def _requirements(folder: Path) -> Path:
     return Path(__file__).parent / f"requirements-{folder.name}.txt"
 
@@ -100,11 +109,17 @@ def main() -> None:
     names = [folder.name for folder in PEERS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=f"only these of {', '.join(names)}")
-    wanted = parser.parse_args().names or names
+    parser.add_argument("--wheels", type=Path, help="write wheels to this folder instead, to install them elsewhere")
+    arguments = parser.parse_args()
+    wanted = arguments.names or [folder.name for folder in PEERS if HAS_GPU or folder not in NEEDS_GPU]
     if unknown := sorted(set(wanted) - set(names)):
         parser.error(f"no peer {', '.join(unknown)}; valid: {', '.join(names)}")
     for folder, check in PEERS.items():
         if folder.name not in wanted:
+            continue
+        if arguments.wheels is not None:
+            make_wheels(folder, arguments.wheels)
+            print(f"wheels of {folder.name} are in {arguments.wheels}")
             continue
         install(folder, check)
         print(f"{folder.name} is ready in {folder.relative_to(ROOT)}")
