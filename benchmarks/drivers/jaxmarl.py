@@ -47,6 +47,8 @@ def training(
     from flax.linen.initializers import constant, orthogonal
     from flax.training.train_state import TrainState
 
+    jax.config.update("jax_default_matmul_precision", "highest")  # float32 as torch's; by default a GPU takes TF32
+
     class ActorCritic(nn.Module):  # type: ignore[misc]
         n_actions: int
 
