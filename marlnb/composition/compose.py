@@ -267,7 +267,7 @@ def _inherit(options: dict[str, Any]) -> dict[str, Any]:
         options["critic"] = _merged(options["model"], options["critic"])
     for parts in GROUP_OF_EACH:
         # groups before their agents: an agent inherits from its group
-        for name, given in sorted((options.get(parts) or {}).items(), key=lambda item: len(item[0])):
+        for name, given in sorted((options.get(parts) or {}).items(), key=lambda item: len(str(item[0]))):
             if isinstance(given, dict) and "name" not in given:
                 options[parts][name] = _merged(_inherited(options, parts, name), given)
     return options

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from marlnb.batch.batch import Batch
+from marlnb.batch.cancel import cancel
 from marlnb.batch.job.job import JobInfo, JobStatus
 from marlnb.batch.overview import job_rows
 from marlnb.batch.profile import Profile, find_profile, with_changes
@@ -118,7 +120,7 @@ def test_a_damaged_status_hides_no_other_job(tmp_path: Path) -> None:
     batch = make(tmp_path)
     batch.job("n=1").write_status(JobStatus("complete"))
     damaged = batch.job("n=0").folder / "job_status.json"
-    for content in ("", '{"state": "complete", "attempt": "1"}', "[" * 100_000):
+    for content in ("", '{"state": "complete", "attempt": "1"}', '{"started": -Infinity}', "[" * 100_000):
         damaged.write_text(content)
         states = {row.job.name: (row.state, row.status.reason) for row in job_rows(batch)}
         assert states["n=0"][0] == "failed" and states["n=0"][1].startswith(f"{damaged} ")
@@ -130,6 +132,20 @@ def test_a_damaged_status_hides_no_other_job(tmp_path: Path) -> None:
     assert planned.submits and str(damaged) in planned.action
     batch.job("n=0").write_status(JobStatus("complete"))  # as the attempt that follows does
     assert not batch.job("n=0").status().reason
+
+
+def test_a_sweep_has_a_limit() -> None:
+    axes = {name: tuple(range(1000)) for name in "abcdefgh"}
+    with pytest.raises(BatchError, match="at most 100,000"):
+        Sweep(axes, {})
+
+
+def test_a_job_without_a_folder_is_cancelled(tmp_path: Path) -> None:
+    """As of a batch whose folder was half written."""
+    batch = make(tmp_path)
+    shutil.rmtree(batch.job("n=0").folder)
+    cancel(batch, ["n=0"])
+    assert batch.job("n=0").status().state == "stopped"
 
 
 def test_a_thousand_jobs_are_made_and_asked_without_an_fsync_each(

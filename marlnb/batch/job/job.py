@@ -135,6 +135,10 @@ class JobStatus:
         """
         names = {field.name for field in fields(JobStatus)}
         values = {key: value for key, value in data.items() if key in names}
+        try:
+            json.dumps(values, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{where} is damaged: {error}") from error
         return checked_record(values, JobStatus, where)
 
 
@@ -258,7 +262,12 @@ class Job:
     def write_status(self, status: JobStatus) -> None:
         """Replaces `job_status.json`, with the current process, host and time; on a full disk, in the space it has."""
         now = replace(status, updated=time.time(), pid=os.getpid(), host=socket.gethostname())
-        write_atomically(self.folder / JOB_STATUS, json.dumps(now.to_json()) + "\n", sync=False, in_place=True)
+        text = json.dumps(now.to_json()) + "\n"
+        try:
+            write_atomically(self.folder / JOB_STATUS, text, sync=False, in_place=True)
+        except FileNotFoundError:  # a job that is cancelled before it was submitted has no folder
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(self.folder / JOB_STATUS, text, sync=False, in_place=True)
 
     def attempts(self) -> list[dict[str, Any]]:
         """One entry for each attempt that has ended: attempt, started, ended, state, reason, host."""

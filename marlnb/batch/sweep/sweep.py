@@ -16,6 +16,7 @@ from marlnb.errors import BatchError
 
 MAX_NAME_LENGTH = 80  # characters, all ASCII
 DIGEST_LENGTH = 12
+MAX_JOBS = 100_000  # a file with a sweep may come from anyone
 _SAFE = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
@@ -42,6 +43,9 @@ class Sweep:
         both = sorted(set(self.axes) & set(self.fixed))
         if both:
             raise BatchError(f"parameter {both[0]!r} has both one value and several; give one or the other")
+
+        if (n_jobs := math.prod(map(len, self.axes.values()))) > MAX_JOBS:
+            raise BatchError(f"the values give {n_jobs:,} jobs; a batch has at most {MAX_JOBS:,}")
 
     def __len__(self) -> int:
         return math.prod(len(values) for values in self.axes.values())
