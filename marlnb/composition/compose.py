@@ -277,7 +277,7 @@ def _inherited(options: Mapping[str, Any], parts: str, name: str) -> Any:
     """The options that a group, or an agent `<group>_<index>`, has without options set for it alone."""
     if parts == "algorithms":
         return options["algorithm"]
-    stem, _, index = name.rpartition("_")
+    stem, _, index = str(name).rpartition("_")
     group, models = stem if index.isdigit() else name, options.get("models") or {}
     candidates = (
         (options[parts] or {}).get(group) if group != name else None,
