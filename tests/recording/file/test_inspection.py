@@ -165,7 +165,7 @@ def test_contents_that_no_recording_has_are_named(folder: Path, damage: str) -> 
 def test_a_complete_recording_has_the_rows_of_its_episodes(
     folder: Path, column: str, change: Callable[[np.ndarray], np.ndarray], problem: str
 ) -> None:
-    """One that was interrupted may lack some; of this one nobody would notice."""
+    """One that was interrupted may lack some; in this one the loss would not be noticed."""
     path = folder / "one.h5"
     with h5py.File(path, "r+") as file:
         values = file[column][:]
