@@ -249,7 +249,13 @@ class LeaguePlayer:
             raise CheckpointError(f"{self.id} joined after the last checkpoint of {self.league.run.path}")
         learners = dict(saved[self.id]["learners"])
         first = representatives(self.league.history.known.values(), self.league.sides, self.spec)
-        learners |= {name: state["learners"][name] for name, player in first.items() if player.id == self.id}
+        own = [name for name, player in first.items() if player.id == self.id]
+        if lacking := [name for name in own if name not in state["learners"]]:
+            raise CheckpointError(
+                f"the last checkpoint of {self.league.run.path} has no weights of {', '.join(map(repr, lacking))}, "
+                f"which the run's spec names; it has those of: {', '.join(state['learners']) or 'no group'}"
+            )
+        learners |= {name: state["learners"][name] for name in own}
         return {name: learner["policy"] for name, learner in learners.items() if "policy" in learner}
 
     def _check(self, checkpoint: Which) -> None:

@@ -114,7 +114,7 @@ class CheckpointSaver:
             self._loop.load_state_dict(state, checkpoint.iteration)
         except KeyError as error:
             raise CheckpointError(f"{checkpoint.path} lacks {error}; it is not a checkpoint of a training") from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{checkpoint.path} is not a checkpoint of a training: {error}") from error
         self.iteration, self.seconds = trained.iterations, trained.seconds
         return trained, evaluation
