@@ -17,7 +17,8 @@ PACKAGES = (marlnb, marlnb.plots, marlnb.widgets)
 def imports_for_types(package: ModuleType) -> dict[str, str]:
     """Module by name, from the imports under `if TYPE_CHECKING:` as Python's own parser reads them."""
     assert package.__file__ is not None
-    (block,) = (node for node in ast.parse(Path(package.__file__).read_text()).body if isinstance(node, ast.If))
+    nodes = ast.parse(Path(package.__file__).read_text()).body
+    (block,) = (node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     assert len(imports) == len(block.body)
     return {alias.asname or alias.name: node.module or "" for node in imports for alias in node.names}

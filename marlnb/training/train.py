@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from marlnb.envs.device import check_device
-from marlnb.envs.workers.pool import closing_pools
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests

@@ -9,16 +9,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from marlnb import errors
+from marlnb.envs.workers.closing import close_on_error, interrupts_after
 from marlnb.envs.workers.memory import Arrays, anonymous_file, arrays_in, size_bytes
 from marlnb.envs.workers.process import COMMAND_BYTES, DONE, FAILURE, LABELS, RENDER, RESET, STEP, WAKE, receive, send
 from marlnb.envs.workers.source import EnvSource
@@ -35,8 +33,6 @@ _SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "hide",
     **{f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")},
 }
-_made: ContextVar[weakref.WeakSet[Pool] | None] = ContextVar("_made", default=None)
-"""Pools that were made in the innermost block of `closing_pools`."""
 _GRACE_S = 3.0  # for the environments to close before their process is killed
 
 
@@ -110,8 +106,7 @@ class Pool:
         memory = anonymous_file()
         self.workers: list[_Worker] = []
         self._close = weakref.finalize(self, _end, self.workers, os.getpid())
-        if (made := _made.get()) is not None:
-            made.add(self)
+        close_on_error(self)
         try:
             for slot in range(n_workers):
                 indices = range(slot * n_envs // n_workers, (slot + 1) * n_envs // n_workers)
@@ -264,43 +259,3 @@ def _end(workers: list[_Worker], owner: int) -> None:
             os.close(worker.lifeline)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(worker.process.pid, signal.SIGKILL)  # what its environments started and left behind
-
-
-@contextlib.contextmanager
-def closing_pools() -> Iterator[None]:
-    """Closes the pools that were made in the block, if it raises.
-
-    An interrupt may come between the last line of a function that returns an environment and the `with` that closes it;
-    and a notebook keeps the traceback, with the environment in it.
-    """
-    made: weakref.WeakSet[Pool] = weakref.WeakSet()
-    token = _made.set(made)
-    try:
-        yield
-    except BaseException:
-        with interrupts_after():
-            for pool in list(made):
-                pool.close()
-        raise
-    finally:
-        _made.reset(token)
-
-
-@contextlib.contextmanager
-def interrupts_after() -> Iterator[None]:
-    """Delays an interrupt (Ctrl-C) until the block has ended. Only the main thread is interrupted.
-
-    An interrupt between the start of a process and the assignment of its handle, or while processes are ended, would
-    leave some running.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard: list[FrameType | None] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: heard.append(frame))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if handler is None else handler)
-        if heard and callable(handler):
-            handler(signal.SIGINT, heard[0])

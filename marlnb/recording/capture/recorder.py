@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from marlnb.config import accepts_options, resolve_config
-from marlnb.envs.workers.pool import closing_pools
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder

@@ -17,7 +17,7 @@ from marlnb.display.formatting import count
 from marlnb.display.notebook_html import table_html, title_html
 from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
-from marlnb.envs.workers.pool import closing_pools
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
