@@ -1,7 +1,7 @@
 """Tournament selection with elitism.
 
-Each place is won by the fittest of `size` members, drawn with replacement. Of N members, the one with rank i (1 is the
-fittest) wins a tournament of k with probability
+Each place is won by the fittest of `size` members, drawn with replacement from the N that did not diverge. The one with
+rank i (1 is the fittest) wins a tournament of k with probability
 
     P[rank i wins] = ((N - i + 1)^k - (N - i)^k) / N^k
 
@@ -11,6 +11,7 @@ Source: AgileRL 2.58.0, `TournamentSelection`, which mutates elites by default.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,9 +41,10 @@ class TournamentConfig(EvolutionConfig):
 
     def select(self, rng: np.random.Generator, members: Sequence[Scored]) -> tuple[Successor, ...]:
         order = ranked(rng, members)
-        elites = {member.place for member in order[: self.elites]}
-        winners = rng.integers(len(order), size=(len(members), self.size)).min(axis=1)  # the smallest rank wins
+        fit = [member for member in order if member.fitness > -math.inf] or order  # the others diverged
+        elites = {member.place for member in fit[: self.elites]}
+        winners = rng.integers(len(fit), size=(len(members), self.size)).min(axis=1)  # the smallest rank wins
         return tuple(
-            Successor(member.place) if member.place in elites else Successor(order[winner].place, mutate=True)
+            Successor(member.place) if member.place in elites else Successor(fit[winner].place, mutate=True)
             for member, winner in zip(members, winners)
         )

@@ -44,6 +44,13 @@ def test_elites_keep_their_places_and_are_not_mutated() -> None:
         assert successors[0].mutate and successors[2].mutate
 
 
+def test_no_member_that_diverged_wins_a_tournament() -> None:
+    config = TournamentConfig(population=3, elites=2)
+    for number in range(40):
+        successors = config.select(generator(0, "select", "", number), _members(-np.inf, 1.0, -np.inf))
+        assert [(s.parent, s.mutate) for s in successors] == [(1, True), (1, False), (1, True)]
+
+
 def test_ties_are_broken_by_chance() -> None:
     config = TournamentConfig(population=2)
     elites = set()
