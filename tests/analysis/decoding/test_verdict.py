@@ -67,11 +67,16 @@ def test_what_units_hold_beyond_their_controls_is_named_so(recording: Recording)
 
 
 def test_noise_is_not_above_chance(recording: Recording) -> None:
+    """One noise in twenty is above chance at p = 0.05: of five, three or more once in a thousand times."""
     episode = recording.rows["episode"].to_numpy()
-    noise = np.random.default_rng(1).integers(0, 2, episode.max() + 1)[episode]
-    result = decode(recording, site=SITE, label=noise, n_shuffles=19)
-    assert result.of().conclusion == "not above chance" and "not decoded above chance" in result.verdict
-    assert "by a linear model (no other was tested): balanced accuracy" in result.verdict  # as an XOR of units
+    results = []
+    for seed in range(5):
+        noise = np.random.default_rng(seed).integers(0, 2, episode.max() + 1)[episode]
+        results.append(decode(recording, site=SITE, label=noise, n_shuffles=19))
+    noises = [result for result in results if result.of().conclusion == "not above chance"]
+    assert len(noises) >= 3 and all("not decoded above chance" in result.verdict for result in noises)
+    # as an XOR of units
+    assert "by a linear model (no other was tested): balanced accuracy" in noises[0].verdict
 
 
 def test_gains_are_paired_over_the_same_folds(recording: Recording) -> None:

@@ -40,9 +40,8 @@ def dictionary(planted: Recording) -> Dictionary:
 
 
 def _feature_of(dictionary: Dictionary, unit: int) -> int:
-    """The live feature that writes most along a unit."""
-    weights = dictionary.autoencoder.decoder[:, unit].numpy()
-    return int(np.where(dictionary.density > 0, weights, -1).argmax())
+    """The feature that writes most along a unit, over all rows; a rare one may take a part of them."""
+    return int((dictionary.density * dictionary.autoencoder.decoder[:, unit].numpy()).argmax())
 
 
 def test_the_feature_of_a_label_has_its_eta_squared(planted: Recording, dictionary: Dictionary) -> None:
