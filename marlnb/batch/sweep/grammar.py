@@ -25,11 +25,10 @@ import yaml
 
 from marlnb.batch.sweep.json_values import shorten
 from marlnb.batch.sweep.parameters import RUN, Parameter, find_parameter, read_parameters, split_assignments
-from marlnb.batch.sweep.sweep import Sweep
+from marlnb.batch.sweep.sweep import MAX_JOBS, Sweep
 from marlnb.errors import ConfigError, shown
 from marlnb.text_files import read_yaml
 
-MAX_JOBS = 100_000
 _RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.(-?\d{1,18}))?")
 _DECODER = json.JSONDecoder()
 
@@ -79,8 +78,8 @@ def make_sweep(notebook: Path, values: Mapping[str, Values]) -> Sweep:
     """The sweep of a notebook over some values, each checked against the notebook's parameters.
 
     Raises:
-        ConfigError: an unknown parameter, the parameter `run`, an invalid or missing value, or too many combinations.
-        BatchError: a duplicate value.
+        ConfigError: an unknown parameter, the parameter `run`, an invalid or missing value.
+        BatchError: a duplicate value, or too many combinations.
     """
     parameters = read_parameters(notebook)
     if RUN in values:
@@ -98,10 +97,7 @@ def make_sweep(notebook: Path, values: Mapping[str, Values]) -> Sweep:
         checked[name] = tuple(parameter.check(_as_number(parameter, item)) for item in given.items)
     axes = {name: items for name, items in checked.items() if values[name].is_axis}
     fixed = {name: items[0] for name, items in checked.items() if not values[name].is_axis}
-    sweep = Sweep(axes, fixed)
-    if len(sweep) > MAX_JOBS:
-        raise ConfigError(f"these values make {len(sweep):,} jobs; a batch may have at most {MAX_JOBS:,}")
-    return sweep
+    return Sweep(axes, fixed)
 
 
 def _as_number(parameter: Parameter, value: Any) -> Any:

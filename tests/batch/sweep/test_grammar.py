@@ -126,7 +126,7 @@ def test_a_sweep_is_checked_against_the_notebook(tmp_path: Path) -> None:
         (["needed=1", "seed=1,x"], ConfigError, "parameter 'seed' must be a whole number; got 'x'"),
         (["needed=1", "lr=NaN"], ConfigError, "finite"),
         (["needed=1", "lr=1,1.0"], BatchError, "'lr': 1.0 given twice"),
-        (["needed=1", "seed=0..999", "lr=0..999"], ConfigError, "1,000,000 jobs"),
+        (["needed=1", "seed=0..999", "lr=0..999"], BatchError, "1,000,000 jobs; a batch has at most 100,000"),
     ]:
         with pytest.raises(error, match=message):
             sweep(*texts)
