@@ -143,8 +143,8 @@ if TYPE_CHECKING:
     from marlnb.widgets.runs.attach import attach as attach
 
 if "OMP_WAIT_POLICY" not in os.environ:
-    # Read when torch is loaded. By default its threads wait for one another without sleeping, which takes many times
-    # as long where other programs use the cores; so many tests, about 0.1 ms, cost nothing on an idle machine.
+    # Read when torch is loaded: its threads sleep after waiting for one another for about 0.1 ms. By default they never
+    # sleep, which makes a training many times as slow where other programs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

@@ -135,11 +135,12 @@ class JobStatus:
         """
         names = {field.name for field in fields(JobStatus)}
         values = {key: value for key, value in data.items() if key in names}
+        status = checked_record(values, JobStatus, where)
         try:
-            json.dumps(values, allow_nan=False)
+            json.dumps(status.to_json(), allow_nan=False)  # the text "Infinity" is a number by then
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged: {error}") from error
-        return checked_record(values, JobStatus, where)
+        return status
 
 
 @dataclass(frozen=True)

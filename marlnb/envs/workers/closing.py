@@ -1,4 +1,4 @@
-"""Ends worker processes whatever interrupts the code that started them. Nothing here imports more than Python's own."""
+"""Ends worker processes even if the code that started them is interrupted. Imports the standard library only."""
 
 from __future__ import annotations
 

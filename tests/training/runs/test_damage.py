@@ -155,7 +155,7 @@ def test_links_in_a_folder_show_and_change_no_other_file(run: Run, tmp_path: Pat
     "name", ["experiment.json", "spec.json", "status.json", "metrics.jsonl", "manifest.json", "tensors.bin"]
 )
 def test_what_a_link_leads_to_is_not_read(run: Run, tmp_path: Path, name: str) -> None:
-    """Neither as JSON: a linked file with the right content is refused too."""
+    """A link is refused even if the file that it leads to has the right content."""
     folder = run.checkpoints[-1].path if name in ("manifest.json", "tensors.bin") else run.path
     (folder / name).symlink_to((folder / name).rename(tmp_path / "elsewhere"))
     with pytest.raises(MarlnbError, match=rf"{name}.* it is a link to {tmp_path}/elsewhere; links in such folders"):
