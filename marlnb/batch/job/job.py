@@ -23,7 +23,7 @@ JOB_STATUS = "job_status.json"
 JOB_LOCK = "job.lock"
 ATTEMPTS = "attempts.jsonl"
 LOG = "output.log"
-LATE = (errno.ENOENT, errno.ESTALE, errno.EIO)
+LATE = (errno.ENOENT, errno.ESTALE, errno.EIO)  # of a file server, which may answer later
 
 State = Literal["waiting", "running", "complete", "failed", "stopped", "interrupted"]
 SchedulerState = Literal["queued", "running", "ended", "unknown"]

@@ -14,7 +14,7 @@ from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.runs.run import opened_run
 
 CRITIC = "critic"
-"""With this, the names of a policy's weights begin that only learning needs."""
+"""Start of the names of a critic's weights, which acting does not need."""
 
 
 class PlayerWeights:
@@ -52,7 +52,10 @@ class PlayerWeights:
 
 
 def _acting(own: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their weights; the own critics where theirs read other groups too, as none of actions does in a league."""
+    """Their weights, but this player's own critics if theirs have other shapes.
+
+    Outside a league a critic of actions may read all groups; in a league it reads its own group alone.
+    """
     critics = {name: tensor for name, tensor in own.items() if name.startswith(CRITIC)}
     is_other = any(name in theirs and theirs[name].shape != tensor.shape for name, tensor in critics.items())
     return {**theirs, **(critics if is_other else {})}
