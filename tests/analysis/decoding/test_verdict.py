@@ -75,7 +75,7 @@ def test_noise_is_not_above_chance(recording: Recording) -> None:
         results.append(decode(recording, site=SITE, label=noise, n_shuffles=19))
     noises = [result for result in results if result.of().conclusion == "not above chance"]
     assert len(noises) >= 3 and all("not decoded above chance" in result.verdict for result in noises)
-    # as an XOR of units
+    # a nonlinear code, such as an XOR of units, was not tested
     assert "by a linear model (no other was tested): balanced accuracy" in noises[0].verdict
 
 
