@@ -231,7 +231,8 @@ class Batch:
             folder.mkdir(mode=0o700)
             for earlier in self.submissions():
                 remove_temporaries(earlier, [SUBMITTED])
-        Submission(tuple(job.name for job in jobs), then, reason).write(folder)
+        updated = {job.name: job.status().updated for job in [*jobs, *([self.report_job()] if then else [])]}
+        Submission(tuple(job.name for job in jobs), then, reason, updated=updated).write(folder)
         return folder
 
     def submissions(self) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -22,12 +23,15 @@ class Submission:
         then: whether the report runs when all are complete.
         reason: of a restart; empty if a person submitted it.
         when: in seconds since 1970.
+        updated: by name, the time in each job's status when it was submitted. A status with another time is of this
+            submission; which of two times is later says nothing, since clocks differ and are set back.
     """
 
     jobs: tuple[str, ...]
     then: bool
     reason: str = ""
     when: float = field(default_factory=time.time)
+    updated: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         write_atomically(folder / SUBMITTED, json.dumps(asdict(self), indent=2) + "\n")

@@ -16,7 +16,8 @@ class Deadline:
     """Checks the clock between iterations. The scheduler is asked at the start, and again before a stop.
 
     A training must stop if the remaining time is less than a margin plus one more iteration. The margin is a minute, or
-    twice the time of a checkpoint if that is longer; of a short allocation it is at most a quarter.
+    twice the time of a checkpoint if that is longer; of a short allocation it is at most a quarter. A clock that is set
+    back does not move the end: the time that has passed is also counted by a clock that cannot be set.
 
     Attributes:
         ignored: why the allocation's end is ignored; empty if it is not.
@@ -26,7 +27,8 @@ class Deadline:
         """Raises ConfigError if MARLNB_ENDS_AT is not a number."""
         # Asking again finds limits that were shortened meanwhile. Jobs do not: a thousand may start at once.
         self._ends_at = Allocation.current(ask_again="MARLNB_JOB" not in os.environ).ends_at
-        remaining_s = self._ends_at - time.time() if self._ends_at is not None else 0.0
+        self._clock_offset_s = time.time() - time.monotonic()
+        remaining_s = self._remaining_s() if self._ends_at is not None else 0.0
         self._margin_s = min(MAX_MARGIN_S, MAX_MARGIN_SHARE * remaining_s)
         self._checkpoint_s = 0.0
         self.ignored = ""
@@ -45,8 +47,11 @@ class Deadline:
         self._ends_at = Allocation.current(ask_again=True).ends_at  # more time may have been granted
         if self._ends_at is None or not self._is_near(iteration_s):
             return None
-        return f"the allocation ends in {format_duration(max(0.0, self._ends_at - time.time()))}"
+        return f"the allocation ends in {format_duration(max(0.0, self._remaining_s()))}"
 
     def _is_near(self, iteration_s: float) -> bool:
+        return self._remaining_s() < max(self._margin_s, 2 * self._checkpoint_s) + iteration_s
+
+    def _remaining_s(self) -> float:
         assert self._ends_at is not None
-        return self._ends_at - time.time() < max(self._margin_s, 2 * self._checkpoint_s) + iteration_s
+        return self._ends_at - max(time.time(), time.monotonic() + self._clock_offset_s)

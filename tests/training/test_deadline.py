@@ -16,14 +16,15 @@ from tests.training.toys import count_experiment
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch):
-    """A clock that is set by hand, and an allocation that ends at 10,000 s."""
-    now = [0.0]
-    monkeypatch.setattr("marlnb.training.deadline.time", SimpleNamespace(time=lambda: now[0]))
+    """A clock that is set by hand, by which time passes, and an allocation that ends at 10,000 s."""
+    now, jump_s = [0.0], [0.0]
+    clocks = SimpleNamespace(time=lambda: now[0] - jump_s[0], monotonic=lambda: now[0] + 1234)
+    monkeypatch.setattr("marlnb.training.deadline.time", clocks)
     monkeypatch.setenv("MARLNB_ENDS_AT", "10000")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
 
-    def set_to(seconds: float) -> None:
-        now[0] = seconds
+    def set_to(seconds: float, *, set_back_s: float = 0.0) -> None:
+        now[0], jump_s[0] = seconds, set_back_s
 
     return set_to
 
@@ -46,6 +47,18 @@ def test_the_margin(clock, entered: float, iteration_s: float, checkpoint_s: flo
     clock(last_s + 1)
     reason = deadline.reason_to_stop(iteration_s)
     assert reason is not None and reason.startswith("the allocation ends in ")
+
+
+def test_a_clock_that_is_set_back_does_not_move_the_end(clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadline = Deadline()
+    clock(9939, set_back_s=3600)
+    assert deadline.reason_to_stop(0) is None
+    clock(9950, set_back_s=3600)
+    assert deadline.reason_to_stop(0) == "the allocation ends in 50 s"
+    monkeypatch.setenv("MARLNB_ENDS_AT", "20000")  # more time was granted
+    assert deadline.reason_to_stop(0) is None
+    clock(19950, set_back_s=3600)
+    assert deadline.reason_to_stop(0) == "the allocation ends in 50 s"
 
 
 def test_more_time_that_was_granted_is_used(clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ class _Submitted:
     @property
     def open(self) -> dict[str, SubmittedJob]:
         """Jobs that may not have ended."""
-        return {name: job for name, job in self.jobs.items() if not self.statuses[name].has_ended_since(job.when)}
+        return {name: job for name, job in self.jobs.items() if not self.statuses[name].has_ended_since(job.updated)}
 
     def problem_at(self, cluster: RayCluster) -> BatchError | None:
         """Why the cluster is not asked about these jobs. An address in files, which may come from anyone, never is."""

@@ -117,7 +117,7 @@ class SlurmExecutor(Executor):
         submitted, to_cancel = tasks(batch), []
         for job in jobs:
             status = job.status()
-            if job.name in submitted and status.has_ended_since(submitted[job.name].when):
+            if job.name in submitted and status.has_ended_since(submitted[job.name].updated):
                 continue
             if job.is_executing and not (job.folder / STOP).exists():
                 request(job.folder, "stop", "cancelled")
@@ -147,7 +147,7 @@ class SlurmExecutor(Executor):
         """Submits the report, to run after these arrays and earlier jobs that still run; replaces an older report."""
         job = batch.report_job()
         job.write()
-        if old is not None and not job.status().has_ended_since(old.when):
+        if old is not None and not job.status().has_ended_since(old.updated):
             cancel_tasks(old.record.cluster, [old.id])
         after = [*(str(array.id) for array in record.arrays), *waits_for]
         script = report_script(batch, self.profile, submission, after)
@@ -207,7 +207,11 @@ def _submitted(batch: Batch) -> Submitted | BatchError:
         jobs = {job.name: job for job in batch.jobs()} | ({REPORT: batch.report_job()} if batch.then else {})
         statuses = {name: job.status() for name, job in jobs.items()}
         newest = {name: task for name, task in tasks(batch).items() if name in jobs}
-        return statuses, newest, {n: task for n, task in newest.items() if not statuses[n].has_ended_since(task.when)}
+        return (
+            statuses,
+            newest,
+            {n: task for n, task in newest.items() if not statuses[n].has_ended_since(task.updated)},
+        )
     except Exception as error:  # a file may hold anything
         return unreadable(batch, error)
 
@@ -248,12 +252,13 @@ def _task_info(task: Task, answers: Mapping[str, JobInfo], arrays: Collection[st
         status: of the job.
     """
     answer = answers.get(task.id)
-    if answer is None and str(task.array) in arrays and status.updated < task.when and not task.log.exists():
+    if answer is None and str(task.array) in arrays and status.updated == task.updated and not task.log.exists():
         return JobInfo("ended", "CANCELLED before it started", task.id)  # squeue and sacct do not show it
-    if answer is None and task.record.accounting and time.time() - task.when < ACCOUNTING_DELAY_S:
+    delay_s = abs(time.time() - task.when)  # where the clock was set back, the delay ends at once
+    if answer is None and task.record.accounting and delay_s < ACCOUNTING_DELAY_S:
         return JobInfo("queued", "just submitted", task.id)
     if answer is None:
         return JobInfo("ended", "SLURM has forgotten it", task.id)
-    if answer.state == "ended" and answer.reason and status.updated < task.when and task.log.exists():
+    if answer.state == "ended" and answer.reason and status.updated == task.updated and task.log.exists():
         return replace(answer, reason=f"{answer.reason}; see {task.log}")  # it ended before its own log started
     return answer

@@ -119,9 +119,9 @@ class JobStatus:
         """`cell 4 of 20, training 120,000 of 3,000,000 frames, 40,000/s, 1:12 left`."""
         return f"cell {self.cell} of {self.n_cells}" + (f", {self.progress}" if self.progress else "")
 
-    def has_ended_since(self, when: float) -> bool:
-        """Whether the job is complete, or has failed or was stopped after a time, in seconds since 1970."""
-        return self.state == "complete" or (self.state in ("failed", "stopped") and self.updated >= when)
+    def has_ended_since(self, updated: float) -> bool:
+        """Whether the job is complete, or has failed or was stopped since its status had this time, at a submission."""
+        return self.state == "complete" or (self.state in ("failed", "stopped") and self.updated != updated)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

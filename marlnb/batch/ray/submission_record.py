@@ -48,12 +48,12 @@ class SubmittedJob:
     Attributes:
         id: Ray's id.
         address: of the cluster's dashboard.
-        when: time of the submission, in seconds since 1970.
+        updated: the time in the job's status when it was submitted.
     """
 
     id: str
     address: str
-    when: float
+    updated: float
 
 
 def new_id(job: Job) -> str:
@@ -71,10 +71,10 @@ def submitted_jobs(batch: Batch) -> dict[str, SubmittedJob]:
     by_name: dict[str, SubmittedJob] = {}
     for submission in batch.submissions():
         if (submission / RECORD).exists():
-            record, when = SubmissionRecord.read(submission), Submission.read(submission).when
+            record, updated = SubmissionRecord.read(submission), Submission.read(submission).updated
             for name, id in record.ids.items():
                 if name in jobs and re.fullmatch(rf"{_prefix(jobs[name])}-[0-9a-f]{{8}}", id):
-                    by_name[name] = SubmittedJob(id, record.address, when)
+                    by_name[name] = SubmittedJob(id, record.address, updated.get(name, 0.0))
     return by_name
 
 

@@ -66,6 +66,7 @@ class Task:
         id: as `17_3`.
         array: id of its array, as 17.
         when: time of the submission, in seconds since 1970.
+        updated: the time in the job's status when it was submitted.
         log: output of SLURM and of the script, before the job's own log starts.
         record: record of the submission.
     """
@@ -73,6 +74,7 @@ class Task:
     id: str
     array: int
     when: float
+    updated: float
     log: Path
     record: SubmissionRecord
 
@@ -93,9 +95,11 @@ def tasks(batch: Batch) -> dict[str, Task]:
         for array in record.arrays:
             for task, name in enumerate(_jobs_of(array.part, content, submission)):
                 log = submission / array.part.log(task)
-                by_name[name] = Task(f"{array.id}_{task}", array.id, content.when, log, record)
+                updated = content.updated.get(name, 0.0)
+                by_name[name] = Task(f"{array.id}_{task}", array.id, content.when, updated, log, record)
         if record.report is not None:
-            by_name[REPORT] = Task(f"{record.report}_0", record.report, content.when, submission / REPORT_LOG, record)
+            id, updated, log = record.report, content.updated.get(REPORT, 0.0), submission / REPORT_LOG
+            by_name[REPORT] = Task(f"{id}_0", id, content.when, updated, log, record)
     return by_name
 
 

@@ -86,11 +86,21 @@ class SnapshotStore:
                 f"the snapshot {sha256} of {league} cannot be copied to {self.folder}: {problem}"
             ) from error
 
-    def keep_newest(self, n: int) -> None:
-        """Deletes all snapshots but the newest ones."""
-        complete = [path for path in self.folder.glob("*") if HASH.fullmatch(path.name)]
-        for path in sorted(complete, key=lambda path: path.stat().st_mtime_ns)[:-n]:
-            self.remove(path.name)
+    def keep_newest(self, n: int, last: str | None) -> None:
+        """Deletes all snapshots but `last` and those that have learned from the most frames, n in all.
+
+        Times of files do not tell which is newer: a clock may have been set back.
+        """
+        names = [path.name for path in self.folder.glob("*") if HASH.fullmatch(path.name)]
+        for name in sorted(names, key=lambda name: (name == last, self._frames(name)))[:-n]:
+            self.remove(name)
+
+    def _frames(self, sha256: str) -> int:
+        """That a snapshot has learned from; -1 if it is damaged."""
+        try:
+            return int(read_manifest(self.path(sha256))["frames"])
+        except (CheckpointError, KeyError, TypeError, ValueError):
+            return -1
 
     def remove(self, sha256: str) -> None:
         """Deletes a snapshot, if it exists."""

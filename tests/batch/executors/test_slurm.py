@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -237,10 +238,35 @@ def test_a_job_that_failed_before_it_was_submitted_again_is_asked_for(make: Make
     batch, executor = make(1)
     job = batch.jobs()[0]
     job.write_status(replace(job.status(), state="failed"))
-    time.sleep(0.01)
     executor.submit(batch, [job], then=False)
     scheduler.says("squeue", "41_0|PENDING||Priority\n")
     assert executor.query(batch)[job.name] == JobInfo("queued", "Priority", "41_0")
+
+
+def test_a_job_that_failed_on_a_node_whose_clock_is_late_has_failed(
+    make: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, executor = make(2, then=True)
+    executor.submit(batch, batch.jobs(), then=True)
+    monkeypatch.setattr("marlnb.batch.job.job.time", SimpleNamespace(time=lambda: time.time() - 3600))
+    for job, state in zip([*batch.jobs(), batch.report_job()], ("failed", "stopped", "failed")):
+        job.write_status(replace(job.status(), state=state))  # type: ignore[arg-type]
+    scheduler.calls()
+    assert [info.reason for info in executor.query(batch).values()] == ["failed", "stopped", "failed"]
+    assert scheduler.calls() == []
+    executor.submit(batch, batch.jobs()[:1], then=False)  # what failed is of the earlier submission
+    scheduler.says("squeue", "43_0|PENDING||Priority\n")
+    assert executor.query(batch)["seed=0"] == JobInfo("queued", "Priority", "43_0")
+
+
+def test_a_clock_that_is_set_back_ends_the_delay_of_the_accounting(
+    make: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, executor = make(1)
+    scheduler.configure(storage="slurmdbd")
+    executor.submit(batch, batch.jobs(), then=False)
+    monkeypatch.setattr("marlnb.batch.executors.slurm.time", SimpleNamespace(time=lambda: time.time() - 3600))
+    assert executor.query(batch)["seed=0"] == JobInfo("ended", "SLURM has forgotten it", "41_0")
 
 
 def test_a_later_submission_hides_an_earlier_one(make: Make, scheduler: Scheduler) -> None:
@@ -250,7 +276,6 @@ def test_a_later_submission_hides_an_earlier_one(make: Make, scheduler: Schedule
     first.write_status(replace(first.status(), state="complete"))
     scheduler.says("squeue", "41_1|RUNNING|n1|None\n41_2|NODE_FAIL|n2|None\n42_0|PENDING||Dependency\n")
     scheduler.calls()
-    time.sleep(0.01)
     assert executor.submit(batch, [third], then=True, reason="NODE_FAIL") == "slurm 43, the report 44"
     assert "scancel --quiet 42_0" in scheduler.calls()
     report = (batch.submissions()[1] / "report.sbatch").read_text()

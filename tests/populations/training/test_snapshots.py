@@ -89,3 +89,14 @@ def test_a_league_that_cannot_write_its_first_snapshot_leaves_no_folder(
     with pytest.raises(CheckpointError, match=r"a snapshot of main_0@0 cannot be written to .*: the disk .* is full"):
         train(Experiment.compose(*RPS, "frames=64"), tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_newest_snapshots_are_kept_whatever_the_clock_says(tmp_path: Path) -> None:
+    store = SnapshotStore(tmp_path, EnvSpec("toy", (GROUP,)))
+    hashes = [store.write("main_0", 8 * k, {"player": {"w": torch.full((3,), float(k))}}) for k in range(4)]
+    for k, sha256 in enumerate(hashes):  # the clock was set back after each
+        os.utime(store.path(sha256), (1e9 - k, 1e9 - k))
+    store.keep_newest(2, last=hashes[3])
+    assert {path.name for path in store.folder.iterdir()} == set(hashes[2:])
+    store.keep_newest(1, last=hashes[2])  # of a training that resumed earlier
+    assert {path.name for path in store.folder.iterdir()} == {hashes[2]}

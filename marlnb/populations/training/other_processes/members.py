@@ -79,7 +79,7 @@ class OtherMembers:
         if learners is not None:
             offer = Offer(row, scores, self._offered.write(row.id, row.frames, learners))
         write_atomically(self._folder / OFFER, json.dumps(asdict(offer), allow_nan=False))
-        self._offered.keep_newest(N_OFFERED)
+        self._offered.keep_newest(N_OFFERED, offer.learners)
 
     def read(self, generation: int) -> dict[int, Offer]:
         """By place, what the others offer at the beginning of a generation: as it is logged, or else now.
