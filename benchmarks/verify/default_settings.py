@@ -5,29 +5,35 @@
 Each training lasts `--seconds`, without set-up, and is scored at marks with the clock stopped, greedy, over the same
 episodes. Run it alone on the machine, where the clock is the wall's; on a busy one, `--clock cpu` gives each training
 CPU-seconds of one thread, without worker processes. All trainings with the first seed come first, and one that is
-complete is not repeated, so it can be stopped and continued. The table is printed and written to
-FOLDER/default_settings.md.
+complete is not repeated, so it can be stopped and continued. Every training is a line of curves.jsonl, with its
+settings: once the tuned settings change, it counts no longer. The file is kept in the repository. The table is printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.tune.curve import Clock, Point, learning_curve, warm_up
 from benchmarks.tune.halving import Cell
 from benchmarks.tune.journal import append_line
 from benchmarks.tune.scoring import SEATS, objective, scores
 from benchmarks.tune.spaces import choose, in_one_thread
+from marlnb.composition.differences import started_values
 from marlnb.envs.mpe.scripted import REFERENCE_RETURNS
 from marlnb.experiment import Experiment
 from marlnb.training.runs.files import read_lines
 
+FOLDER = Path(__file__).with_name("default_settings")  # the lines of each clock
 COLUMNS_S = (60.0, 300.0)
 SHARE_OF_BEST = 0.9
 HEAD = (
@@ -77,8 +83,9 @@ def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder:
                 warm.add(cell.name)
             marks_s = [*(mark for mark in cell.marks_s if mark < seconds), seconds]
             points = list(learning_curve(experiment, marks_s, clock=clock, episodes=cell.episodes))
-            row = {"env": cell.env, "algorithm": cell.algorithm, "seed": seed, "clock": clock}
-            append_line(folder / "curves.jsonl", {**row, "points": [point.to_json() for point in points]})
+            row = {"env": cell.env, "algorithm": cell.algorithm, "seed": seed, "clock": clock, **_circumstances()}
+            row |= {"settings": settings(cell.env, cell.algorithm), "points": [point.to_json() for point in points]}
+            append_line(folder / "curves.jsonl", row)
             print(f"{cell.name}, seed {seed}: {points[-1].greedy}", file=sys.stderr, flush=True)
 
 
@@ -87,9 +94,26 @@ def compose(cell: Cell, seed: int, *words: str) -> Experiment:
     return Experiment.compose(f"env={cell.env}", f"algorithm={cell.algorithm}", f"seed={seed}", *words)
 
 
+@cache
+def settings(env: str, algorithm: str) -> Mapping[str, Any]:
+    """The tuned or derived values of today, by option."""
+    experiment = Experiment.compose(f"env={env}", f"algorithm={algorithm}")
+    return {name: value for name, (value, _) in sorted(started_values(experiment).items())}
+
+
+def _circumstances() -> dict[str, Any]:
+    """When and beside what a training ran; `load`: the processes that wanted a core in its last minutes."""
+    date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"date": date, "cores": os.cpu_count(), "load": round(os.getloadavg()[1], 1)}
+
+
 def curves(folder: Path) -> list[Curve]:
-    """The trainings of a folder; of those of the same environment, algorithm and seed the last one."""
-    rows = {(row["env"], row["algorithm"], row["seed"]): row for row in read_lines(folder / "curves.jsonl")}
+    """The trainings of a folder with today's settings; of those of the same names and seed the last one."""
+    rows = {
+        (row["env"], row["algorithm"], row["seed"]): row
+        for row in read_lines(folder / "curves.jsonl")
+        if row["settings"] == settings(row["env"], row["algorithm"])
+    }
     return [Curve(*key, tuple(Point(**point) for point in row["points"])) for key, row in rows.items()]
 
 
@@ -153,16 +177,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--seconds", type=float, default=300.0, help="of each training (%(default)s)")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of --seconds (%(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/default_settings_CLOCK")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"default: {FOLDER.name}/CLOCK beside this file")
     asked = parser.parse_args(words)
     try:
         cells = choose(asked.words)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    out = asked.out or Path(f"runs/default_settings_{asked.clock}")
+    out = asked.out or FOLDER / asked.clock
     measure(cells, asked.seeds, asked.seconds, out, asked.clock)
-    (out / "default_settings.md").write_text(table(out))
     print(table(out))
     return 0
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from benchmarks.tune.curve import Point
 from benchmarks.tune.halving import Cell
 from benchmarks.tune.journal import append_line
-from benchmarks.verify.default_settings import curves, measure, random_scores, table
+from benchmarks.verify.default_settings import curves, measure, random_scores, settings, table
+from marlnb.training.runs.files import read_lines
 
 
 def test_medians_and_time_to_most_of_the_best(tmp_path: Path) -> None:
@@ -18,8 +20,10 @@ def test_medians_and_time_to_most_of_the_best(tmp_path: Path) -> None:
             Point(seconds, 100, {"agent": score}, {"agent": -99.0}).to_json()
             for seconds, score in zip((30.0, 61.0, 301.5), scores)
         ]
-        row = {"env": "mpe/simple_spread", "algorithm": "ippo", "seed": seed, "points": points}
-        append_line(tmp_path / "curves.jsonl", row)
+        row = {"env": "mpe/simple_spread", "algorithm": "ippo", "seed": seed}
+        append_line(
+            tmp_path / "curves.jsonl", {**row, "settings": settings("mpe/simple_spread", "ippo"), "points": points}
+        )
     line = table(tmp_path).splitlines()[-1]
     assert line == (
         "| `mpe/simple_spread` | ippo | -26.00 | -7.67 | -7.67 "
@@ -34,6 +38,18 @@ def test_a_measurement_is_not_repeated(tmp_path: Path) -> None:
     assert [curve.seed for curve in curves(tmp_path)] == [0, 1]
     assert -30 <= random_scores(tmp_path)["matrix/climbing"] <= 11  # the lowest and the highest reward of the game
     assert "| `matrix/climbing` | ippo |" in table(tmp_path)
+
+
+def test_a_measurement_of_other_settings_does_not_count(tmp_path: Path) -> None:
+    cell = Cell("matrix/climbing", "ippo", {}, {}, (), episodes=2)
+    measure([cell], [0], 0.01, tmp_path)
+    file = tmp_path / "curves.jsonl"
+    (row,) = read_lines(file)
+    assert row["settings"] == settings("matrix/climbing", "ippo")
+    file.write_text(json.dumps({**row, "settings": {**row["settings"], "algorithm.lr": 9.0}}) + "\n")
+    assert curves(tmp_path) == []
+    measure([cell], [0], 0.01, tmp_path)
+    assert len(list(read_lines(file))) == 2 and len(curves(tmp_path)) == 1
 
 
 def test_every_environment_has_its_first_seed_before_the_second(tmp_path: Path) -> None:
