@@ -102,6 +102,8 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
     """The composed options as plain JSON: names are chosen and values merged, but nothing is checked yet."""
     variants = Variants.find(config_dir)
     request = read_overrides(overrides, variants)
+    settings = list(_settings(request, variants))
+    _check_mappings(settings, {*_mappings(defaults, ()), *_mappings_of_parts(request, variants)})
     with _lock, _private_hydra(_nodes(request, variants, defaults)):
         try:
             with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
@@ -109,7 +111,7 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
             options = OmegaConf.to_container(composed, resolve=True)
             _check_tables(options)
             if "tuned" in defaults and request.tuned:
-                options = _started(composed, options, _given(request, variants))
+                options = _started(composed, options, _given(request, settings))
             assert isinstance(options, dict)
             given = {str(key): value for key, value in options.items() if value is not None or key not in GROUP_OF}
             return _inherit(given)
@@ -126,9 +128,7 @@ def _check_tables(options: Any) -> None:
     for parts, kind in GROUP_OF_EACH.items():
         table = {} if options.get(parts) is None else options[parts]
         if not isinstance(table, Mapping):
-            raise ConfigError(
-                f"{parts} takes {kind}s by group, such as {parts}.agent=<name>; got {shown(table)}", at=parts
-            )
+            raise _no_mapping((parts,), table)
         for group, part in table.items():
             if not isinstance(part, Mapping):
                 at = f"{parts}.{group}"
@@ -147,30 +147,63 @@ def _started(composed: Any, options: Any, given: set[Path]) -> Any:
     return {**OmegaConf.to_container(composed, resolve=True), "tuned": to_json(tuple(start.tuned))}  # type: ignore[dict-item]
 
 
-def _given(request: OverrideRequest, variants: Variants) -> set[Path]:
-    """The paths of the options that overrides, an experiment's file or variants set."""
-    given = {tuple(word.lstrip("+").partition("=")[0].split(".")) for word in request.values}
-    given.update(_leaves(request.options, ()))
-    given.update((part, "name") for part in request.chosen)
+def _check_mappings(settings: Sequence[tuple[Path, Any]], mappings: set[Path]) -> None:
+    """Raises ConfigError if an option that takes a mapping, or in which others are set, has another value.
+
+    Hydra replaces such a value without a word by the options in it: `algorithms=0 algorithms.agent.lr=1e-3`.
+    """
+    holders = {path[:n] for path, _ in settings for n in range(1, len(path))}
+    for path, value in settings:
+        is_resolved_later = isinstance(value, str) and "${" in value
+        if path in mappings and not isinstance(value, Mapping) and not is_resolved_later:
+            raise _no_mapping(path, value)
+        if path in holders and not isinstance(value, Mapping | list):
+            raise _no_mapping(path, value)
+
+
+def _no_mapping(path: Path, value: Any) -> ConfigError:
+    name, kind = ".".join(path), GROUP_OF_EACH.get(path[0])
+    takes = f"takes {kind}s by group, such as {name}.agent=<name>" if kind and len(path) == 1 else "must be a mapping"
+    return ConfigError(f"{name} {takes}; got {shown(value)}", at=name)
+
+
+def _mappings_of_parts(request: OverrideRequest, variants: Variants) -> Iterator[Path]:
+    """The paths of the options of chosen parts that are mappings by default."""
     for part, name in request.choices.items():
-        at = tuple(part.split(".", 1))
-        if name is None:
-            given.add(at)
-            continue
-        files = variants.names(group_of(part))
-        for member, content in _chain(group_of(part), name, variants):
-            if member in files:
-                options = {key: value for key, value in content.items() if key not in ("defaults", "name")}
-                given.update(_leaves(options, at))
+        if name is not None:
+            yield from _mappings(_chain(group_of(part), name, variants)[-1][1], tuple(part.split(".", 1)))
+
+
+def _mappings(options: Mapping[str, Any], at: Path) -> Iterator[Path]:
+    return ((*at, key) for key, value in options.items() if isinstance(value, Mapping))
+
+
+def _given(request: OverrideRequest, settings: Sequence[tuple[Path, Any]]) -> set[Path]:
+    """The paths of the options that overrides, an experiment's file or variants set."""
+    given = {path for path, _ in settings}
+    given.update((part, "name") for part in request.chosen)
+    given.update(tuple(part.split(".", 1)) for part, name in request.choices.items() if name is None)
     return given
 
 
-def _leaves(options: Mapping[str, Any], at: Path) -> Iterator[Path]:
+def _settings(request: OverrideRequest, variants: Variants) -> Iterator[tuple[Path, Any]]:
+    """(path, value) of each option that overrides, an experiment's file or variants set."""
+    yield from request.settings
+    yield from _leaves(request.options, ())
+    for part, name in request.choices.items():
+        files = variants.names(group_of(part))
+        for member, content in _chain(group_of(part), name, variants) if name is not None else ():
+            if member in files:
+                options = {key: value for key, value in content.items() if key not in ("defaults", "name")}
+                yield from _leaves(options, tuple(part.split(".", 1)))
+
+
+def _leaves(options: Mapping[str, Any], at: Path) -> Iterator[tuple[Path, Any]]:
     for key, value in options.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, (*at, str(key)))
         else:
-            yield (*at, str(key))
+            yield (*at, str(key)), value
 
 
 @contextmanager

@@ -28,6 +28,7 @@ GROUP_OF = {
 }
 EXAMPLES = {**DEFAULTS, "env": "mpe/simple_spread", "league": "alphastar", "evolution": "tournament"}
 GROUP_OF_EACH = {"algorithms": "algorithm", "models": "model", "critics": "model"}  # by group of agents
+PARTS = (*GROUP_OF, *(f"{parts}.<group>" for parts in GROUP_OF_EACH))
 
 
 @dataclass
@@ -40,6 +41,7 @@ class OverrideRequest:
         chosen: the parts whose names overrides or the experiment's file state.
         options: options from the experiment's file.
         values: overrides of single options, for Hydra.
+        settings: (path, value) of each of these.
         tuned: whether options start from tuned or derived values; `tuned=false`: from their own defaults.
     """
 
@@ -48,6 +50,7 @@ class OverrideRequest:
     chosen: frozenset[str] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
     values: list[str] = field(default_factory=list)
+    settings: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
     tuned: bool = True
 
 
@@ -76,6 +79,7 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
             raise ConfigError(f"{key} cannot be set directly; use {part}=<name>")
         elif key != "experiment":
             request.values.append(f"++{key}={(override.input_line or '').partition('=')[2]}")
+            request.settings.append((tuple(key.split(".")), override.value()))
     request.chosen = frozenset(request.choices)
     request.choices = {**DEFAULTS, **request.choices}
     for part in DEFAULTS:
@@ -171,7 +175,7 @@ def _take_experiment(request: OverrideRequest, name: str, variants: Variants) ->
     content = variants.read("experiment", name)
     where = variants.where("experiment", name)
     request.experiment = name
-    request.choices.update(experiment_choices(content, where, (*GROUP_OF, *GROUP_OF_EACH)))
+    request.choices.update(experiment_choices(content, where, is_part, PARTS))
     content.pop("defaults", None)
     request.tuned = _read_tuned(content.pop("tuned", True))
     for part in [*GROUP_OF, *GROUP_OF_EACH]:
@@ -181,8 +185,10 @@ def _take_experiment(request: OverrideRequest, name: str, variants: Variants) ->
 
 
 def _take_part(request: OverrideRequest, part: str, value: Any) -> Any:
-    if part in GROUP_OF_EACH and isinstance(value, Mapping):
-        return {group: _take_part(request, f"{part}.{group}", item) for group, item in value.items()}
+    if part in GROUP_OF_EACH:
+        groups = value if isinstance(value, Mapping) else {}
+        taken = {group: _take_part(request, f"{part}.{group}", item) for group, item in groups.items()}
+        return taken or value
     if isinstance(value, Mapping):
         options = dict(value)
         if "name" in options:

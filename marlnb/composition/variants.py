@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,11 +130,16 @@ def _entry_name(group: str, entry: Any, where: str) -> str:
     return entry.partition("@")[0].removeprefix("/").removeprefix(f"{group}/")
 
 
-def experiment_choices(content: Mapping[str, Any], where: str, parts: Collection[str]) -> dict[str, str]:
+def experiment_choices(
+    content: Mapping[str, Any], where: str, is_part: Callable[[str], bool], parts: Collection[str]
+) -> dict[str, str]:
     """Part -> name in an experiment's `defaults`: `override /env: mpe/simple_spread`, `env: mpe/...`.
 
+    Args:
+        is_part: whether a key is a part with a name.
+        parts: how such keys look, for the message.
     Raises:
-        ConfigError: an entry that does not choose a part, or a part that is not among `parts`.
+        ConfigError: an entry that does not choose a part.
     """
     choices = {}
     for entry in _defaults(content, where):
@@ -142,7 +147,7 @@ def experiment_choices(content: Mapping[str, Any], where: str, parts: Collection
             raise ConfigError(f"{where}: an entry of an experiment's defaults is `env: name`; got {entry!r}")
         key, value = next(iter(entry.items()))
         part = str(key).removeprefix("override ").strip().removeprefix("/")
-        if part.partition(".")[0] not in parts:
+        if not is_part(part):
             raise ConfigError(f"{where}: {unknown('part', part, parts)}")
         choices[part] = str(value)
     return choices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,7 @@ MAX_MESSAGE = 4_500  # names of environments are listed
         ),
         *("algorithm.lr=Infinity", "algorithm.lr=inf", "algorithm.lr='Infinity'", "target_return=-Infinity"),
         *("algorithm.epochs=1e30", "algorithm.sequence_length=1e9", "env.max_cycles=1e30", "evaluation_episodes=1e30"),
-        "keep_checkpoints=1e12",
+        *("keep_checkpoints=1e12", "env.num_agent_neighbors=1e9", "env.num_landmark_neighbors=2147483648"),
     ],
     ids=lambda override: override[:40],
 )
@@ -55,6 +56,52 @@ def test_an_override_that_makes_no_sense(override: str) -> None:
 def test_the_bounds_are_the_options_own(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Experiment.compose("env=mpe/simple_spread", override)
+
+
+@pytest.mark.parametrize("value", ["0", "null", "x", "[1]", "${seed}"])
+@pytest.mark.parametrize(
+    ("option", "inner"),
+    [
+        *(("algorithms", "agent.lr=1e-3"), ("models", "agent.hidden=[8]"), ("critics", "agent_0.hidden=[8]")),
+        *(("groups", "a=[walker_0]"), ("env.kwargs", "n_walkers=2"), ("env.kwargs", "a.b=2"), ("env.groups", "a=[x]")),
+        *(
+            ("league.players", "main={method:pfsp}"),
+            ("evolution.ranges", "lr=[1e-4,1e-3]"),
+            ("evolution.factors", "lr=1"),
+        ),
+    ],
+)
+def test_an_option_that_takes_a_mapping_gets_none(option: str, inner: str, value: str) -> None:
+    part = {"league": ["league=alphastar"], "evolution": ["evolution=pbt"]}.get(option.partition(".")[0], [])
+    for words in ([f"{option}={value}"], [f"{option}={value}", f"{option}.{inner}"]):
+        with pytest.raises(ConfigError, match=rf"^{option} (must be a mapping|takes \w+s by group, such as .*); got "):
+            Experiment.compose("env=pettingzoo/multiwalker", *part, *words)
+
+
+@pytest.mark.parametrize("value", ["1.5", "true", "''", "[]"])
+def test_algorithms_of_all_groups_are_a_mapping(value: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^algorithms takes algorithms by group, such as algorithms.agent=<name>; got "
+    ):
+        Experiment.compose("env=mpe/simple_tag", f"algorithms={value}", "algorithms.agent.gamma=0.9")
+
+
+def test_a_value_is_no_mapping_although_other_options_are_set_in_it(tmp_path: Path) -> None:
+    for name, text in {
+        "experiment/named.yaml": "defaults: [{env: pettingzoo/multiwalker}, {algorithms: mappo}]\n",
+        "experiment/zero.yaml": "defaults: [{env: pettingzoo/multiwalker}]\nalgorithms: 0\n",
+        "env/zero.yaml": "defaults: [pettingzoo/multiwalker]\n\nkwargs: 0\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=r"env/zero.yaml, line 3: env.kwargs must be a mapping; got 0"):
+        Experiment.compose("env=zero", "env.kwargs.n_walkers=2", config_dir=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"named.yaml: no part 'algorithms'.*algorithms.<group>"):
+        Experiment.compose("experiment=named", config_dir=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"zero.yaml, line 2: algorithms takes algorithms by group, .*; got 0"):
+        Experiment.compose("experiment=zero", "algorithms.agent.lr=1e-3", config_dir=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"^env.kwargs.a must be a mapping; got 0"):
+        Experiment.compose("env=pettingzoo/multiwalker", "env.kwargs.a=0", "env.kwargs.a.b=1")
 
 
 def test_an_iteration_that_no_memory_holds() -> None:

@@ -24,10 +24,13 @@ class PartialViewConfig(MPEConfig):
     """Options of scenarios whose agents can have a partial view."""
 
     num_agent_neighbors: int | None = option(
-        None, help="number of nearest agents that are observed; none: all, in the order of their numbers", ge=1
+        None, help="number of nearest agents that are observed; none: all, in the order of their numbers", ge=1, le=512
     )
     num_landmark_neighbors: int | None = option(
-        None, help="number of nearest landmarks that are observed; none: all, in the order of their numbers", ge=1
+        None,
+        help="number of nearest landmarks that are observed; none: all, in the order of their numbers",
+        ge=1,
+        le=256,
     )
 
 

@@ -9,19 +9,66 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import chain
+from math import isfinite
 from typing import Any
 
-from marlnb.errors import RunError, shown
+from marlnb.codec import to_json
+from marlnb.config import option
+from marlnb.errors import ConfigError, RunError, shown
 from marlnb.training.policies.evaluation import Evaluation
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.training.runs.lock import wait_for_lock
+from marlnb.training.runs.records import checked_record
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_folder import Which
 
 NOTES = "checkpoint_notes.json"
+MAX_TIME = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
+
+
+@dataclass(frozen=True)
+class _StoredEvaluation:
+    """`Evaluation.to_json()`, the return of each episode by group, and when it was made."""
+
+    env: str
+    policy: str
+    checkpoint: int
+    episodes: int
+    seed: int
+    explore: bool
+    return_mean: Mapping[str, float]
+    return_se: Mapping[str, float | None]
+    length_mean: float
+    seconds: float
+    score: float | None
+    edits: list[Any]
+    returns: Mapping[str, list[float | None]]
+    made: float = option(help="seconds since 1970", ge=0, le=MAX_TIME)
+
+    def __post_init__(self) -> None:
+        if not (self.return_mean and self.return_mean.keys() == self.return_se.keys() == self.returns.keys()):
+            groups = [list(values) for values in (self.return_mean, self.return_se, self.returns)]
+            raise ConfigError(f"return_mean, return_se and returns must be of the same groups; got {groups}")
+        for group, returns in self.returns.items():
+            if len(returns) != self.episodes:
+                raise ConfigError(f"returns.{group} must have {self.episodes} values; got {len(returns)}")
+        values = chain(self.return_mean.values(), self.return_se.values(), *self.returns.values())
+        if not all(value is None or isfinite(value) for value in values):
+            raise ConfigError("returns must be finite numbers")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What the file has of one checkpoint."""
+
+    iteration: int = 0
+    note: str = ""
+    evaluations: tuple[_StoredEvaluation, ...] = ()
 
 
 class CheckpointNotes:
@@ -43,7 +90,7 @@ class CheckpointNotes:
             CheckpointError: there is no such checkpoint.
             RunError: the file is damaged.
         """
-        return str(self._of(which).get("note", ""))
+        return self._of(which).note
 
     def write(self, which: Which | Checkpoint, text: str) -> None:
         """Replaces the note on a checkpoint; an empty text deletes it. Raises as `note`."""
@@ -52,7 +99,7 @@ class CheckpointNotes:
 
     def evaluations(self, which: Which | Checkpoint = "last") -> list[dict[str, Any]]:
         """Stored evaluations of a checkpoint, oldest first: `Evaluation.to_json()`, with `returns[group][episode]`."""
-        return list(self._of(which).get("evaluations", []))
+        return [asdict(evaluation) for evaluation in self._of(which).evaluations]
 
     def keep(self, evaluation: Evaluation) -> dict[str, Any]:
         """Stores an evaluation with its checkpoint. It replaces one of the same episodes under the same conditions.
@@ -64,25 +111,26 @@ class CheckpointNotes:
         if evaluation.checkpoint is None:
             raise RunError(f"an evaluation of the policy {evaluation.policy!r} does not belong to a checkpoint")
         returns = {} if evaluation.table is None else evaluation.table.to_json()
-        data = {**evaluation.to_json(), "returns": returns, "made": time.time()}
+        data = to_json({**evaluation.to_json(), "returns": returns, "made": time.time()})
         with self._changing(evaluation.checkpoint) as entry:
-            others = [old for old in entry.get("evaluations", []) if not is_comparable(old, data)]
+            others = [old for old in entry["evaluations"] if not is_comparable(old, data)]
             entry["evaluations"] = [*others, data]
         return data
 
-    def _of(self, which: Which | Checkpoint) -> dict[str, Any]:
-        return self._read().get(self._checkpoint(which).sha256, {})
+    def _of(self, which: Which | Checkpoint) -> _Entry:
+        return self._read().get(self._checkpoint(which).sha256, _Entry())
 
     def _checkpoint(self, which: Which | Checkpoint) -> Checkpoint:
         return which if isinstance(which, Checkpoint) else self.run.checkpoint(which)
 
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read(self) -> dict[str, _Entry]:
         """The entries by hash."""
-        entries = read_json(self.path) if self.path.exists() else {}
-        for entry in entries.values():
-            evaluations = entry.get("evaluations", []) if isinstance(entry, dict) else None
-            if not isinstance(evaluations, list) or not all(map(_has_means, evaluations)):
-                raise RunError(f"{self.path} is damaged: expected a note and evaluations; got {shown(entry)}")
+        stored = read_json(self.path) if self.path.exists() else {}
+        entries = {key: checked_record(entry, _Entry, f"{self.path}, {key[:16]!r},") for key, entry in stored.items()}
+        groups = {frozenset(one.return_mean) for entry in entries.values() for one in entry.evaluations}
+        if len(groups) > 1:
+            sets = shown(sorted(map(sorted, groups)))
+            raise RunError(f"{self.path} is damaged: expected evaluations of the same groups; got {sets}")
         return entries
 
     @contextmanager
@@ -91,19 +139,14 @@ class CheckpointNotes:
         checkpoint = self._checkpoint(which)
         with wait_for_lock(self.path.with_name(f".{NOTES}.lock")):
             entries = self._read()
-            entry = entries.setdefault(checkpoint.sha256, {})
+            entry = to_json(entries.get(checkpoint.sha256, _Entry()))
             yield entry
-            entry["iteration"] = checkpoint.iteration
-            write_atomically(self.path, json.dumps(entries, indent=1, allow_nan=False) + "\n")
+            changed = {**entry, "iteration": checkpoint.iteration}
+            content = {**to_json(entries), checkpoint.sha256: changed}
+            write_atomically(self.path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def is_comparable(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Whether two evaluations played the same episodes in the same way, so that they can be compared one by one."""
     names = ("env", "episodes", "seed", "explore", "edits")
     return all(first.get(name) == second.get(name) for name in names)
-
-
-def _has_means(evaluation: Any) -> bool:
-    """Whether the mean returns of a stored evaluation, if it has any, are numbers by group."""
-    means = evaluation.get("return_mean", {}) if isinstance(evaluation, dict) else None
-    return isinstance(means, dict) and all(isinstance(mean, int | float | None) for mean in means.values())

@@ -12,6 +12,7 @@ import pytest
 
 from marlnb.errors import CheckpointError, RunError
 from marlnb.experiment import Experiment
+from marlnb.models.hooks.edits import Ablate
 from marlnb.training.background import start
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.checkpoints.notes import CheckpointNotes
@@ -98,3 +99,42 @@ def test_the_only_checkpoint_of_a_training_is_not_removed(tmp_path: Path) -> Non
         training.stop()
         training.wait(120)
     remove_checkpoint(training.run, "best" if training.run.checkpoints[0].score is not None else "last")
+
+
+def test_stored_evaluations_of_other_types_are_damage(run: Run) -> None:  # noqa: F811
+    notes = CheckpointNotes(run)
+    notes.keep(evaluate(run, checkpoint=3, episodes=3))
+    stored = json.loads(notes.path.read_text())
+    (sha256,) = stored
+    whole = stored[sha256]["evaluations"][0]
+    returns, means = whole["returns"], whole["return_mean"]
+    wrong = [
+        *({**whole, "return_se": {**means, "speaker": value}} for value in ({}, [], "0.1", True, float("inf"))),
+        *({**whole, "return_mean": value} for value in ({}, {"speaker": 1.0}, None, [1.0], {**means, "speaker": None})),
+        *({**whole, "returns": {**returns, "speaker": value}} for value in ({}, [1.0, 2.0], [1.0, "a", 2.0], None)),
+        *({**whole, "made": value} for value in (1e30, -1, {}, None, "now")),
+        *({key: value for key, value in whole.items() if key != missing} for missing in ("made", "episodes", "edits")),
+        *({**whole, "episodes": value} for value in (None, [], 4)),
+    ]
+    for evaluation in (*wrong, None, [], 3):
+        notes.path.write_text(json.dumps({sha256: {**stored[sha256], "evaluations": [evaluation]}}))
+        with pytest.raises(RunError, match=r"checkpoint_notes\.json.* is damaged: "):
+            notes.evaluations(3)
+    other_groups = {
+        **whole,
+        **{name: {"x": whole[name]["speaker"]} for name in ("return_mean", "return_se", "returns")},
+    }
+    notes.path.write_text(json.dumps({sha256: {**stored[sha256], "evaluations": [whole, other_groups]}}))
+    with pytest.raises(
+        RunError, match=r"expected evaluations of the same groups; got \[\['listener', 'speaker'\], \['x'\]\]"
+    ):
+        notes.evaluations(3)
+    notes.path.write_text(json.dumps(stored))
+    assert notes.evaluations(3) == [whole]
+
+
+def test_an_evaluation_with_edits_replaces_the_one_of_the_same_episodes(run: Run) -> None:  # noqa: F811
+    notes, edit = CheckpointNotes(run), Ablate("listener/actor/hidden_1", units=(0, 3))
+    for _ in range(2):
+        notes.keep(evaluate(run, checkpoint=3, episodes=2, edits=[edit]))
+    assert len(notes.evaluations(3)) == 1
