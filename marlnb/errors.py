@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import ClassVar
+
+_TERMINAL_COMMAND = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # ECMA-48, section 5.4: colours, cursor movements
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class MarlnbError(Exception):
     """The root of every error that marlnb raises on purpose.
 
-    A message that became too long, as by a value that it shows, keeps its first and last characters.
+    A message that became too long, as by a value that it shows, keeps its first and last characters. Names in it cannot
+    control a terminal.
     """
 
     max_message: ClassVar[int] = 4_000
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(bounded(text, self.max_message) if isinstance(text, str) else text for text in args))
+        super().__init__(*(printable(bounded(a, self.max_message)) if isinstance(a, str) else a for a in args))
 
 
 class ConfigError(MarlnbError):
@@ -104,6 +109,18 @@ class AllocationEndsError(StoppedError):
 def kind_of(error: BaseException) -> type[MarlnbError] | None:
     """The most specific class of this module that `error` is an instance of, to raise it again with another message."""
     return next((kind for kind in type(error).__mro__ if kind.__module__ == __name__), None)
+
+
+def printable(text: str) -> str:
+    """A text that cannot control a terminal or change the direction of writing; lines and tabs are kept.
+
+    Colours are removed. Other control characters are replaced, so that names that differ in them look different from
+    names without.
+    """
+    if text.isprintable():
+        return text
+    kept = (c if c.isprintable() or c in "\n\t" else REPLACEMENT for c in _TERMINAL_COMMAND.sub("", text))
+    return "".join(kept)
 
 
 def bounded(text: str, max_length: int) -> str:

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from marlnb.errors import CheckpointError, DiskError, MarlnbError, TrustError, UnknownNameError
+from marlnb.errors import CheckpointError, DiskError, MarlnbError, TrustError, UnknownNameError, printable
 
 
 @pytest.mark.parametrize("kind", [MarlnbError, CheckpointError, DiskError, UnknownNameError])
@@ -22,3 +22,20 @@ def test_a_message_is_bounded_whatever_it_shows(kind: type[MarlnbError]) -> None
 def test_a_long_list_of_code_is_shown_whole() -> None:
     text = "\n".join(f"algorithms.agent_{number}: imports package.module{number}:Learner" for number in range(500))
     assert str(TrustError(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain, ß 漢 é\n\tindented", "plain, ß 漢 é\n\tindented"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b[2J\x1b[?25lgone", "gone"),
+        ("100%\rdone", "100%\ufffddone"),
+        ("\x1b]8;;http://x\x1b\\link", "\ufffd]8;;http://x\ufffd\\link"),
+        ("a\N{RIGHT-TO-LEFT OVERRIDE}b\N{ZERO WIDTH SPACE}", "a\ufffdb\ufffd"),
+        ("\udcff\x9b31m\x7f", "\ufffd\ufffd31m\ufffd"),
+    ],
+)
+def test_a_message_cannot_control_a_terminal(text: str, expected: str) -> None:
+    assert printable(text) == expected
+    assert str(MarlnbError(text)) == expected and MarlnbError(7, text).args == (7, expected)

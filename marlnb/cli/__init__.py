@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from marlnb import errors
+from marlnb.cli.output import print_text, say
 from marlnb.errors import MarlnbError, nearest
 
 SUBJECTS = ("training", "recordings", "batches", "setup", "inspection")
@@ -51,12 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code; never raises for what a user can cause."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
-        print(_overview(), end="")
+        print_text(_overview(), end="")
         return DONE if words else BAD_INPUT
     if words[0] in ("-V", "--version"):
         from marlnb.version import __version__
 
-        print(f"marlnb {__version__}")
+        print_text(f"marlnb {__version__}")
         return DONE
     if words[0] not in COMMANDS:
         close = nearest(words[0], COMMANDS)
@@ -112,7 +113,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"marlnb: {message}", file=sys.stderr)
+    say(f"marlnb: {message}")
     return code
 
 

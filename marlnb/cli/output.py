@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from marlnb.errors import REPLACEMENT, printable
+
 
 @contextmanager
 def quiet_stdout() -> Iterator[None]:
@@ -28,6 +30,11 @@ def quiet_stdout() -> Iterator[None]:
         os.close(stdout)
 
 
+def print_text(text: object, end: str = "\n") -> None:
+    """Prints a result for people; names in it cannot control the terminal."""
+    print(printable(str(text)), end=end, flush=True)
+
+
 def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, allow_nan=False))
 
@@ -39,12 +46,12 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     numeric = [bool(rows) and all(isinstance(row[k], int | float) for row in rows) for k in range(len(header))]
     for row in table:
         cells = [f"{cell:>{w}}" if right else f"{cell:<{w}}" for cell, w, right in zip(row, widths, numeric)]
-        print("  ".join(cells).rstrip())
+        print_text("  ".join(cells).rstrip())
 
 
-def say(message: str) -> None:
-    """Prints a message on stderr."""
-    print(message, file=sys.stderr, flush=True)
+def say(message: str, end: str = "\n") -> None:
+    """Prints a message on stderr; names in it cannot control the terminal."""
+    print(printable(message), end=end, file=sys.stderr, flush=True)
 
 
 def _cell(value: object) -> str:
@@ -52,5 +59,4 @@ def _cell(value: object) -> str:
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    # names of files may hold commands to a terminal
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(value))
+    return printable(str(value)).replace("\n", REPLACEMENT).replace("\t", REPLACEMENT)  # a cell is in one line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import say
+from marlnb.cli.output import print_text, say
 
 if TYPE_CHECKING:
     from marlnb.recording.capture.while_training import RecordWhileTraining
@@ -46,7 +46,7 @@ def end_of_training(run: Run) -> int:
 
     status = run.status()
     scores = scores_text(status)
-    print(f"{run.path}: {status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}")
+    print_text(f"{run.path}: {status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}")
     if status["state"] == "complete":
         if scores and not status["scores"].get(GREEDY):
             say(f"for the greedy return: marlnb evaluate {run.path}")

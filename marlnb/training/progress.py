@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from marlnb.display.formatting import format_clock, format_count
+from marlnb.errors import printable
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames, reached_limit
 from marlnb.training.report import Report
@@ -52,7 +53,8 @@ class StatusLine:
         return time.monotonic() - self._written_at >= self._interval
 
     def write(self, text: str) -> None:
-        """Shows `text` now."""
+        """Shows `text` now; names in it cannot control the terminal."""
+        text = printable(text)
         self._written_at = time.monotonic()
         if self._notebook:
             self._write_in_notebook(text)
@@ -68,6 +70,7 @@ class StatusLine:
 
     def say(self, text: str) -> None:
         """Writes a permanent line, above the one that is rewritten."""
+        text = printable(text)
         self._stream.write(f"{self._erase()}{text}\n" if self._terminal else f"{text}\n")
         self._rows = 1
         self._stream.flush()

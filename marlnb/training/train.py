@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from marlnb.display.notice import print_notice
 from marlnb.envs.device import check_device
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
@@ -203,7 +203,7 @@ def _report_stop(run: Run, trainer: Trainer) -> None:
         kind = AllocationEndsError if trainer.allocation_ends else StoppedError
         raise kind(f"{message}; the batch job resumes from there when it is run again")
     if trainer.allocation_ends:
-        print(f"{message}; resume with `marlnb resume {run.path}` or train(..., resume=True)", file=sys.stderr)
+        print_notice(f"{message}; resume with `marlnb resume {run.path}` or train(..., resume=True)")
 
 
 @contextmanager

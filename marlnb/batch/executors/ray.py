@@ -15,7 +15,7 @@ from marlnb.batch.executor import Executor, NoSchedulerError, executor, unreadab
 from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.local.process import ALLOCATION_VARIABLES
 from marlnb.batch.profile import Profile
-from marlnb.batch.ray.cluster import ADDRESS_VARIABLES, RayCluster, printable
+from marlnb.batch.ray.cluster import ADDRESS_VARIABLES, RayCluster, one_line
 from marlnb.batch.ray.submission_record import SubmissionRecord, SubmittedJob, new_id, submitted_jobs
 from marlnb.batch.slurm.script import RUN_JOB, exports
 from marlnb.display.formatting import count
@@ -155,7 +155,7 @@ class _Submitted:
         if not others:
             return None
         return BatchError(
-            f"{self.path}: its jobs were submitted to Ray at {printable(others[0])!r}, and {ADDRESS_VARIABLES[0]} "
+            f"{self.path}: its jobs were submitted to Ray at {one_line(others[0])!r}, and {ADDRESS_VARIABLES[0]} "
             f"names {cluster.address}; set it to that address, or submit the jobs again"
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from typing import NamedTuple
 
@@ -12,11 +11,11 @@ from papermill.execute import ERROR_ANCHOR_MSG, ERROR_MARKER_TAG, ERROR_MESSAGE_
 
 from marlnb.batch.job.job import CellError, State
 from marlnb.batch.job.signals import OUT_OF_TIME, StopRequests
+from marlnb.errors import printable
 
 MAX_TRACEBACK_LINES = 40
 KILL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILLED = "the kernel died (killed, or out of memory)"
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Outcome(NamedTuple):
@@ -50,9 +49,9 @@ def _cell_error(notebook: NotebookNode) -> CellError | None:
             return CellError(index + 1, cell.source, "CellExecutionError", "", "")
         if errors[-1].ename == "SystemExit" and errors[-1].evalue in ("", "0"):
             return None
-        lines = _ESCAPES.sub("", "\n".join(errors[-1].traceback)).splitlines()
+        lines = printable("\n".join(errors[-1].traceback)).splitlines()
         traceback = "\n".join(lines[-MAX_TRACEBACK_LINES:])
-        return CellError(index + 1, cell.source, errors[-1].ename, _ESCAPES.sub("", errors[-1].evalue), traceback)
+        return CellError(index + 1, cell.source, errors[-1].ename, printable(errors[-1].evalue), traceback)
     return None
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from marlnb.batch.executor import NoSchedulerError
 from marlnb.batch.job.job import JobInfo
-from marlnb.errors import BatchError
+from marlnb.errors import REPLACEMENT, BatchError, printable
 
 ADDRESS_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # those of `ray job`
 TOKEN_FILE = "~/.ray/auth_token"
@@ -28,7 +28,6 @@ TIMEOUT_S = 30.0
 MAX_TEXT_LENGTH = 300
 RESOURCES = ("CPU", "GPU", "memory")  # of a node, by Ray's names
 _FROM_RAY = re.compile(r"^Running entrypoint for job |INFO job_manager\.py")  # among the lines of a job's output
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class RayCluster:
             NoSchedulerError: no Ray cluster answers at the address.
         """
         answer = self._call("GET", "/api/version")
-        return printable(str(answer.get("ray_version", "?"))) if isinstance(answer, dict) else "?"
+        return one_line(str(answer.get("ray_version", "?"))) if isinstance(answer, dict) else "?"
 
     def submit(self, request: Mapping[str, Any]) -> None:
         """Submits a job; `request` has the keys of `ray job submit`: submission_id, entrypoint, runtime_env, ...
@@ -105,9 +104,9 @@ class RayCluster:
                 ) from None
             lines = error.read().decode(errors="replace").strip().splitlines() or [str(error)]
             text = next((line for line in reversed(lines) if len(line) > 1), str(error))  # the end of a traceback
-            raise BatchError(f"Ray at {self.address} refused {method} {path}: {printable(text)}") from None
+            raise BatchError(f"Ray at {self.address} refused {method} {path}: {one_line(text)}") from None
         except (OSError, ValueError, HTTPException) as error:
-            reason = printable(str(getattr(error, "reason", error)))
+            reason = one_line(str(getattr(error, "reason", error)))
             raise NoSchedulerError(
                 f"no Ray cluster answers at {self.address}: {reason}; start one with `ray start --head`, or set "
                 f"{ADDRESS_VARIABLES[0]} to the address of its dashboard. `--on local` runs jobs here"
@@ -163,7 +162,7 @@ def read_jobs(answer: Any) -> dict[str, JobInfo]:
 
 def _job_info(job: Mapping[str, Any]) -> JobInfo:
     status, id = str(job["status"]), str(job["submission_id"])
-    lines = [line for line in map(printable, str(job.get("message") or "").splitlines()) if line]
+    lines = [line for line in map(one_line, str(job.get("message") or "").splitlines()) if line]
     if status in ("PENDING", "RUNNING"):
         reason = lines[0].removeprefix("Job has not started yet. ").partition(". ")[0] if lines else ""
         return JobInfo("queued", reason, id) if status == "PENDING" else JobInfo("running", "", id)
@@ -172,7 +171,7 @@ def _job_info(job: Mapping[str, Any]) -> JobInfo:
     if status == "SUCCEEDED":
         return JobInfo("ended", "", id)
     if status != "FAILED":  # of a newer Ray: wait for its end
-        return JobInfo("queued", printable(status), id)
+        return JobInfo("queued", one_line(status), id)
     if job.get("error_type") == "JOB_SUPERVISOR_ACTOR_START_TIMEOUT":
         return JobInfo("ended", "it waited longer than the cluster's RAY_JOB_START_TIMEOUT_SECONDS, by default 900", id)
     code = job.get("driver_exit_code")
@@ -182,7 +181,7 @@ def _job_info(job: Mapping[str, Any]) -> JobInfo:
     return JobInfo("ended", ": ".join([f"signal {-code}" if code < 0 else f"exit code {code}", *output[-1:]]), id)
 
 
-def printable(text: str) -> str:
+def one_line(text: str) -> str:
     """A line from elsewhere without colours and control characters, cut to MAX_TEXT_LENGTH characters."""
-    line = "".join(character for character in _ESCAPES.sub("", text) if character.isprintable()).strip()
+    line = printable(text).replace(REPLACEMENT, "").strip()
     return line if len(line) <= MAX_TEXT_LENGTH else line[: MAX_TEXT_LENGTH - 1] + "…"

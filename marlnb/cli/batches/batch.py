@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, print_table, say
+from marlnb.cli.output import print_json, print_table, print_text, say
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
 
@@ -118,9 +118,9 @@ def _show_plan(plan: SubmissionPlan, as_json: bool) -> None:
     script = executor_of(plan.batch).preview(plan.batch, jobs, then=plan.report is not None) if jobs else ""
     if as_json:
         return print_json({**plan.to_json(), "script": script})
-    print(plan.describe())
+    print_text(plan.describe())
     if script:
-        print(f"\n{script}", end="")
+        print_text(f"\n{script}", end="")
 
 
 def _confirmed(plan: SubmissionPlan) -> bool:
@@ -128,7 +128,7 @@ def _confirmed(plan: SubmissionPlan) -> bool:
     is_small = len(plan.submits) <= MAX_UNASKED_JOBS and plan.batch.profile.executor == "local"
     if is_small or not plan.submits or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    print(f"start {count(len(plan.submits), 'job')}? [y/N] ", end="", file=sys.stderr, flush=True)
+    say(f"start {count(len(plan.submits), 'job')}? [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -136,7 +136,7 @@ def _detach(batch: Batch, submitted: list[str], as_json: bool) -> None:
     if as_json:
         return print_json({"batch": str(batch.path), "submitted": submitted})
     jobs = count(len(submitted), "job")
-    print(batch.path)
+    print_text(batch.path)
     say(f"{jobs} submitted; to see them: marlnb jobs {batch.path}; to wait: marlnb watch {batch.path}")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from marlnb.cli.output import print_json, say
+from marlnb.cli.output import print_json, print_text, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,5 +29,5 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         return print_json({"batch": str(batch.path), "cancelled": effects})
     for name, effect in effects.items():
-        print(f"{name}: {effect}")
+        print_text(f"{name}: {effect}")
     say(f"to continue them: marlnb batch {batch.path}" if effects else f"{batch.path}: no job is running or queued")

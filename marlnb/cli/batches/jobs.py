@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, print_table, say
+from marlnb.cli.output import print_json, print_table, print_text, say
 from marlnb.display.formatting import count
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def show(batch: Batch, *, as_json: bool, show_failures: bool = True) -> int:
         _print_rows(batch, rows)
     else:
         print_table(HEADER, [row.cells() for row in rows])
-        print(f"\n{batch.path}: {count(len(batch.sweep), 'job')}: {summarize(rows)}")
+        print_text(f"\n{batch.path}: {count(len(batch.sweep), 'job')}: {summarize(rows)}")
         if show_failures:
             _show_failures(rows)
     if problem:
@@ -86,9 +86,9 @@ def end_of_batch(batch: Batch, *, as_json: bool, show_failures: bool) -> int:
     if as_json:
         _print_rows(batch, rows)
     else:
-        print(f"{batch.path}: {summarize(rows)}")
+        print_text(f"{batch.path}: {summarize(rows)}")
         if batch.then is not None and rows[-1].state == "complete":
-            print(batch.report_job().folder / "notebook.html")
+            print_text(batch.report_job().folder / "notebook.html")
         elif batch.then is not None and rows[-1].state != "failed":
             say(f"{batch.then} did not run: not all jobs are complete; to complete them: marlnb batch {batch.path}")
     if show_failures:
@@ -124,7 +124,7 @@ def _show_log(batch: Batch, name: str, n_lines: int) -> None:
     if not lines:
         say(f"{job.log} is empty or does not exist yet: the job is {job.status().state}")
     for line in lines:
-        print(line)
+        print_text(line)
 
 
 def _list(folder: Path, as_json: bool) -> None:

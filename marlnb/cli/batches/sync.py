@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, print_table, say
+from marlnb.cli.output import print_json, print_table, print_text, say
 
 if TYPE_CHECKING:
     from marlnb.batch.wandb_sync import OfflineRun
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [(run.run.name, run.started, run.id, states[run.folder]) for run in runs]
         print_table(["run", "started", "id", "state"], rows)
     else:
-        print("no offline runs of Weights & Biases found; a training writes them with `loggers=[wandb]`")
+        print_text("no offline runs of Weights & Biases found; a training writes them with `loggers=[wandb]`")
     for run in failed:
         say(f"marlnb: {run.folder} was not uploaded completely; run the same command to try again")
     return 1 if failed else 0

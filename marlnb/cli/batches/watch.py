@@ -18,7 +18,7 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, quiet_stdout, say
+from marlnb.cli.output import print_json, print_text, quiet_stdout, say
 from marlnb.errors import BatchError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _end(batch: Batch, *, once: bool, as_json: bool) -> int:
     if as_json:
         print_json({"folder": str(batch.path), "counts": dict(counts), "jobs": states})
     else:
-        print(f"{batch.path}: " + ", ".join(f"{count} {state}" for state, count in counts.most_common()))
+        print_text(f"{batch.path}: " + ", ".join(f"{count} {state}" for state, count in counts.most_common()))
     results = {state for name, state in states.items() if name != REPORT or counts["complete"] == len(states) - 1}
     if "failed" in results:
         return FAILED

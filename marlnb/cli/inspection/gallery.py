@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, print_table, quiet_stdout, say
+from marlnb.cli.output import print_json, print_table, print_text, quiet_stdout, say
 from marlnb.errors import ConfigError, MarlnbError, unknown
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     else:
         with quiet_stdout():
             entry = _add(arguments) if arguments.action == "add" else _make(arguments)
-        print(entry.path)
+        print_text(entry.path)
     return None
 
 
@@ -71,7 +71,7 @@ def _show(name: str, as_json: bool) -> None:
     entry = gallery(name)
     if as_json:
         return print_json({"folder": str(entry.path), "recipe": to_json(entry.recipe), "card": to_json(entry.card)})
-    print(entry.text)
+    print_text(entry.text)
 
 
 def _add(arguments: argparse.Namespace) -> Entry:
@@ -104,5 +104,5 @@ def _check(names: list[str], out: Path) -> int | None:
             failed.append(name)
             continue
         failed += [comparison.what for comparison in comparisons if not comparison.holds]
-        print(f"{name}:", *(f"  {comparison}" for comparison in comparisons), sep="\n", flush=True)
+        print_text("\n".join((f"{name}:", *(f"  {comparison}" for comparison in comparisons))))
     return 1 if failed else None

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.cli.output import print_json
+from marlnb.cli.output import print_json, print_text
 
 MANIFEST = "manifest.json"
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
         return print_json(facts if league is None else {**facts, "league": league.to_json()})
     _print_facts({key: value for key, value in facts.items() if key != "experiment"})
     if league is not None:
-        print(f"\n{league}")
+        print_text(f"\n{league}")
 
 
 def _run_facts(path: Path) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def _print_facts(facts: Mapping[str, Any], indent: str = "") -> None:
     width = max((len(key) for key in facts), default=0)
     for key, value in facts.items():
         if isinstance(value, Mapping) and value:
-            print(f"{indent}{key}")
+            print_text(f"{indent}{key}")
             _print_facts(value, indent + "  ")
         else:
-            print(f"{indent}{key:<{width}}  {_text(value)}")
+            print_text(f"{indent}{key:<{width}}  {_text(value)}")
 
 
 def _text(value: object) -> str:

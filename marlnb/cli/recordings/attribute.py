@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_table, say
+from marlnb.cli.output import print_table, print_text, say
 from marlnb.cli.trust_option import add_trust_argument, trust_if_asked
 from marlnb.errors import AnalysisError
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
         say(f"the features with the largest values for each agent; all {len(table):,} are in {files['csv']}")
     for warning in attribution.warnings:
         say(f"warning: {warning}")
-    print("\n".join(str(path) for path in files.values()))
+    print_text("\n".join(str(path) for path in files.values()))
 
 
 def top_rows_of_each_agent(table: pd.DataFrame, n_rows: int = N_TABLE_ROWS) -> pd.DataFrame:
@@ -80,12 +80,11 @@ def default_prefix(recording: Path, config: AttributionConfig) -> Path:
 
 
 def _draw(attribution: Attribution, path: Path) -> None:
-    from matplotlib.figure import Figure
-
     from marlnb.plots.attribution import attribution_bars
+    from marlnb.plots.canvas import PlainFigure
 
     n_bars = min(MAX_BARS, len(attribution.feature_names))
-    figure = Figure(figsize=(7.0, (1.6 + 0.27 * n_bars) * len(attribution.agents)), layout="constrained")
+    figure = PlainFigure(figsize=(7.0, (1.6 + 0.27 * n_bars) * len(attribution.agents)), layout="constrained")
     axes = figure.subplots(len(attribution.agents), 1, squeeze=False)
     for ax, agent in zip(axes[:, 0], attribution.agents):
         attribution_bars(attribution, agent=agent, agents=attribution.agents, ax=ax)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from marlnb.cli.output import quiet_stdout
+from marlnb.cli.output import print_text, quiet_stdout
 from marlnb.cli.trust_option import add_trust_argument, trust_if_asked
 
 
@@ -28,4 +28,4 @@ def run(arguments: argparse.Namespace) -> None:
             trust_if_asked(arguments, recording)
             before = set(recording.sites)
             added = [site for site in backfill(recording, arguments.sites).sites if site not in before]
-    print("\n".join(added))
+    print_text("\n".join(added))

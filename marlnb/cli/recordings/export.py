@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import quiet_stdout
+from marlnb.cli.output import print_text, quiet_stdout
 from marlnb.cli.selection_options import add_selection_arguments, chosen_selection
 from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise RecordingError(f"{arguments.out} already exists; give another --out")
     with quiet_stdout(), Recording.open(arguments.recording) as recording:
         outputs = _write(recording, arguments)
-    print("\n".join(outputs))
+    print_text("\n".join(outputs))
 
 
 def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:

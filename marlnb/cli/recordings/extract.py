@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 
+from marlnb.cli.output import print_text
 from marlnb.cli.selection_options import add_selection_arguments, chosen_selection
 
 
@@ -23,4 +24,4 @@ def run(arguments: argparse.Namespace) -> None:
 
     selection = {"agents": arguments.agents, "every": arguments.every, **chosen_selection(arguments)}
     with extract(arguments.recording, arguments.out, **selection) as extracted:
-        print(extracted.path)
+        print_text(extracted.path)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 
+from marlnb.cli.output import print_text
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recordings", nargs="+", metavar="FILE", help="recordings, in the order of their rows")
@@ -17,4 +19,4 @@ def run(arguments: argparse.Namespace) -> None:
     from marlnb.recording.tools.merge import merge
 
     with merge(arguments.recordings, arguments.out) as merged:
-        print(merged.path)
+        print_text(merged.path)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
-from marlnb.cli.output import quiet_stdout, say
+from marlnb.cli.output import print_text, quiet_stdout, say
 from marlnb.cli.trust_option import add_trust_argument
 
 
@@ -42,10 +42,10 @@ def run(arguments: argparse.Namespace) -> None:
         config = config_from(arguments, RecordingConfig)
         plan = plan_recording(opened, config)
     if arguments.plan:
-        return print(plan)
+        return print_text(plan)
     say(plan.summary())
     with quiet_stdout():
         from marlnb.recording.capture.recorder import record
 
         recording = record(opened, config, progress=not arguments.quiet)
-    print(recording.path)
+    print_text(recording.path)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 
+from marlnb.cli.output import print_text
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", metavar="FILE", help="a recording, or the joined file of a segmented one")
@@ -19,4 +21,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from marlnb.recording.tools.repair import repair
 
-    print(repair(arguments.recording, keep=arguments.keep))
+    print_text(repair(arguments.recording, keep=arguments.keep))

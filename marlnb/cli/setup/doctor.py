@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, quiet_stdout
+from marlnb.cli.output import print_json, print_text, quiet_stdout
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"findings": [asdict(finding) for finding in results], "fails": counts["fail"]})
     else:
         _print(results)
-        print(f"\n{counts['fail']} would fail, {count(counts['warn'], 'warning')}, {counts['ok']} ok")
+        print_text(f"\n{counts['fail']} would fail, {count(counts['warn'], 'warning')}, {counts['ok']} ok")
     return FAILS if counts["fail"] else 0
 
 
@@ -62,9 +62,9 @@ def _print(findings: list[Finding]) -> None:
     """Prints failures last, where a terminal shows them."""
     for level in ("ok", "warn", "fail"):
         for finding in (finding for finding in findings if finding.level == level):
-            print(f"{level:<5} {finding.name}: {finding.finding}")
+            print_text(f"{level:<5} {finding.name}: {finding.finding}")
             if finding.remedy:
-                print(f"      -> {finding.remedy}")
+                print_text(f"      -> {finding.remedy}")
 
 
 def _request(arguments: argparse.Namespace) -> DoctorRequest:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, say
+from marlnb.cli.output import print_json, print_text, say
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         messages = installation.uninstall(arguments.name or "marlnb", remove_changed=arguments.force)
     else:
         messages = _install(installation, arguments)
-    print("\n".join(messages))
+    print_text("\n".join(messages))
     return 0
 
 
@@ -89,17 +89,17 @@ def _status(installation: Installation, name: str | None, as_json: bool) -> int:
 
 def _show(installation: Installation, problems: dict[str, list[str]]) -> None:
     if not problems:
-        print(f"{installation.data} has no such kernel that marlnb installed")
+        print_text(f"{installation.data} has no such kernel that marlnb installed")
     for name, texts in problems.items():
         entry = installation.kernels[name]
-        print(f'{name} ("{entry["display_name"]}", marlnb {entry["version"]}) in {installation.data}')
-        print(f"  python: {entry['python']}")
+        print_text(f'{name} ("{entry["display_name"]}", marlnb {entry["version"]}) in {installation.data}')
+        print_text(f"  python: {entry['python']}")
         for key in ("modules", "variables"):
             if entry[key]:
-                print(f"  {key}: {', '.join(entry[key])}")
-        print("  " + ("\n  ".join(texts) or "complete"))
+                print_text(f"  {key}: {', '.join(entry[key])}")
+        print_text("  " + ("\n  ".join(texts) or "complete"))
     for name, extension in installation.labextensions.items():
-        print(f"labextension {name} {extension['version']}")
+        print_text(f"labextension {name} {extension['version']}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

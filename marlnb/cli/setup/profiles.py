@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marlnb.cli.output import print_json, print_table, say
+from marlnb.cli.output import print_json, print_table, print_text, say
 from marlnb.errors import MarlnbError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         return print_json({"name": arguments.name, "profile": profile.to_json()})
     path = profiles().get(arguments.name, Path(arguments.name))
-    print(as_yaml(profile, _comment(path)), end="")
+    print_text(as_yaml(profile, _comment(path)), end="")
 
 
 def as_yaml(profile: Profile, comment: str = "") -> str:

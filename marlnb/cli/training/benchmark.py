@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marlnb.cli.output import print_json, print_table, quiet_stdout, say
+from marlnb.cli.output import print_json, print_table, print_text, quiet_stdout, say
 from marlnb.cli.trust_option import add_trust_argument
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError, TrustError
@@ -115,7 +115,7 @@ def _show(spec: BenchmarkSpec, folder: Path, as_json: bool) -> None:
     if all(row["of"] is not None for row in rows):
         n_frames = sum(row["of"] - row["frames"] for row in rows if row["state"] != "complete")
         ending = f"; {n_frames:,} frames to train"
-    print(f"\n{count(len(rows), 'run')} in {folder}, {complete} complete{ending}")
+    print_text(f"\n{count(len(rows), 'run')} in {folder}, {complete} complete{ending}")
 
 
 def _end(result: Benchmark, as_json: bool) -> int:
@@ -125,9 +125,9 @@ def _end(result: Benchmark, as_json: bool) -> int:
         runs = [{str(key): value for key, value in row.items()} for row in rows.to_dict("records")]
         print_json({"folder": str(result.path), "runs": runs, "failed": result.failed, "stopped": result.stopped})
     else:
-        print(f"{result.path}: {complete} of {len(rows)} runs complete")
+        print_text(f"{result.path}: {complete} of {len(rows)} runs complete")
         for report in result.reports if not result.stopped else ():
-            print(report.with_suffix(".html"))
+            print_text(report.with_suffix(".html"))
     for name, message in result.failed.items():
         say(f"failed: {name}: {message}")
     if result.stopped:

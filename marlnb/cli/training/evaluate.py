@@ -16,7 +16,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
-from marlnb.cli.output import print_json, print_table, quiet_stdout
+from marlnb.cli.output import print_json, print_table, print_text, quiet_stdout
 from marlnb.cli.trust_option import add_trust_argument
 from marlnb.errors import ConfigError
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if arguments.json:
         return print_json(result.to_json())
-    print(result.title)
+    print_text(result.title)
     errors = {group: "-" if error is None else error for group, error in result.return_se.items()}
     print_table(["group", "return", "se"], [[group, mean, errors[group]] for group, mean in result.return_mean.items()])
 

@@ -22,7 +22,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from marlnb.cli.output import print_table, quiet_stdout, say
+from marlnb.cli.output import print_table, print_text, quiet_stdout, say
 from marlnb.cli.train_and_resume import (
     STOPPED,
     add_record_argument,
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         import json
 
-        print(json.dumps(experiment.to_json(), indent=2))
+        print_text(json.dumps(experiment.to_json(), indent=2))
         return 0
     from marlnb.training.train import train
 
@@ -119,7 +119,7 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
         path = Path(folder) if folder is not None else common_folder(trainings)
         check_folder(path, trainings)
         _print_rows(Trainings(path, tuple(trainings), {}, False).rows())
-        print(f"\n{count(len(trainings), 'run')} in {path}")
+        print_text(f"\n{count(len(trainings), 'run')} in {path}")
         return 0
     with quiet_stdout():
         result = train_all(
@@ -131,7 +131,7 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
         )
     rows = result.rows()
     _print_rows(rows)
-    print(f"{result.path}: {sum(row['state'] == 'complete' for row in rows)} of {len(rows)} runs complete")
+    print_text(f"{result.path}: {sum(row['state'] == 'complete' for row in rows)} of {len(rows)} runs complete")
     for name, message in result.failed.items():
         say(f"failed: {name}: {message}")
     if result.stopped:
@@ -157,6 +157,6 @@ def print_help(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     from marlnb.cli.options import part_texts
     from marlnb.experiment import Experiment
 
-    print(cli.parser_of("train").format_help())
+    print_text(cli.parser_of("train").format_help())
     for text in part_texts(Experiment, overrides, arguments.config_dir):
-        print(text)
+        print_text(text)
