@@ -16,12 +16,12 @@ from marlnb.plots.canvas import (
     INK,
     MUTED,
     OKABE_ITO,
+    PlainFigure,
     axes,
     finish,
     heat_map,
     legend_outside,
     line_style,
-    literal,
     width_with_legend,
 )
 from marlnb.plots.learning import reference_lines, reference_width_pt
@@ -72,7 +72,7 @@ def sample_efficiency(
         # markers of different curves at different x: curves can overlap; a curve of few points has one too
         first = min(names.index(name) * step // len(names), len(xs) - 1)
         style |= {"markersize": 4.5, "markevery": (first, step)}
-        ax.plot(xs, band.value, linewidth=2, label=literal(name), **style)
+        ax.plot(xs, band.value, linewidth=2, label=name, **style)
     reference_lines(ax, references or {})
     legend_outside(ax, offset=offset)
     ax.margins(x=0.02)
@@ -91,7 +91,7 @@ def aggregate_intervals(
     names = list(next(iter(aggregates.values())))
     n_note_lines = note.count("\n") + 1 if note else 0
     height = 1.5 + 0.5 * len(names) + 0.2 * n_note_lines
-    figure = Figure(figsize=(2.6 * len(aggregates) + 0.8, height), dpi=110, layout="constrained")
+    figure = PlainFigure(figsize=(2.6 * len(aggregates) + 0.8, height), dpi=110, layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
     shared: Axes | None = None
     for k, (aggregate, estimates) in enumerate(aggregates.items()):
@@ -103,7 +103,7 @@ def aggregate_intervals(
             ax.plot([estimate.value] * 2, [row - 0.275, row + 0.275], color=colour, linewidth=3, solid_capstyle="butt")
             ax.text(estimate.value, row - 0.33, f"{estimate.value:.2f}", ha="center", va="bottom", fontsize=8.5)
         ax.set_ylim(len(names) - 0.5, -0.75)
-        ax.set_yticks(range(len(names)), [literal(name) for name in names])
+        ax.set_yticks(range(len(names)), names)
         ax.use_sticky_edges = False
         ax.margins(x=0.15)
         better = "lower is better" if aggregate == "optimality gap" else "higher is better"
@@ -136,7 +136,7 @@ def performance_profile(
     for index, (name, band) in enumerate(profiles.items()):
         colour, dash = algorithm_colour(name, names), line_style(index)["linestyle"]
         ax.fill_between(xs, band.low, band.high, color=colour, alpha=0.18, linewidth=0, step="post")
-        ax.step(xs, band.value, where="post", color=colour, linestyle=dash, linewidth=2, label=literal(name))
+        ax.step(xs, band.value, where="post", color=colour, linestyle=dash, linewidth=2, label=name)
     ax.axhline(0.5, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
     ax.set_ylim(-0.02, 1.03)
     ax.margins(x=0)
@@ -167,9 +167,8 @@ def improvement_map(
         cell = names.index(row), names.index(column)
         values[cell] = estimate.value
         text[cell] = f"{estimate.value:.2f}\n[{estimate.low:.2f}, {estimate.high:.2f}]"
-    labels = [literal(name) for name in names]
     ax = axes(None, width=2.6 + 1.25 * n, height=1.9 + 0.85 * n)
-    heat_map(ax, values, rows=labels, columns=labels, text=text, low=0, high=1, cmap="BrBG", label="probability",
+    heat_map(ax, values, rows=names, columns=names, text=text, low=0, high=1, cmap="BrBG", label="probability",
              font_size=9)  # fmt: skip
     ax.set_facecolor("white")  # an algorithm is not compared with itself
     ax.tick_params(length=0)

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
 from marlnb.errors import AnalysisError, unknown
@@ -21,6 +24,24 @@ INK, MUTED, ALARM = "#222222", "#6B6B6B", "#B00020"
 MISSING = "#E8E8E8"
 SEQUENTIAL = "cividis"
 MAX_WARNINGS = 4
+
+
+class PlainFigure(Figure):
+    """A figure that shows its texts as they are: a `$` in a name of a user starts no formula."""
+
+    def draw(self, renderer: Any) -> None:
+        show_as_text(self)
+        super().draw(renderer)
+
+
+def show_as_text(artist: Artist) -> None:
+    """Turns formulas off in all texts of a figure or an axes, but the powers of ten of a logarithmic axis."""
+    for text in artist.findobj(Text):
+        text.set_parse_math(False)  # type: ignore[attr-defined]
+    for axis in artist.findobj(Axis):
+        if axis.get_scale() == "log":  # type: ignore[attr-defined]
+            for label in axis.get_ticklabels(which="both"):  # type: ignore[attr-defined]
+                label.set_parse_math(True)
 
 
 def axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.8) -> Axes:
@@ -38,7 +59,7 @@ def panels(n: int, *, width: float = 6.4, height: float = 3.4) -> list[Axes]:
 
 def _figure(width: float, height: float) -> Figure:
     """White in dark styles too: the colours of all figures are chosen for a white background."""
-    return Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
+    return PlainFigure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
 
 
 def agent_colour(agent: str, agents: Sequence[str]) -> str:
@@ -118,6 +139,7 @@ def heat_map(
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), rotation=0)
     mesh.colorbar.set_label(label, color=INK, fontsize=9)  # type: ignore[union-attr]
     mesh.colorbar.ax.tick_params(colors=INK)  # type: ignore[union-attr]
+    show_as_text(mesh.colorbar.ax)  # type: ignore[union-attr]
 
 
 def mean_with_middle_half(
@@ -166,6 +188,7 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: S
         ax.grid(axis=grid, color="#E3E3E3", linewidth=0.8)  # type: ignore[arg-type]
         ax.set_axisbelow(True)
     alarm(ax, warnings)
+    show_as_text(ax)
     return ax
 
 
@@ -184,6 +207,7 @@ def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = N
     )
     for handle in legend.legend_handles if size is not None else ():
         handle.set_sizes([size])  # type: ignore[union-attr]
+    show_as_text(legend)
 
 
 def width_with_legend(names: Iterable[str], *, offset: float = 0.0) -> float:
@@ -198,11 +222,6 @@ def width_with_legend(names: Iterable[str], *, offset: float = 0.0) -> float:
 def width_with_title(title: str, *, left: float) -> float:
     """The width of a figure, in inches, in which this title fits; `left`: the space left of the axes."""
     return left + 0.1 + 0.093 * len(title)
-
-
-def literal(text: str) -> str:
-    """A user's own text, in which matplotlib must not read `$` as the start of a formula."""
-    return text.replace("$", r"\$")
 
 
 def alarm(ax: Axes, warnings: Sequence[str]) -> None:

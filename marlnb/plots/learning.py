@@ -19,7 +19,6 @@ from marlnb.plots.canvas import (
     finish,
     legend_outside,
     line_style,
-    literal,
     width_with_legend,
 )
 
@@ -60,14 +59,14 @@ def learning_curve(
             is_smooth = True
             ax.plot(x[known], y[known], color=style["color"], alpha=0.4, linewidth=0.9)
             y[known] = running_mean(y[known], smooth)
-        ax.plot(x[known], y[known], linewidth=2, label=literal(name), **style)
+        ax.plot(x[known], y[known], linewidth=2, label=name, **style)
     reference_lines(ax, references or {})
     if len(curves) > 1:
         legend_outside(ax, offset=offset)
     ax.margins(x=0.01)
     label = f"environment steps ({'million' if million else 'thousand'})"
     note = f"\nthin: each iteration, thick: running mean of {smooth}" if is_smooth else ""
-    return finish(ax, title=literal(title), x=label + note, y="return per agent and episode (reward)")
+    return finish(ax, title=title, x=label + note, y="return per agent and episode (reward)")
 
 
 def running_mean(y: np.ndarray, window: int) -> np.ndarray:
@@ -95,7 +94,7 @@ def reference_lines(ax: Axes, references: Mapping[str, float]) -> None:
     height = ax.get_position().height * ax.get_figure(root=True).get_figheight() * 72  # type: ignore[union-attr]
     levels_pt = [(level - bottom) / (top - bottom) * height for _, level in ordered]
     for (name, level), level_pt, label_pt in zip(ordered, levels_pt, _move_apart(levels_pt, LABEL_HEIGHT_PT)):
-        text, offset = f"{literal(name)}\n({level:g})", (4, label_pt - level_pt)
+        text, offset = f"{name}\n({level:g})", (4, label_pt - level_pt)
         ax.annotate(text, (1.0, level), offset, ("axes fraction", "data"), "offset points", va="center", **style)
 
 
@@ -137,6 +136,6 @@ def return_distribution(
     sns.histplot(y, bins=bins, color=OKABE_ITO[0], alpha=0.85, edgecolor="white", linewidth=0.6, ax=ax)
     for index, (label, level) in enumerate(labels.items()):
         dash = "-" if index == 0 else DASHES[1 + (index - 1) % (len(DASHES) - 1)]
-        ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=literal(label))
+        ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=label)
     legend_outside(ax)
-    return finish(ax, title=literal(title), x="return per agent and episode (reward)", y="episodes")
+    return finish(ax, title=title, x="return per agent and episode (reward)", y="episodes")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, MUTED, axes, finish, literal
+from marlnb.plots.canvas import INK, MUTED, axes, finish
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.run_map_result import RunMap
@@ -30,18 +30,18 @@ def run_map_figure(run_map: RunMap, *, title: str = "Runs by what they represent
         zorder=2,
     )
     for name, position in zip(run_map.runs, run_map.positions):
-        ax.annotate(literal(name), position, (6, 5), textcoords="offset points", fontsize=8.5, color=INK)
+        ax.annotate(name, position, (6, 5), textcoords="offset points", fontsize=8.5, color=INK)
     if np.isfinite(run_map.returns).any():
         figure = ax.get_figure(root=True)
         assert figure is not None
         figure.colorbar(points, ax=ax, label="return per agent and episode (reward)")
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.15)
-    note = f"distance $\\sqrt{{2 - 2\\,CKA}}$; two dimensions show {run_map.explained:.0%} of it"
+    note = f"distance √(2 − 2 CKA); two dimensions show {run_map.explained:.0%} of it"
     return finish(
         ax,
-        title=literal(title),
-        x=f"{literal(run_map.agent)} {literal(run_map.site)}: {note}",
+        title=title,
+        x=f"{run_map.agent} {run_map.site}: {note}",
         y="",
         warnings=run_map.warnings,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, OKABE_ITO, axes, finish, literal
+from marlnb.plots.canvas import INK, OKABE_ITO, axes, finish
 
 if TYPE_CHECKING:
     from marlnb.analysis.benchmarking.statistics import Estimate
@@ -33,7 +33,7 @@ def setting_scores(
         points: by setting, the value of each of its runs.
     """
     names = list(estimates)
-    labels = [literal(textwrap.fill(name, MAX_NAME_LENGTH)) for name in names]
+    labels = [textwrap.fill(name, MAX_NAME_LENGTH) for name in names]
     longest = max(len(line) for label in labels for line in label.split("\n"))
     n_lines = max(label.count("\n") + 1 for label in labels)
     ax = axes(ax, width=5.6 + 0.07 * longest, height=1.6 + max(0.45, 0.2 * n_lines) * len(names))
@@ -48,4 +48,4 @@ def setting_scores(
     ax.use_sticky_edges = False
     ax.margins(x=0.08)
     ax.tick_params(axis="y", length=0)
-    return finish(ax, title=literal(title), x=f"{x}\n{note}", y="", grid="x")
+    return finish(ax, title=title, x=f"{x}\n{note}", y="", grid="x")

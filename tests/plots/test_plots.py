@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, field
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
+import marlnb
 from marlnb import plots
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.plots.activations import similar_order
@@ -335,3 +339,49 @@ def test_long_names_neither_cover_the_data_nor_are_cut_off() -> None:
         legend = ax.get_legend()
         assert legend is not None and legend.get_window_extent().x0 >= ax.get_window_extent().x1
         assert not any(legend.get_window_extent().overlaps(text.get_window_extent()) for text in ax.texts)
+
+
+FORMULA = r"$\frac{$ and a $\alpha$"
+
+
+@pytest.mark.parametrize("figure", [None, Figure])
+def test_names_are_text_and_no_formulas(figure: type[Figure] | None) -> None:
+    """As a formula the first part cannot be parsed, and the second one would be a Greek letter."""
+    name, estimate = FORMULA, interval(0.2, 0.4)
+
+    def ax() -> Axes | None:
+        return None if figure is None else figure().add_subplot()
+
+    drawn = [
+        plots.learning_curve([1.0, 2.0], {name: [1, 2]}, references={name: 1.0}, title=name, ax=ax()),
+        plots.attribution_bars(attribution(feature_names=(name, "b", "c"), agents=(name,)), ax=ax()),
+        plots.influence_map(np.eye(2), agents=(name, "b"), sources=(name, "b"), units=name, ax=ax()),
+        plots.activation_map(np.eye(3), agent=name, site=name, ax=ax()),
+    ]
+    if figure is None:
+        drawn += [
+            plots.sample_efficiency({name: ([1e6, 2e6], estimate)}, references={name: 1.0}, title=name, note=name),
+            plots.improvement_map({(name, "b"): interval(0.4)}, title=name),
+        ]
+    for shown in drawn:
+        root = shown.get_figure(root=True)
+        assert isinstance(root, Figure)
+        root.savefig(BytesIO(), format="png")
+        texts = [text for text in root.findobj(Text) if name in text.get_text()]  # type: ignore[attr-defined]
+        assert texts and not any(text.get_parse_math() for text in texts)  # type: ignore[attr-defined]
+
+
+def test_powers_of_ten_of_an_axis_are_formulas() -> None:
+    ax = plots.learning_curve([1.0, 2.0], {"a": [1, 1000]})
+    ax.set_yscale("log")
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    figure.savefig(BytesIO(), format="png")
+    labels = [label for label in ax.get_yticklabels() if label.get_text()]
+    assert labels and all(label.get_parse_math() for label in labels)
+
+
+def test_all_figures_are_made_by_one_class() -> None:
+    package = Path(marlnb.__file__).parent
+    calls = re.compile(r"(?<!Plain)\bFigure\((?!Figure)|import pyplot|matplotlib\.pyplot")
+    assert [path.name for path in package.rglob("*.py") if calls.search(path.read_text())] == []

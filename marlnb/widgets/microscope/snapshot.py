@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from marlnb.plots.canvas import DASHES, INK, MUTED, SEQUENTIAL, agent_colour, literal
+from marlnb.plots.canvas import DASHES, INK, MUTED, SEQUENTIAL, PlainFigure, agent_colour
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.snapshot import Snapshot, with_snapshot
 from marlnb.widgets.core.ui_lock import UI_LOCK
@@ -92,11 +92,11 @@ def still_figure(
 ) -> Figure:
     """For each side its image, its rewards, and the units of its agents over time, with a line at the step `index`."""
     n_agents = max(len(_shown_agents(side.view, layer, agents)) for side in sides)
-    figure = Figure(figsize=(6.4 * len(sides), 3.4 + 1.15 * n_agents), dpi=90, layout="constrained")
+    figure = PlainFigure(figsize=(6.4 * len(sides), 3.4 + 1.15 * n_agents), dpi=90, layout="constrained")
     for side, image, part in zip(sides, images, figure.subfigures(1, len(sides), squeeze=False)[0]):
         view = side.view
         k = min(index, len(view.t) - 1)
-        part.suptitle(literal(f"{side.title}, step {view.t[k]}"), fontsize=11, fontweight="bold", color=INK)
+        part.suptitle(f"{side.title}, step {view.t[k]}", fontsize=11, fontweight="bold", color=INK)
         shown = _shown_agents(view, layer, agents)
         grid = part.add_gridspec(1 + len(shown), 2, height_ratios=[2.6, *[1.0] * len(shown)])
         _draw_image(part.add_subplot(grid[0, 0]), image)
@@ -125,7 +125,7 @@ def _draw_rewards(ax: Axes, view: EpisodeView, index: int) -> None:
     for group in view.groups:
         for k, agent in enumerate(group.agents):
             colour, dash = agent_colour(agent, agents), DASHES[agents.index(agent) % len(DASHES)]
-            ax.plot(view.t, group.reward[:, k], color=colour, linestyle=dash, label=literal(agent))
+            ax.plot(view.t, group.reward[:, k], color=colour, linestyle=dash, label=agent)
             if group.value is not None:
                 ax.plot(view.t, group.value[:, k], color=colour, linestyle=dash, linewidth=0.8, alpha=0.8)
     ax.axvline(view.t[index], color=MUTED)
@@ -145,5 +145,5 @@ def _draw_units(ax: Axes, view: EpisodeView, agent: str, layer: str, order: str,
     ax.set_yticks([])
     known = x[np.isfinite(x)]
     colours = f"{known.min():.2g} (dark) to {known.max():.2g} (bright)" if known.size else "no finite values"
-    title = literal(f"{agent}: {layer}, {x.shape[1]} units by step, {colours}")
+    title = f"{agent}: {layer}, {x.shape[1]} units by step, {colours}"
     ax.set_title(title, fontsize=9, loc="left", color=INK)
