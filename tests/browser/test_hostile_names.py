@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 from marlnb.batch.job.html_page import make_page
 from tests.browser.hostile_reports import benchmark_report, comparison_page
-from tests.display.pages import HOSTILE, built_pages, recorded_pages
+from tests.display.pages import HOSTILE, all_pages, player_page
 
 TRAP = "window.alerts = 0; window.alert = () => { window.alerts += 1 };"
 CLICK_ALL = """() => {
@@ -36,13 +36,15 @@ def alerts(page: Page, html: str) -> int:
 def test_no_name_acts_in_a_page(page: Page, tmp_path: Path) -> None:
     page.add_init_script(TRAP)
     assert alerts(page, f"<p>{HOSTILE}</p>") >= 2  # the trap works
-    shown = [*built_pages(), *recorded_pages(tmp_path)]
+    shown = all_pages(tmp_path)
     assert alerts(page, "".join(f"<div>{html}</div>" for html in shown)) == 0
     assert "alert(1)" in page.inner_text("body")
     outputs = [new_output("display_data", {"text/html": str(html)}) for html in shown]
     notebook = tmp_path / "hostile.ipynb"
     nbformat.write(new_notebook(cells=[new_code_cell("", outputs=outputs)]), notebook)
     assert alerts(page, make_page(notebook)) == 0
+    assert alerts(page, player_page()) == 0
+    assert "alert(1)" in page.inner_text("#caption")  # its script has run
 
 
 @pytest.mark.parametrize("make", [benchmark_report, comparison_page])

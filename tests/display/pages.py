@@ -22,6 +22,7 @@ from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 from marlnb.teaching.checking import Verdict
 from marlnb.widgets.core import style
 from marlnb.widgets.microscope.unit_panel import _curve_html
+from tests.display.hostile_objects import made_animation, other_pages, panel_pages
 from tests.recording.runs import LivesConfig, make_run
 
 LABEL = "<img src=x onerror=alert(1)>"
@@ -62,6 +63,16 @@ def hostile_league() -> LeagueSummary:
     return summarise(HOSTILE, events, matches, payoff, {HOSTILE: 10})
 
 
+def all_pages(folder: Path) -> list[str]:
+    """Every kind of HTML that marlnb makes, of hostile names; a test holds that no function of it is left out."""
+    return [*built_pages(), *other_pages(HOSTILE, LABEL, folder, hostile_league()), *recorded_pages(folder)]
+
+
+def player_page() -> str:
+    """The page of an episode, which has a script of marlnb's."""
+    return made_animation(HOSTILE).html()
+
+
 def recorded_pages(folder: Path) -> list[str]:
     """What a run in a folder with a hostile name, and its recording with a hostile label, look like."""
     run = make_run(folder / LABEL / "run", LivesConfig(), centralised=False)
@@ -71,4 +82,4 @@ def recorded_pages(folder: Path) -> list[str]:
         site = "a/actor/hidden_1"
         tuning = mnb.tuning(recording, site=site, label=LABEL, agent="a_0", n_shuffles=20, n_bootstrap=20)
         shown = (run, plan, recording, tuning, recording.experiment, *map(recording._array, row_paths(recording.file)))
-        return [_curve_html(tuning, 0), *(item._repr_html_() for item in shown)]
+        return [_curve_html(tuning, 0), *(item._repr_html_() for item in shown), *panel_pages(run, recording)]
