@@ -238,6 +238,7 @@ _CAREFUL: tuple[Values, ...] = (  # words are learned by chance
 )
 _FRESH: Values = {"algorithm.buffer_frames": "100_000"}  # what others did long ago misleads agents that learn together
 _LARGE: Values = {"algorithm.batch_size": "1024"}
+_SLOW_ACTOR: Values = {**_FRESH, "algorithm.lr": "1e-3", "algorithm.lr_critic": "3e-3"}
 STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found by frames (docs/verification.md)
     "simple_speaker_listener maddpg": {
         "algorithm.gamma": "0.85",
@@ -251,7 +252,7 @@ STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found b
 ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
     "simple_tag": _FAR_SIGHTED,
     "simple_tag maddpg": (_FRESH, {**_LARGE, **_FRESH}, {"algorithm.policy_actions": "own"}),
-    "simple_tag masac": (_FRESH, {**_LARGE, **_FRESH}, {"algorithm.target_entropy": "0.6"}),
+    "simple_tag masac": (_SLOW_ACTOR, _FRESH, {**_LARGE, **_FRESH}, {"algorithm.target_entropy": "0.6"}),
     "simple_tag vdn": ({"algorithm.gamma": "0.98"}, _FRESH),
     "simple_reference mappo": _CAREFUL,
     "simple_speaker_listener mappo": _CAREFUL,
