@@ -179,7 +179,7 @@ def problem_of(error: BaseException, path: Path, needed_bytes: int = 0) -> str:
     number = errno_of(error)
     if number not in PROBLEMS:
         return NO_FILES.get(number) or os.strerror(number) if number else str(error)
-    facts = [f"{format_bytes(free_bytes(path))} free"] if number == errno.ENOSPC else []
+    facts = [_free_in_words(path)] if number == errno.ENOSPC else []
     facts += [f"{format_bytes(needed_bytes)} needed"] if needed_bytes and number in FULL else []
     return f"the disk {mount_point(path)} {PROBLEMS[number]}{': ' * bool(facts)}{', '.join(facts)}"
 
@@ -227,6 +227,12 @@ def process_alive(pid: int) -> bool:
 
 def _existing(path: Path) -> Path:
     return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+
+
+def _free_in_words(path: Path) -> str:
+    disk, free = os.statvfs(_existing(path)), f"{format_bytes(free_bytes(path))} free"
+    no_inodes = disk.f_files > 0 and disk.f_favail == 0  # some file systems count none
+    return f"{free}, but it has no inode left for another file (`df -i` shows it)" if no_inodes else free
 
 
 def _overwrite(path: Path, data: bytes) -> bool:

@@ -14,7 +14,7 @@ from tests.faults.processes import Fault, Outcome, run_with_fault
 
 FULL = ("ENOSPC", "EDQUOT", "full")
 PROCESS = re.compile(r"[.-]\d{4,}(?=/|$)")
-WORDS = {"ENOSPC": "is full", "full": "is full", "EDQUOT": "quota", "EROFS": "is read-only", "EIO": "does not work"}
+WORDS = {"ENOSPC": " free", "full": " free", "EDQUOT": "quota", "EROFS": "is read-only", "EIO": "does not work"}
 
 
 class Trial:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from marlnb.config import accepts_options, resolve_config
+from marlnb.disk import free_bytes, mount_point
 from marlnb.display.formatting import format_bytes, format_duration
 from marlnb.display.notebook_html import note_html, table_html, title_html
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.preparation import Prepared, prepare
@@ -62,8 +63,8 @@ class RecordingPlan:
         """Raises RecordingError where the disk has too little space."""
         if not self.fits:
             raise RecordingError(
-                f"{self.path} needs {format_bytes(self.size_bytes)}, "
-                f"but only {format_bytes(self.free_bytes)} is free on its disk; "
+                f"{self.path} cannot be written: it needs {format_bytes(self.size_bytes)}, and the disk "
+                f"{mount_point(self.path)} has {format_bytes(self.free_bytes)} free; "
                 f"record fewer episodes, sites or agents, every k-th step (every=), or dtype='float16'"
             )
 
@@ -102,6 +103,7 @@ class RecordingPlan:
         return title_html(str(self.path)) + note_html(self.summary()) + table
 
 
+@closing_pools()
 @accepts_options(RecordingConfig)
 def plan_recording(
     policy_source: PolicySourceLike, config: RecordingConfig | None = None, *, trust: bool = False, **overrides: Any
@@ -159,12 +161,6 @@ def recording_path(policy_source: PolicySource, name: str) -> Path:
     if not name or name != Path(name).name or name.startswith("."):
         raise RecordingError(f"{name!r} is not a valid recording name; give a file name without folders")
     return policy_source.path / "recordings" / f"{name.removesuffix('.h5')}.h5"
-
-
-def free_bytes(path: Path) -> int:
-    """Free bytes on the disk of `path`, which need not exist."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    return shutil.disk_usage(folder).free
 
 
 def _axes(field: Field) -> str:

@@ -65,6 +65,11 @@ class JournaledFile:
         self._pending: list[tuple[int, bytes]] = []
         self._crcs: dict[int, tuple[int, int]] = {}  # by offset, length and crc of what was written there last
 
+    @property
+    def allocated_bytes(self) -> int:
+        """That the file has on the disk."""
+        return os.fstat(self._handle).st_blocks * 512
+
     def claim(self, size_bytes: int) -> None:
         """Reserves disk space for so many bytes, so that no write in it can fail; OSError where the disk is full."""
         os.posix_fallocate(self._handle, 0, size_bytes)

@@ -273,10 +273,10 @@ class RecordingWriter(RecordingOutput):
             cause = self._storage.error or error
             if errno_of(cause) not in PROBLEMS:
                 raise
-            raise RecordingError(self._refusal(cause)) from error
+            raise RecordingError(self._refusal(cause, self._block_bytes)) from error
 
-    def _refusal(self, error: BaseException) -> str:
-        problem, n_rows = problem_of(error, self.path, self._block_bytes), self.rows - self._filled + self._written
+    def _refusal(self, error: BaseException, needed_bytes: int) -> str:
+        problem, n_rows = problem_of(error, self.path, needed_bytes), self.rows - self._filled + self._written
         kept = f"; the {n_rows:,} rows before it are kept, marked incomplete" if n_rows and not self.hidden else ""
         return f"{self.path} cannot be written: {problem}{kept}"
 
@@ -307,7 +307,7 @@ class RecordingWriter(RecordingOutput):
             self._storage.claim(needed)
             self._claimed = needed
         except OSError as error:
-            raise RecordingError(self._refusal(error)) from error
+            raise RecordingError(self._refusal(error, needed - self._storage.allocated_bytes)) from error
 
     def _create_content(self) -> None:
         self.file.attrs.update({**self.attributes, "complete": False})

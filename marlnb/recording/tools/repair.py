@@ -96,8 +96,8 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
 
 
 def _repair_file(target: Path, keep: bool) -> Repair:
-    if not os.access(target, os.W_OK):
-        raise RecordingError(f"{target} cannot be written; change its permissions first")
+    with open(target, "r+b"):
+        pass  # the disk is not read-only, and this user may write
     if is_being_written(target):
         raise RecordingError(f"{target} is being written; repair it when its writer has finished")
     journal = journal_of(target)
@@ -116,10 +116,12 @@ def _repair_file(target: Path, keep: bool) -> Repair:
         try:
             backup = _rewrite(target, copy, damage, keep)
         except Exception as error:  # whatever HDF5 and the contents of a damaged file raise
-            if errno_of(error) in PROBLEMS:
-                raise
             what = str(error).replace(str(copy), str(target)) or type(error).__name__
-            raise RecordingError(f"{target} cannot be repaired: {what}; it is unchanged") from error
+            if errno_of(error) not in PROBLEMS:
+                what = f"{target} cannot be repaired: {what}"
+            elif not isinstance(error, RecordingError):
+                raise
+            raise RecordingError(f"{what}; it is unchanged") from error
     return _report(target, damage, changed=True, backup=backup)
 
 
@@ -214,7 +216,8 @@ def _copy_without_holes(source: Path, copy: Path) -> None:
             f"{source} cannot be repaired: its copy needs {format_bytes(needed)}, and the disk {mount_point(source)} "
             f"has {format_bytes(free)} free; it is unchanged"
         )
-    with open(source, "rb") as old, open(copy, "wb") as new:
+    refused = writing(source, kind=RecordingError, saved="it is unchanged", needed_bytes=needed)
+    with refused, open(source, "rb") as old, open(copy, "wb") as new:
         size = old.seek(0, os.SEEK_END)
         new.truncate(size)
         stop = 0

@@ -347,7 +347,7 @@ def test_the_plan_states_what_is_written(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_an_error_before_recording_starts(lives: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marlnb.recording.capture.plan.free_bytes", lambda path: 1000)
-    with pytest.raises(RecordingError, match=r"only 1 kB is free.*every="):
+    with pytest.raises(RecordingError, match=r"it needs 4.* MB, and the disk /.* has 1 kB free; .*every="):
         record(lives, episodes=3, progress=False)
     assert lives.recordings == {}
 

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from marlnb.disk import problem_of
+
+
+@pytest.mark.parametrize(
+    ("n_files", "n_free", "end"),
+    [
+        (1000, 0, "64 MB free, but it has no inode left for another file (`df -i` shows it), 1 kB needed"),
+        (1000, 1, "64 MB free, 1 kB needed"),
+        (0, 0, "64 MB free, 1 kB needed"),  # a file system that does not count them
+    ],
+)
+def test_a_disk_with_space_but_without_inodes_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_files: int, n_free: int, end: str
+) -> None:
+    disk = SimpleNamespace(f_bavail=64_000, f_frsize=1000, f_files=n_files, f_favail=n_free)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    problem = problem_of(OSError(errno.ENOSPC, "no space"), tmp_path / "a", needed_bytes=1000)
+    assert problem.startswith("the disk /") and problem.endswith(f" is full: {end}")
