@@ -2,11 +2,12 @@
 targets exist.
 
 A new circle is cured rather than listed: move what both files need below them, or register it
-(`marlnb/plugins/builders.py`).
+(`marlnb/plugins/builders.py`). Whoever opens an environment ends its worker processes after an interrupt.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -47,3 +48,37 @@ def test_every_target_of_make_has_a_rule() -> None:
     (names,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     rules = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
     assert set(names.split()) - set(rules) == set()
+
+
+OPENERS = {"build_env", "prepare", "_loop"}  # they return environments, or contexts that hold one
+OPENED_BY_OTHERS = {
+    "prepare": "a context: who enters it closes",
+    "_loop": "a context: who enters it closes",
+    "replay_steps": "a generator, which threads read: Ctrl-C interrupts the main thread alone",
+    "after_iteration": "called by `train`, which closes",
+    "_policies": "of a command, whose processes end with it",
+}
+
+
+def unclosed(source: str) -> set[str]:
+    """Names of functions that open an environment in a `with`, without `@closing_pools()`.
+
+    An interrupt before the `with` is entered leaves the environment's worker processes.
+    """
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    return {
+        function.name
+        for function in functions
+        for block in ast.walk(function)
+        if isinstance(block, ast.With)
+        for called in ast.walk(ast.Tuple([item.context_expr for item in block.items]))
+        if isinstance(called, ast.Call) and ast.unparse(called.func).split(".")[-1] in OPENERS
+        if "closing_pools()" not in map(ast.unparse, function.decorator_list)
+    }
+
+
+def test_an_interrupt_while_an_environment_is_opened_leaves_no_process() -> None:
+    package = Path(__file__).parents[1] / "marlnb"
+    names = {name for path in package.rglob("*.py") for name in unclosed(path.read_text())}
+    assert names == set(OPENED_BY_OTHERS)
+    assert unclosed("def play(run):\n    with closing(run.build_env(2)) as env, edited():\n        pass\n") == {"play"}

@@ -9,6 +9,7 @@ from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.stacked.stack_learners import STACKABLE, check_together
 from marlnb.algorithms.stacked.stacked_learner import INSTEAD
 from marlnb.envs.regroup import build_env
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.training.learners import COMPILED_FROM, build_learners
@@ -24,6 +25,7 @@ def check_joined(experiments: Sequence[Experiment]) -> None:
         _check_single(experiment)
 
 
+@closing_pools()
 def check_parts(experiment: Experiment) -> None:
     """Builds one environment and the learners, to check whether such trainings can advance together.
 

@@ -12,6 +12,7 @@ import pytest
 import marlnb as mnb
 from marlnb.envs import regroup
 from marlnb.envs.parallel import ParallelVectorEnv
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.training.trainer import Trainer
 from tests.long_life import every_line
 from tests.long_life.cycles import growth, run_cycles
@@ -38,6 +39,15 @@ def test_an_interrupt_while_a_training_begins_or_ends_leaves_no_process(
     position = (str(file), start + (len(lines) - 1 if last else 2))
     call = partial(mnb.train, mnb.Experiment.compose(*every_line.OVERRIDES), tmp_path / "run", progress=False)
     assert every_line.left_after(call, position, number) == ""
+
+
+def test_an_interrupt_while_a_verb_opens_an_environment_leaves_no_process(tmp_path: Path) -> None:
+    run = mnb.train(mnb.Experiment.compose(*every_line.OVERRIDES), tmp_path / "run", progress=False)
+    lines, start = inspect.getsourcelines(regroup._build)
+    position = (str(Path(inspect.getfile(regroup)).relative_to(every_line.PACKAGE)), start + len(lines) - 1)
+    assert every_line.left_after(partial(mnb.plan_recording, run), position, 1) == ""
+    unprotected = inspect.unwrap(mnb.plan_recording)
+    assert every_line.left_after(partial(unprotected, run, RecordingConfig()), position, 1) == "1 processes"
 
 
 def test_growth_is_noticed() -> None:

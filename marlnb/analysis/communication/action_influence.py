@@ -20,6 +20,7 @@ from marlnb.analysis.results import Result, few_episodes_warning, grid_table
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec
@@ -103,6 +104,7 @@ class ActionInfluence(Result):
         return self.table().sort_values("value", ascending=False, ignore_index=True)
 
 
+@closing_pools()
 def action_influence(
     policy_source: PolicySourceLike,
     source: str,

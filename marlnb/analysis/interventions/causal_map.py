@@ -27,6 +27,7 @@ from marlnb.analysis.stats.paired_test import Intervals
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
@@ -65,6 +66,7 @@ class UnitEdit(NamedTuple):
     agents: tuple[str, ...]
 
 
+@closing_pools()
 def causal_map(
     policy_source: PolicySourceLike,
     site: str | Edit,

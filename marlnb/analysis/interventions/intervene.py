@@ -19,6 +19,7 @@ from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.paired_test import Intervals
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
@@ -33,6 +34,7 @@ from marlnb.training.runs.saved_edits import load_edits, save_edits, write_resul
 MAX_ENVS = 256
 
 
+@closing_pools()
 def intervene(
     policy_source: PolicySourceLike,
     edits: Edit | Sequence[Edit] | str = (),

@@ -29,6 +29,7 @@ from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result, few_episodes_warning
 from marlnb.analysis.stats.corrections import holm
 from marlnb.analysis.stats.paired_test import PairedDifference, paired_test
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.models.hooks.directions import Erase
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
@@ -138,6 +139,7 @@ class Mediation(Result):
         return self.table()[columns].sort_values("effect", ascending=False, ignore_index=True)
 
 
+@closing_pools()
 def mediation(
     policy_source: PolicySourceLike,
     tuned: Tuning,

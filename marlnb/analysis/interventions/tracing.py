@@ -24,6 +24,7 @@ from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS, few_episodes_warni
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.config import EnvConfig
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
@@ -39,6 +40,7 @@ N_BOOTSTRAP = 1000
 OUTCOMES = ("return", "actions")
 
 
+@closing_pools()
 def trace(
     policy_source: PolicySourceLike | Recording,
     corruption: Edit | Sequence[Edit],

@@ -32,6 +32,7 @@ from marlnb.analysis.interventions.usage_result import Usage
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.results import ALPHA
 from marlnb.config import EnvConfig
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.models.hooks.directions import Direction
 from marlnb.training.policies.compatibility import check_fit
@@ -49,6 +50,7 @@ class DirectionSource(Protocol):
     def of(self, agent: str | None = None) -> Any: ...
 
 
+@closing_pools()
 def usage(
     policy_source: PolicySourceLike,
     directions: Direction | Sequence[Direction] | DirectionSource,

@@ -15,6 +15,7 @@ from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interv
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.envs.external.interface import publish
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, SiteError, unknown
 from marlnb.models.hooks.sites import Site
 from marlnb.models.networks.network import Network
@@ -26,6 +27,7 @@ MIN_EPISODES = 10
 N_BOOTSTRAP = 2000
 
 
+@closing_pools()
 def transplant(
     donor: PolicySourceLike,
     recipient: PolicySourceLike,

@@ -17,6 +17,7 @@ import torch
 from marlnb.algorithms.rollout import Rollout
 from marlnb.config import accepts_options, option, resolve_config
 from marlnb.envs.regroup import build_env
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, RecordingError, RunError
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.config import ActivationOptions
@@ -45,6 +46,7 @@ class ReplayOptions(ActivationOptions):
     verify: bool = option(True, help="compare with the hashes; without hashes, replay only with verify=false")
 
 
+@closing_pools()
 @accepts_options(ReplayOptions)
 def replay_training(
     run: RunLike,

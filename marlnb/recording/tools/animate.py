@@ -13,6 +13,7 @@ from torch import Tensor
 
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.edit import Edit
@@ -144,6 +145,7 @@ class Camera:
         self.captions.append(f"t = {t}" + (f"   return so far: {shown}" if shown else ""))
 
 
+@closing_pools()
 def _take_played(
     camera: Camera,
     source: PolicySource,
@@ -193,6 +195,7 @@ def _play(
     return {name: values[0] for name, values in table.returns.items()}
 
 
+@closing_pools()
 def _take_recorded(
     camera: Camera,
     recording: Recording,

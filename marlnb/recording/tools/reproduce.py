@@ -19,6 +19,7 @@ from torch import Tensor
 
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.capture.config import RecordingConfig
@@ -104,6 +105,7 @@ class Reproduction:
         return f"{head}, {len(self.differences)} differ, most of all {worst.path} by {worst.largest:.3g} at {where}>"
 
 
+@closing_pools()
 def replay(
     recording: Recording, episode: int, *, policy_source: PolicySourceLike | None = None, env: EnvConfig | None = None
 ) -> Reproduction:

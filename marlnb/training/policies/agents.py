@@ -11,6 +11,7 @@ from torch import Tensor
 
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import VectorEnv
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
@@ -38,6 +39,7 @@ class Agents:
 
     experiment: Experiment | None = None  # marlnb did not train them
 
+    @closing_pools()
     def __init__(
         self,
         by_group: Mapping[str, Policy],

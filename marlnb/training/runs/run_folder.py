@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from marlnb.composition.experiment_text import shortened_tuned_text
 from marlnb.disk import append_line, problem_of, write_atomically
 from marlnb.display.notebook_html import facts_html
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
 from marlnb.specs import EnvSpec
@@ -168,6 +169,7 @@ class RunFolder:
         return facts_html(title, facts)
 
     @property
+    @closing_pools()
     def spec(self) -> EnvSpec:
         """The environment's spec when the run started. If it has not started, an environment is built to get it."""
         file = self.path / SPEC
