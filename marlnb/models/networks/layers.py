@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.configs.network import ActivationName
+from marlnb.models.networks.fast_linear import fast_linear, has_fast_linear
 from marlnb.models.networks.fast_tanh import fast_tanh_
 
 HIDDEN_GAIN = 2**0.5
@@ -49,7 +50,10 @@ class AgentLinear(nn.Module):
     Attributes:
         weight: `[out, in]` if the agents share it, else `[n_agents, out, in]`.
         bias: `[out]` if the agents share it, else `[n_agents, out]`.
+        fast: large products by `fast_linear` (set by `fast_training`).
     """
+
+    fast = False
 
     def __init__(
         self, n_agents: int, in_features: int, out_features: int, *, shared: bool, gain: float = 1.0, blocks: int = 1
@@ -66,6 +70,8 @@ class AgentLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x `[env, agent, in]` -> `[env, agent, out]`, with any leading axes."""
+        if self.has_fast(x):
+            return fast_linear(x, self.weight, self.bias)
         if self.shared:
             return F.linear(x, self.weight, self.bias)
         if x.shape[-2] != self.n_agents:
@@ -73,6 +79,10 @@ class AgentLinear(nn.Module):
         by_agent = x.reshape(-1, self.n_agents, self.in_features).transpose(0, 1)
         out = torch.baddbmm(self.bias.unsqueeze(1), by_agent, self.weight.mT).transpose(0, 1)
         return out.reshape(*x.shape[:-1], self.out_features)  # a view: the next layer reads each agent's rows together
+
+    def has_fast(self, x: Tensor) -> bool:
+        """Whether `fast_linear` computes the output of x."""
+        return self.fast and self.shared and has_fast_linear(x)
 
     def extra_repr(self) -> str:
         return f"n_agents={self.n_agents}, {self.in_features} -> {self.out_features}, shared={self.shared}"
@@ -82,7 +92,7 @@ class HiddenLayer(nn.Module):
     """Linear map, optional layer normalisation, nonlinearity. Its output `[..., n_agents, unit]` is a site.
 
     Attributes:
-        fast: tanh by `fast_tanh_` (set by `fast_training`).
+        fast: tanh by `fast_linear` or `fast_tanh_` (set by `fast_training`).
     """
 
     fast = False
@@ -97,14 +107,19 @@ class HiddenLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x `[env, agent, in]` -> `[env, agent, unit]`, with any leading axes."""
-        return self.activate(self.linear(x))
+        linear = self.linear
+        if self._by_fast_tanh and self.norm is None and isinstance(linear, AgentLinear) and linear.has_fast(x):
+            return fast_linear(x, linear.weight, linear.bias, tanh=True)
+        return self.activate(linear(x))
 
     def activate(self, x: Tensor) -> Tensor:
         """Normalisation and nonlinearity of the affine map's output x, which may be overwritten."""
         x = x if self.norm is None else self.norm(x)
-        if self.fast and type(self.activation) is nn.Tanh:
-            return fast_tanh_(x)
-        return self.activation(x)  # type: ignore[no-any-return]
+        return fast_tanh_(x) if self._by_fast_tanh else self.activation(x)
+
+    @property
+    def _by_fast_tanh(self) -> bool:
+        return self.fast and type(self.activation) is nn.Tanh
 
 
 def hidden_layer(n_agents: int, in_features: int, units: int, config: HiddenConfig) -> HiddenLayer:
@@ -145,12 +160,12 @@ class AgentGRUCell(nn.Module):
 
 @contextmanager
 def fast_training(network: nn.Module) -> Iterator[None]:
-    """Inside the block the network's hidden layers use `fast_tanh_`; values may differ by rounding.
+    """Inside the block the network's layers use `fast_linear` and `fast_tanh_`; values may differ by rounding.
 
     For a learner's update and for passes over recorded rows. Outside the block every layer consists of plain torch
-    modules, as captum and torch.func need. Inside it a layer's module `activation` is not called.
+    modules, as captum and torch.func need. Inside it a layer's modules `linear` and `activation` may not be called.
     """
-    layers = [module for module in network.modules() if isinstance(module, HiddenLayer)]
+    layers = [module for module in network.modules() if isinstance(module, AgentLinear | HiddenLayer)]
     try:
         for layer in layers:
             layer.fast = True

@@ -16,13 +16,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, unknown
+from marlnb.models.policies.categorical import log_prob_and_entropy, log_softmax
 from marlnb.models.policies.choices import Squash
 from marlnb.specs import ActionSpec
 
 LOG_STD_RANGE = (-5.0, 2.0)
-MIN_VECTOR = 16
-"""Choices from which on torch's log_softmax over the last axis uses a CPU's vector instructions."""
-
 Generators = torch.Generator | Sequence[torch.Generator] | None
 """Of random numbers: one generator; several, each for its equal part of the first axis; None: torch's global one."""
 
@@ -102,9 +100,7 @@ class Categorical(ActionDistribution):
         return Sample(action, action, log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1))
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = log_softmax(parameters)
-        log_prob = log_probs.gather(-1, stored.unsqueeze(-1)).squeeze(-1)
-        return log_prob, -(log_probs.exp() * log_probs).sum(-1)
+        return log_prob_and_entropy(parameters, stored)
 
     def mask(self, parameters: Tensor, allowed: Tensor | None) -> Tensor:
         if allowed is None:
@@ -132,6 +128,9 @@ class MultiDiscrete(ActionDistribution):
         return Sample(action, action, torch.stack([sample.log_prob for sample in samples]).sum(0))
 
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
+        if len(set(self.n)) == 1:  # all components at once
+            log_prob, entropy = log_prob_and_entropy(parameters.unflatten(-1, (len(self.n), -1)), stored)
+            return log_prob.sum(-1), entropy.sum(-1)
         parts = zip(self._parts, parameters.split(self.n, -1), stored.unbind(-1))
         log_probs, entropies = zip(*(part.evaluate(logits, choice) for part, logits, choice in parts))
         return sum(log_probs[1:], log_probs[0]), sum(entropies[1:], entropies[0])
@@ -232,14 +231,6 @@ def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDist
     if spec.kind == "continuous":
         return Gaussian(spec.low, spec.high, squash)
     return Categorical(spec.n[0]) if spec.kind == "discrete" else MultiDiscrete(spec.n)
-
-
-def log_softmax(logits: Tensor) -> Tensor:
-    """Over the last axis. On a CPU fewer than MIN_VECTOR choices are computed along the rows, several times as fast."""
-    n_choices = logits.shape[-1]
-    if n_choices >= MIN_VECTOR or logits.device.type != "cpu":
-        return logits.log_softmax(-1)
-    return logits.reshape(-1, n_choices).t().log_softmax(0).t().view_as(logits)
 
 
 def fill(x: Tensor, draw: Callable[..., Tensor], generator: Generators) -> Tensor:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
+from marlnb.models.networks.fast_linear import fast_linear
 from marlnb.models.networks.layers import AgentGRUCell, AgentLinear, activation, fast_training
 from marlnb.specs import InputSpec
 
@@ -81,11 +84,12 @@ def test_no_state_means_the_zero_state() -> None:
     assert torch.equal(network(x)[0], network(x, torch.zeros(4, 3, 1, 64))[0])
 
 
+@pytest.mark.parametrize("n_envs", [50, 400])
 @pytest.mark.parametrize("units", [32, 128])
 @pytest.mark.parametrize("shared", [True, False])
-def test_fast_training_changes_neither_outputs_nor_gradients(shared: bool, units: int) -> None:
+def test_fast_training_changes_neither_outputs_nor_gradients(shared: bool, units: int, n_envs: int) -> None:
     network = MLPConfig(share_parameters=shared, hidden=(units, units)).build(3, InputSpec(((6,),)), 2)
-    x = torch.randn(50, 3, 6, requires_grad=True)
+    x = torch.randn(n_envs, 3, 6, requires_grad=True)
 
     def outcome() -> list[torch.Tensor]:
         output = network(x)[0]
@@ -95,8 +99,20 @@ def test_fast_training_changes_neither_outputs_nor_gradients(shared: bool, units
     with fast_training(network):
         fast = outcome()
     for ours, expected in zip(fast, plain):
-        torch.testing.assert_close(ours, expected, atol=2e-5, rtol=1e-5)
+        torch.testing.assert_close(ours, expected, atol=4e-7 * n_envs, rtol=1e-5)
     assert all(torch.equal(a, b) for a, b in zip(outcome(), plain))
+
+
+def test_fast_training_computes_large_products_by_fast_linear() -> None:
+    network = MLPConfig(hidden=(8, 8)).build(3, InputSpec(((6,),)), 2)
+    with patch("marlnb.models.networks.layers.fast_linear", wraps=fast_linear) as large:
+        network(torch.randn(400, 3, 6))
+        assert not large.called
+        with fast_training(network):
+            network(torch.randn(50, 3, 6))
+            assert not large.called
+            network(torch.randn(400, 3, 6))
+    assert [call.kwargs.get("tanh", False) for call in large.call_args_list] == [True, True, False]
 
 
 def test_fast_training_ends_with_an_exception() -> None:

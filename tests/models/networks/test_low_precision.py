@@ -12,6 +12,10 @@ import marlnb as mnb
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.capture import capture
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.fast_linear import MIN_ROWS
+from marlnb.models.networks.layers import fast_training
+from marlnb.specs import InputSpec
 from marlnb.training.learners import build_learners
 
 
@@ -41,6 +45,19 @@ def test_units_are_bfloat16_and_everything_around_is_float32(model: str) -> None
     expected = plain.act(observation, recurrent=plain.initial_recurrent(4, "cpu")).logits
     error = (output.logits - expected).abs().max()
     assert 0 < error < 0.01
+
+
+def test_gradients_of_many_rows_are_those_of_float32_up_to_the_precision() -> None:
+    """Above the number of rows from which an update computes its products by `fast_linear`, which is for float32."""
+    x = torch.randn(MIN_ROWS, 1, 6)
+    gradients = []
+    for precision in ("bfloat16", "float32"):
+        torch.manual_seed(0)
+        network = MLPConfig(hidden=(16,), precision=precision).build(1, InputSpec(((6,),)), 2)  # type: ignore[arg-type]
+        with fast_training(network):
+            gradients.append(torch.autograd.grad(network(x)[0].square().mean(), list(network.parameters())))
+    for low, full in zip(*gradients, strict=True):
+        assert 0 < (low - full).abs().max() < 0.05 * full.abs().max()
 
 
 def test_a_sequence_has_one_precision() -> None:

@@ -10,7 +10,8 @@ from torch import distributions as td
 from torchrl.modules import MaskedCategorical, TanhNormal
 
 from marlnb.errors import ConfigError
-from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete, action_distribution, log_softmax
+from marlnb.models.policies.categorical import log_prob_and_entropy, log_softmax
+from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete, action_distribution
 from marlnb.specs import ActionSpec
 
 LOW, HIGH = (-2.0, 0.0), (4.0, 1.0)
@@ -95,8 +96,28 @@ def test_the_largest_uniform_number_takes_a_choice_that_is_possible() -> None:
     assert Categorical(4).sample(torch.full((2, 4), float("nan"))).action.max() < 4  # the rollout's check names the NaN
 
 
-def test_multi_discrete_is_a_product_of_categoricals() -> None:
-    n, logits = (3, 2, 4), torch.randn(6, 2, 9)
+@pytest.mark.parametrize("n_choices", [3, 21])
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0), (2.0, -0.3)])
+def test_gradients_of_log_probability_and_entropy_are_torchs(weights: tuple[float, float], n_choices: int) -> None:
+    """Of one of them alone, and of both; in double precision."""
+    logits, action = torch.randn(6, 2, n_choices, dtype=torch.float64), torch.randint(n_choices, (6, 2))
+    scores = torch.randn(6, 2, dtype=torch.float64)
+    gradients = []
+    oracle = td.Categorical(logits=(theirs := logits.clone().requires_grad_()))
+    ours = logits.clone().requires_grad_()
+    for variable, (log_prob, entropy) in (
+        (ours, log_prob_and_entropy(ours, action)),
+        (theirs, (oracle.log_prob(action), oracle.entropy())),
+    ):
+        terms = [weight * part * scores for weight, part in zip(weights, (log_prob, entropy)) if weight]
+        gradients += torch.autograd.grad(sum(term.sum() for term in terms), variable)  # type: ignore[arg-type]
+    assert gradients[0].abs().max() > 0
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("n", [(3, 2, 4), (3, 3, 3)])
+def test_multi_discrete_is_a_product_of_categoricals(n: tuple[int, ...]) -> None:
+    logits = torch.randn(6, 2, 9)
     ours = MultiDiscrete(n)
     action, _, sampled_log_prob = ours.sample(logits)
     assert action.shape == (6, 2, 3) and action.dtype == torch.int64
