@@ -13,7 +13,7 @@ from torch import Tensor
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import vector_env
-from marlnb.envs.mpe.env import MPE
+from marlnb.envs.mpe.rules import MPERules
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
@@ -209,11 +209,11 @@ def test_labels_that_the_spec_does_not_declare_are_detected() -> None:
 
 
 def test_different_labels_computed_later_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shifted(env: MPE, moments: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {name: value + 1 for name, value in labels_of(env, moments).items()}
+    def shifted(rules: MPERules, label_states: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: value + 1 for name, value in labels_of(rules, label_states).items()}
 
-    labels_of = MPE.labels_of
-    monkeypatch.setattr(MPE, "labels_of", shifted)
+    labels_of = MPERules.labels_of
+    monkeypatch.setattr(MPERules, "labels_of", shifted)
     with pytest.raises(EnvError, match=r"clause 'labels': labels_of\(label_state\(\)\) and labels\(\) differ in"):
         check_vector_env(SimpleSpreadConfig().build)
 

@@ -10,7 +10,7 @@ from marlnb.envs.mpe.scenario import MPEOptions
 from marlnb.specs import EnvFacts
 
 if TYPE_CHECKING:
-    from marlnb.envs.mpe.env import MPE
+    from marlnb.envs.tensor.env import TensorVectorEnv
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class MPEConfig(MPEOptions):
             rewards_groups_differently=scenario.rewards_groups_differently,
         )
 
-    def build(self, n_envs: int, device: str = "cpu") -> MPE:
-        from marlnb.envs.mpe.env import MPE
+    def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
+        from marlnb.envs.mpe.rules import MPERules
+        from marlnb.envs.tensor.env import TensorVectorEnv
 
-        return MPE(self, n_envs, device)
+        return TensorVectorEnv(MPERules(self), n_envs, device)

@@ -27,16 +27,28 @@ class Body:
 
 
 class Layout:
-    """Named blocks of rows, in the given order, each with a shape. Each constant value has one row."""
+    """Named blocks of rows, in the given order, each with a shape. Each constant value has one row.
 
-    def __init__(self, blocks: Mapping[str, Sequence[int]], constants: Sequence[float]) -> None:
+    Attributes:
+        n_observable: number of rows, counted from the first, that an observation can select; then come `unobservable`
+            blocks.
+    """
+
+    def __init__(
+        self,
+        blocks: Mapping[str, Sequence[int]],
+        constants: Sequence[float],
+        unobservable: Mapping[str, Sequence[int]],
+    ) -> None:
         self.constants = tuple(constants)
-        self.shapes = {**{name: tuple(shape) for name, shape in blocks.items()}, "constant": (len(self.constants),)}
+        observable = {**blocks, "constant": (len(self.constants),)}
+        self.shapes = {name: tuple(shape) for name, shape in (observable | dict(unobservable)).items()}
         self.starts: dict[str, int] = {}
         self.n_rows = 0
         for name, shape in self.shapes.items():
             self.starts[name] = self.n_rows
             self.n_rows += prod(shape)
+        self.n_observable = self.starts["constant"] + len(self.constants)
 
     def row(self, block: str, *index: int) -> int:
         """The row of one element of a block."""

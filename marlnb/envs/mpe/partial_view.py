@@ -80,7 +80,7 @@ class PartialView(Scenario):
             order = world.landmark_distance.argsort(1)[:, : self.n_near_landmarks]
             _pick(world.landmark_delta, order, world["near_landmark"])
         if self.n_near_agents is not None:
-            others = world.agent_distance + _FAR * world.self_mask[:, :n]
+            others = world.agent_distance + _FAR * world.bodies.self_mask[:, :n]
             order = others.argsort(1)[:, : min(self.n_near_agents, n - 1)]
             _pick(world.delta[:, :, :n], order, world["near_agent"])
             if self.velocity_seen_of is not None:

@@ -92,6 +92,10 @@ class Scenario(ABC):
     def begin(self, world: World) -> None:
         """Fills the rows that depend only on an episode's random choices, in all envs."""
 
+    def advance(self, world: World) -> None:
+        """One step of the physics, after the agents' actions."""
+        world.advance()
+
     def refresh(self, world: World) -> None:
         """Fills the rows that depend on the world's current state."""
 
@@ -160,7 +164,7 @@ class Scenario(ABC):
             "delta": (2, n, entities),
             **self.blocks(),
         }
-        return Layout(blocks, self.constants())
+        return Layout(blocks, self.constants(), {"distance": (n, entities)})
 
     # The methods below return parts of observations.
 

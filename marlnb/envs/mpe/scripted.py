@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.mpe.config import MPEConfig
-from marlnb.envs.mpe.env import MPE
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
+from marlnb.envs.vector import VectorEnv
 from marlnb.specs import EnvSpec
 
 ScriptedPolicy = Callable[[Mapping[str, Tensor], EnvSpec], dict[str, Tensor]]
@@ -90,11 +90,11 @@ def spread_oracle(observation: Mapping[str, Tensor], spec: EnvSpec) -> dict[str,
 
 
 @torch.no_grad()
-def returns(env: MPE, policy: ScriptedPolicy, seed: int) -> dict[str, Tensor]:
+def returns(env: VectorEnv, policy: ScriptedPolicy, seed: int) -> dict[str, Tensor]:
     """One episode of every env: each group's return, the mean over its agents, `[env]` float64."""
     step = env.reset(seed)
     total = {name: torch.zeros(env.n_envs, dtype=torch.float64) for name in env.spec.group_names}
-    for _ in range(env.config.max_cycles):
+    for _ in range(env.spec.max_steps or 0):
         step = env.step(policy({name: group.observation for name, group in step.groups.items()}, env.spec))
         for name, group in step.groups.items():
             total[name] += group.reward.double().mean(1)

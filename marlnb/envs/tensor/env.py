@@ -85,10 +85,11 @@ class TensorVectorEnv(VectorEnv):
         if not self.state:
             raise EnvError(f"{self.spec.name} was stepped before its first reset(seed)")
         check_actions(self.spec, self._action_shapes, actions)
-        time = self.state[TIME] + 1
-        after, reward = self.rules.step(self.state, self._effective(actions), Draws(self._step.episode_seed, time))
+        before, time = self.state, self.state[TIME] + 1
+        after, reward = self.rules.step(before, self._effective(actions), Draws(self._step.episode_seed, time))
         state = {**after, TIME: time}
-        check_state(self.spec, "step", state, self.state)
+        if after is not before:
+            check_state(self.spec, "step", state, before)
         check_rows(self.spec, self._row_shapes, "step's rewards", reward)
         alive, observation = self.rules.alive(state), self._observe(state)
         if self._end(state, reward, alive):
@@ -113,16 +114,26 @@ class TensorVectorEnv(VectorEnv):
             raise EnvError(
                 f"{self.spec.name}: the saved state has {len(state['episode'])} envs; there are {self.n_envs} here"
             )
+        prefix = "state_"
+        saved = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        if not self.state:
+            self._keep(self._initial_state())
+        check_state(self.spec, "the saved state", {n: v.to(self.device) for n, v in saved.items()}, self.state)
         self._seed = state["seed"].to(self.device).clone() if state["seed"].ndim else int(state["seed"])
         self._episode.copy_(state["episode"])
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))
-        prefix = "state_"
-        saved = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        self._keep({name: value.to(self.device).clone() for name, value in saved.items()})
+        # in the order in memory that the rules chose
+        self._keep({name: torch.empty_like(value).copy_(saved[name]) for name, value in self.state.items()})
         return self._show_first()
 
     def labels(self) -> dict[str, Tensor]:
         return dict(self.rules.labels(self.state))
+
+    def label_state(self) -> Tensor | None:
+        return self.rules.label_state(self.state)
+
+    def labels_of(self, states: Tensor) -> dict[str, Tensor]:
+        return dict(self.rules.labels_of(states))
 
     def render(self, index: int = 0) -> np.ndarray:
         self._check_index(index)
@@ -216,10 +227,12 @@ class TensorVectorEnv(VectorEnv):
         if not self.restarts_by_mask:
             self.state = dict(state)
         elif not self.state:
-            self.state = {name: value.clone() for name, value in state.items()}
+            # tensors of a fixed start are not written to
+            self.state = {name: value if self.rules.writes_state else value.clone() for name, value in state.items()}
         else:
             for name, value in state.items():
-                self.state[name].copy_(value)
+                if value is not self.state[name]:
+                    self.state[name].copy_(value)
 
     def _write(self, observation: ByGroup, alive: ByGroup) -> None:
         """Writes what describes the current time step."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from marlnb.errors import EnvBuildError
+from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -32,10 +32,12 @@ class Rules(ABC):
     Attributes:
         spec: groups, spaces, labels, time limit.
         fixed_start: whether `start` returns the same state for every seed.
+        writes_state: whether `step` writes the next state into the tensors of the state that it gets.
     """
 
     spec: EnvSpec
     fixed_start: bool = False
+    writes_state: bool = False
 
     @abstractmethod
     def start(self, draw: Draws) -> State:
@@ -75,6 +77,14 @@ class Rules(ABC):
     def labels(self, state: State) -> ByGroup:
         """The labels of the spec: `[env]`, or `[env, agent]` for a label of one group."""
         return {}
+
+    def label_state(self, state: State) -> Tensor | None:
+        """`[env, value]`: everything that `labels_of` needs to compute the labels later; None: only `labels` does."""
+        return None
+
+    def labels_of(self, label_states: Tensor) -> ByGroup:
+        """The labels in many label states `[row, value]`: `[row]`, or `[row, agent]`."""
+        raise EnvError(f"{self.spec.name} computes labels for the current time step only; use labels()")
 
     def draw_picture(self, state: State) -> np.ndarray:
         """The only env of `state` as an image `[height, width, 3]` uint8.

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from marlnb.config import option
 from marlnb.envs.mpe.config import MPEConfig
-from marlnb.envs.mpe.env import MPE
 from marlnb.envs.mpe.layout import Body, Feature, Layout
 from marlnb.envs.mpe.scenario import Scenario, block
 from marlnb.envs.mpe.world import World
-from marlnb.envs.vector import Step
 from marlnb.specs import LabelSpec
 
 GOALS = ("red", "green", "blue")
@@ -34,9 +32,6 @@ class ClockedConfig(MPEConfig):
     """Options of the environments whose agents observe events at certain steps of an episode."""
 
     max_cycles: int = option(EPISODE_STEPS, help="length of an episode", unit="steps", ge=EPISODE_STEPS)
-
-    def build(self, n_envs: int, device: str = "cpu") -> MPE:
-        return ClockedMPE(self, n_envs, device)
 
 
 class ClockedScenario(Scenario):
@@ -56,7 +51,8 @@ class ClockedScenario(Scenario):
         """The standard layout, with the clock among an episode's state rows."""
         shapes = super().layout().shapes
         state_shapes = {name: shapes[name] for name in ("position", "velocity", "message")}
-        return Layout({**state_shapes, "clock": (1,), "delta": shapes["delta"], **self.blocks()}, self.constants())
+        blocks = {**state_shapes, "clock": (1,), "delta": shapes["delta"], **self.blocks()}
+        return Layout(blocks, self.constants(), {"distance": shapes["distance"]})
 
     def blocks(self) -> dict[str, tuple[int, ...]]:
         return {name: (len(features),) for name, features in self.events.items()}
@@ -68,6 +64,10 @@ class ClockedScenario(Scenario):
 
     def begin(self, world: World) -> None:
         world["clock"].zero_()
+
+    def advance(self, world: World) -> None:
+        world["clock"].add_(1)
+        super().advance(world)
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,6 @@ class CuedGoalScenario(ClockedScenario):
 
     def _is_on(self, clock: Tensor, step: Tensor) -> Tensor:
         return (clock >= step) if self.persistent else (clock == step)
-
-
-class ClockedMPE(MPE):
-    """MPE environments with a step counter in the world's state."""
-
-    def step(self, actions: Mapping[str, Tensor]) -> Step:
-        self.world["clock"].add_(1)
-        return super().step(actions)
 
 
 def cue_step(world: World) -> Tensor:

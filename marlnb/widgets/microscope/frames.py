@@ -11,8 +11,10 @@ import numpy as np
 from PIL import Image
 
 from marlnb.config import EnvConfig
-from marlnb.envs.mpe.env import MPE
 from marlnb.envs.mpe.picture import draw
+from marlnb.envs.mpe.rules import MPERules
+from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.tensor.rules import State
 from marlnb.envs.vector import VectorEnv
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.ui_lock import RENDER_LOCK
@@ -95,13 +97,15 @@ class _Camera:
 
     def draw(self, env: VectorEnv) -> np.ndarray:
         with RENDER_LOCK:
-            return self._draw_mpe(env) if isinstance(env, MPE) else env.render(0)
+            if isinstance(env, TensorVectorEnv) and isinstance(env.rules, MPERules):
+                return self._draw_mpe(env.rules, env.state)
+            return env.render(0)
 
-    def _draw_mpe(self, env: MPE) -> np.ndarray:
+    def _draw_mpe(self, rules: MPERules, state: State) -> np.ndarray:
         if self._mpe2 is None:
-            self._mpe2 = env.to_mpe2(0)
-        world = self._mpe2.world
-        positions = env.world.position[:, :, 0].t().double().cpu().numpy()
-        for entity, position in zip(world.entities, positions):
+            self._mpe2 = rules.to_mpe2(state, 0)
+        world = rules.world(state)
+        positions = world.position[:, :, 0].t().double().cpu().numpy()
+        for entity, position in zip(self._mpe2.world.entities, positions):
             entity.state.p_pos = position.copy()
-        return draw(self._mpe2, env.scenario, env.world, 0)
+        return draw(self._mpe2, rules.scenario, world, 0)

@@ -11,10 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from marlnb.envs.mpe.env import MPE
+from marlnb.envs.mpe.rules import MPERules
 from marlnb.envs.mpe.scenario import Scenario
 from marlnb.envs.parallel import ParallelVectorEnv
 from marlnb.envs.regroup import Regrouped
+from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.vector import VectorEnv
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
@@ -90,8 +91,8 @@ def object_supplier(env: VectorEnv) -> ObjectAware | None:
     """The environment, or the one that it wraps, if it has the methods of ObjectAware."""
     while isinstance(env, Regrouped):
         env = env.env
-    if isinstance(env, MPE):
-        return MPEObjects(env)
+    if isinstance(env, TensorVectorEnv) and isinstance(env.rules, MPERules):
+        return MPEObjects(env, env.rules)
     wrapped: Any = env.environment(0) if isinstance(env, ParallelVectorEnv) else None
     unwrapped = (getattr(wrapped, "unwrapped", None), getattr(getattr(wrapped, "env", None), "unwrapped", None))
     for candidate in (env, wrapped, *unwrapped):
@@ -108,19 +109,19 @@ def main_observer(feature_objects: FeatureObjects) -> str:
 class MPEObjects:
     """The bodies of MPE's env 0, as ObjectAware."""
 
-    def __init__(self, env: MPE) -> None:
-        self._env = env
-        self._names = [body.name for body in (*env.scenario.agents, *env.scenario.landmarks)]
+    def __init__(self, env: TensorVectorEnv, rules: MPERules) -> None:
+        self._env, self._rules = env, rules
+        self._names = [body.name for body in (*rules.scenario.agents, *rules.scenario.landmarks)]
 
     def object_positions(self) -> dict[str, tuple[float, float]]:
-        positions = self._env.world.position[:, :, 0].double().cpu().numpy()  # [axis, entity]
+        positions = self._rules.world(self._env.state).position[:, :, 0].double().cpu().numpy()  # [axis, entity]
         farthest = float(np.abs(positions).max()) or 1.0
         x, y = 0.5 + MPE_MARGIN * positions[0] / farthest, 0.5 - MPE_MARGIN * positions[1] / farthest
         return {name: (float(a), float(b)) for name, a, b in zip(self._names, x, y)}
 
     def feature_objects(self, agent: str) -> list[str | None]:
         group = self._env.spec.group_of(agent)
-        return bodies_of(self._env.scenario, agent, group.observation.names)
+        return bodies_of(self._rules.scenario, agent, group.observation.names)
 
 
 def bodies_of(scenario: Scenario, agent: str, features: Sequence[str]) -> list[str | None]:

@@ -18,6 +18,7 @@ from marlnb.envs.mpe.simple_world_comm import SimpleWorldCommConfig
 from marlnb.envs.mpe.world import BY_PAIR_FROM_ENVS
 from marlnb.envs.steps import random_actions
 from marlnb.errors import EnvError
+from tests.envs.mpe.worlds import rules_of, world_of
 
 NAMES = [name for name in ENVIRONMENTS.names() if name.startswith("mpe/")]
 
@@ -91,7 +92,8 @@ def test_truncation_keeps_the_last_observation_and_starts_the_next_episode() -> 
     rows = step.groups["agent"]
     assert step.done.all() and rows.truncated.all() and not rows.terminated.any()
     assert step.episode_seed.tolist() == [7, 8, 9]
-    apart = env.scenario.features(env.world.layout, 0)
+    rules = rules_of(env)
+    apart = rules.scenario.features(rules.layout, 0)
     assert len(apart) == rows.observation.shape[-1]
     torch.testing.assert_close(rows.final_observation[..., 2:4], before[..., 2:4], atol=0.2, rtol=0)
     assert (rows.observation[..., 2:4] - before[..., 2:4]).abs().max() > 0.2
@@ -101,16 +103,16 @@ def test_truncation_keeps_the_last_observation_and_starts_the_next_episode() -> 
 def test_starting_positions_and_goals_are_uniform() -> None:
     env = SimpleSpeakerListenerConfig().build(20_000)
     env.reset(seed=0)
-    position = env.world.position.flatten(0, 1)
+    position = world_of(env).position.flatten(0, 1)
     assert position.min() >= -1 and position.max() < 1
     assert position.mean(1).abs().max() < 5 * 3**-0.5 / 20_000**0.5
     torch.testing.assert_close(position.var(1), torch.full((10,), 1 / 3).double(), atol=0.01, rtol=0)
     assert (torch.corrcoef(position) - torch.eye(10)).abs().max() < 5 / 20_000**0.5
-    shares = torch.bincount(env.world.choice["goal"]) / 20_000
+    shares = torch.bincount(world_of(env).choice["goal"]) / 20_000
     assert (shares - 1 / 3).abs().max() < 5 * (2 / 9 / 20_000) ** 0.5
     tag = SimpleTagConfig().build(2000)
     tag.reset(seed=0)
-    assert 0.89 < tag.world.position[:, 4:].abs().max() < 0.9
+    assert 0.89 < world_of(tag).position[:, 4:].abs().max() < 0.9
 
 
 def test_features_and_actions_have_names() -> None:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from marlnb.config import ENVIRONMENTS
-from marlnb.envs.mpe.env import MPE
+from marlnb.envs.tensor.env import TensorVectorEnv
+from tests.envs.mpe.worlds import mpe2_of
 
 N_ENVS = 4
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -46,7 +47,7 @@ def test_whole_episodes_equal_mpe2(scenario: str, options: dict[str, Any], dtype
     env = config.build(N_ENVS)
     env.reset(seed=11)
     generator = torch.Generator().manual_seed(1)
-    raws = [env.to_mpe2(env_index) for env_index in range(N_ENVS)]
+    raws = [mpe2_of(env, env_index) for env_index in range(N_ENVS)]
     tolerance = {"float64": 1e-6, "float32": 1e-4}[dtype]
     for _ in range(config.max_cycles):
         actions = _random_actions(env, generator)
@@ -55,10 +56,10 @@ def test_whole_episodes_equal_mpe2(scenario: str, options: dict[str, Any], dtype
             _step_raw(env, raw, actions, env_index)
             _assert_equal(env, raw, env_index, tolerance)
             if step.done[env_index]:
-                raws[env_index] = env.to_mpe2(env_index)
+                raws[env_index] = mpe2_of(env, env_index)
 
 
-def _random_actions(env: MPE, generator: torch.Generator) -> dict[str, Tensor]:
+def _random_actions(env: TensorVectorEnv, generator: torch.Generator) -> dict[str, Tensor]:
     """Continuous ones reach a little over the bounds, where mpe2 clips them."""
     actions = {}
     for group in env.spec.groups:
@@ -70,13 +71,13 @@ def _random_actions(env: MPE, generator: torch.Generator) -> dict[str, Tensor]:
     return actions
 
 
-def _step_raw(env: MPE, raw: Any, actions: dict[str, Tensor], env_index: int) -> None:
+def _step_raw(env: TensorVectorEnv, raw: Any, actions: dict[str, Tensor], env_index: int) -> None:
     for group in env.spec.groups:
         for action in actions[group.name][env_index]:
             raw.step(action.clamp(0, 1).numpy() if group.action.kind == "continuous" else int(action))
 
 
-def _assert_equal(env: MPE, raw: Any, env_index: int, tolerance: float) -> None:
+def _assert_equal(env: TensorVectorEnv, raw: Any, env_index: int, tolerance: float) -> None:
     step = env._step
     for group in env.spec.groups:
         rows = step.groups[group.name]
@@ -97,7 +98,7 @@ def _assert_equal(env: MPE, raw: Any, env_index: int, tolerance: float) -> None:
 def test_agents_and_spaces_are_those_of_mpe2(name: str, continuous: bool) -> None:
     env = ENVIRONMENTS.get(name)(continuous_actions=continuous, state=True).build(2)
     step = env.reset(seed=0)
-    raw = env.to_mpe2(1)
+    raw = mpe2_of(env, 1)
     assert list(env.spec.agents) == raw.possible_agents
     for group in env.spec.groups:
         for agent in group.agents:
@@ -114,7 +115,7 @@ def test_float32_episodes_stay_equal_through_hard_contacts() -> None:
     env = config.build(N_ENVS)
     env.reset(seed=3)
     generator = torch.Generator().manual_seed(2)
-    raws = [env.to_mpe2(env_index) for env_index in range(N_ENVS)]
+    raws = [mpe2_of(env, env_index) for env_index in range(N_ENVS)]
     for _ in range(config.max_cycles):
         actions = _random_actions(env, generator)
         env.step(actions)

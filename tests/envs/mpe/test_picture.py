@@ -11,6 +11,7 @@ import torch
 
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.mpe.picture import messages
+from tests.envs.mpe.worlds import rules_of, world_of
 
 MOVES = [1, 4, 4, 2, 0, 3]
 
@@ -47,10 +48,12 @@ def test_the_same_pixels_as_mpe2(scenario: str) -> None:
     env.reset(seed=0)
     positions = torch.tensor(np.array([entity.state.p_pos for entity in raw.world.entities])).t()[:, :, None]
     chosen = {name: torch.tensor([value]) for name, value in _choices(scenario, raw).items()}
-    env.world.place(positions.expand(-1, -1, 2), {name: value.expand(2) for name, value in chosen.items()})
-    env.scenario.begin(env.world)
-    env.world.measure()
-    n_speakers = len(env.scenario.speakers)
+    rules, world = rules_of(env), world_of(env)
+    world.place(positions.expand(-1, -1, 2), {name: value.expand(2) for name, value in chosen.items()})
+    env.state.update(world.choice)
+    rules.scenario.begin(world)
+    world.measure()
+    n_speakers = len(rules.scenario.speakers)
     above = slice(0, 650 - 45 * n_speakers if n_speakers else None)  # the messages, whose words differ
     np.testing.assert_array_equal(env.render(1)[above], raw.render()[above])
     for move in MOVES:
@@ -69,9 +72,9 @@ def test_a_message_has_the_name_of_its_action() -> None:
     env = ENVIRONMENTS.get("mpe/simple_speaker_listener")().build(2)
     env.reset(seed=0)
     before = env.render(1)
-    assert messages(env.scenario, env.world, 1, False) == ["speaker_0: silent"]
+    assert messages(rules_of(env).scenario, world_of(env), 1, False) == ["speaker_0: silent"]
     env.step({"speaker": torch.tensor([[0], [2]]), "listener": torch.zeros(2, 1, dtype=torch.long)})
     name = env.spec.group("speaker").action.names[2]
-    assert messages(env.scenario, env.world, 1, False) == [f"speaker_0: {name}"] == ["speaker_0: say_2"]
+    assert messages(rules_of(env).scenario, world_of(env), 1, False) == [f"speaker_0: {name}"] == ["speaker_0: say_2"]
     written = (before != env.render(1)).any(-1)
     assert written[650:].any()
