@@ -2,15 +2,19 @@
 
 Tag and native MPE: the environment alone, a rollout, and training end to end; on a GPU each also by CUDA graphs, and in
 bfloat16; Tag with 1,000 agents; and the memory that envs take. All parts alternate in each repetition, every time is
-taken after synchronisation, and the median counts. The bound of a training adds the measured time of the environment
-and of the matrix products alone, at the measured rate of products of the same shapes:
+taken after synchronisation, and the median counts. The bound of a training adds the measured times of the environment
+alone and of the matrix products alone (`benchmarks.products`), of which each agent and time step has, with
+F = 2 in out operations for a layer:
 
-    bound = 1 / (t_env + n_agents F / rate),  F = F_actor + F_critic + 3 epochs (F_actor + F_critic)
+    rollout     F of every layer of the actor, and of the critic
+    each epoch  3 F of every layer: output, gradient of weights, gradient of inputs; 2 F of the first, which has no
+                gradient of inputs
+
+    [64, 64]: 40,064 operations for the rollout, and 102,016 (not 120,192) for each epoch
 
 On a GPU, WarpDrive 2.7.1 (Numba) and JaxMARL run in turns with them, where `make bench-peers-setup` has installed them.
 
-F are floating-point operations of one agent's forward pass: once to act, once for its value, and three times (forward,
-and backward to inputs and to weights) in each epoch. Rows that need a GPU are estimated where there is none.
+Rows that need a GPU are estimated where there is none.
 Run it on an idle machine: `python -m benchmarks.gpu`.
 """
 
@@ -18,8 +22,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +33,7 @@ from benchmarks import peers
 from benchmarks.contest import Contestant, Driver, Session, measure
 from benchmarks.drivers.on_gpu import ON_GPU as NATIVE_ON_GPU
 from benchmarks.drivers.on_gpu import TAG
+from benchmarks.products import ProductSizes, now, seconds_of_products
 from benchmarks.table import Row, report
 from marlnb.algorithms.captured import WARM_UP_CALLS
 from marlnb.envs.steps import random_actions
@@ -45,7 +49,7 @@ WARPDRIVE_PYTHON_STEP = 51.0  # env-steps/s of its Python step, Tag 100 + 5, one
 TAG_TARGET, BOUND_TARGET = 100.0, 0.6
 WARPDRIVE_TARGET, ROLLOUT_TARGET = 10.0, 3e6  # end to end, and env-steps/s; on a GPU with 2,000 envs
 N_AGENTS, N_FEATURES, N_LOGITS = 105, 71, 42
-ROLLOUT_STEPS = 25
+ROLLOUT_STEPS, MINIBATCH_FRAMES, N_RUNNERS = 25, 400, 100
 ALGORITHMS = {"a2c": 1, "ippo": 4}  # epochs
 JAXMARL_SIDES: dict[str, Driver] = {"JaxMARL": "jaxmarl", "marlnb": "marlnb"}
 PLAIN = ""
@@ -193,7 +197,7 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
     env = vector_env("tag/continuous", n_envs, device=device, starts=arguments.starts)
     keys = [(a, width, variant) for a in ALGORITHMS for width in arguments.hidden for variant in sizes.variants]
     env_rate: list[float] = []
-    flop_rates: dict[int, list[float]] = {width: [] for width in arguments.hidden}
+    bounds: dict[tuple[str, int], list[float]] = {key[:2]: [] for key in keys}
     rates: dict[tuple[str, int, str], list[float]] = {key: [] for key in keys}
     rollout_rates: dict[tuple[int, str], list[float]] = {key[1:]: [] for key in keys}
     step_env(env, 2)
@@ -205,8 +209,9 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
         other_rates: dict[str, list[float]] = {session.contestant.what: [] for session in sessions}
         for _ in range(sizes.repetitions):
             env_rate.append(step_env(env, steps))
-            for width in flop_rates:
-                flop_rates[width].append(product_rate(width, n_envs * 100, device))
+            for algorithm, width in bounds:
+                seconds = seconds_of_products(product_sizes(width, n_envs), ALGORITHMS[algorithm], device)
+                bounds[algorithm, width].append(1 / (1 / env_rate[-1] + N_AGENTS * seconds))
             for key, item in trainings.items():
                 rates[key].append(item.frames_per_s())
                 if key[0] == next(iter(ALGORITHMS)) and key[2] == PLAIN:
@@ -227,11 +232,7 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
     for (algorithm, width, variant), measured in rates.items():
         name = f"{algorithm}, [{width}, {width}]"
         if variant == PLAIN:
-            bounds = tuple(
-                1 / (1 / env_per_s + N_AGENTS * flops(width, ALGORITHMS[algorithm]) / rate)
-                for env_per_s, rate in zip(env_rate, flop_rates[width])
-            )
-            rows.append(Row(f"bound of {name}", bounds, "env-steps/s"))
+            rows.append(Row(f"bound of {name}", tuple(bounds[algorithm, width]), "env-steps/s"))
         target = BOUND_TARGET if width == 64 and variant in (PLAIN, COMPILED) else None
         title = f"{name}{variant}, end to end"
         rows.append(Row(title, tuple(measured), "env-steps/s", f"bound of {name}", target))
@@ -240,12 +241,19 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
     return [*rows, *(Row(what, tuple(values), "env-steps/s") for what, values in other_rates.items())]
 
 
+def product_sizes(width: int, n_envs: int) -> ProductSizes:
+    """Of Tag's runners, who are all but five of the agents."""
+    frames = min(MINIBATCH_FRAMES, n_envs * ROLLOUT_STEPS)
+    return ProductSizes(N_FEATURES, width, (N_LOGITS, 1), n_envs * N_RUNNERS, frames * N_RUNNERS)
+
+
 def training(
     env: str, algorithm: str, width: int, variant: str, n_envs: int, device: str, threads: int, *words: str
 ) -> Training:
     experiment = Experiment.compose(
         f"env={env}", f"algorithm={algorithm}", f"model.hidden=[{width},{width}]", f"n_envs={n_envs}", "tuned=false",
         f"rollout_steps={ROLLOUT_STEPS}", f"device={device}", f"threads={threads}", "frames=1_000_000_000",
+        f"algorithm.minibatch_frames={MINIBATCH_FRAMES}",
         *([f"algorithm.epochs={ALGORITHMS[algorithm]}"] if algorithm == "ippo" else []), *VARIANTS[variant], *words,
     )  # fmt: skip
     loop = Loop(experiment, experiment.env.build(n_envs, device), torch.device(device))
@@ -253,26 +261,6 @@ def training(
     for _ in range(WARM_UP_CALLS + 1 if experiment.cuda_graphs else 1):  # buffers, compilation of kernels, the capture
         loop.advance()
     return Training(loop, experiment.iteration_frames)
-
-
-def flops(width: int, epochs: int) -> float:
-    """Floating-point operations for one agent and time step of a training: rollout, value, and learning."""
-    hidden = N_FEATURES * width + width * width
-    actor, critic = 2 * (hidden + width * N_LOGITS), 2 * (hidden + width)
-    return (actor + critic) * (1 + 3 * epochs)
-
-
-def product_rate(width: int, rows: int, device: str) -> float:
-    """Floating-point operations per second of the products of an actor's layers, for `rows` agents at once."""
-    shapes = (N_FEATURES, width), (width, width), (width, N_LOGITS)
-    pairs = [(torch.rand(rows, a, device=device), torch.rand(a, b, device=device)) for a, b in shapes]
-
-    def multiply() -> None:
-        for left, right in pairs:
-            left @ right
-
-    seconds = seconds_of(multiply, calls=20)
-    return sum(2 * rows * a * b for a, b in shapes) / seconds
 
 
 def step_env(env: VectorEnv, steps: int) -> float:
@@ -328,21 +316,6 @@ def memory_rows(device: str, sizes: Sizes) -> list[Row]:
             size = n_envs * bytes_per_env(vector_env("tag/continuous", 1).rules, torch.device(device))  # type: ignore[attr-defined]
             rows.append(Row(f"least memory of {n_envs} envs, computed", (size / 2**20,), "MiB"))
     return rows
-
-
-def seconds_of(call: Callable[[], None], calls: int) -> float:
-    call()
-    start = now()
-    for _ in range(calls):
-        call()
-    return (now() - start) / calls
-
-
-def now() -> float:
-    """Seconds, after everything that a GPU was asked to do is done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 def estimates() -> str:
