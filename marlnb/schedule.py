@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from marlnb.config import AlgorithmConfig
 from marlnb.errors import ConfigError, unknown
 
-_CHANGE = re.compile(r"(?P<frames>\d[\d_]*) +(?P<path>algorithm|algorithms\.\w+)\.(?P<option>\w+)=(?P<value>\S+)")
+_CHANGE = re.compile(r"(?P<frames>[0-9][0-9_]*) +(?P<path>algorithm|algorithms\.\w+)\.(?P<option>\w+)=(?P<value>\S+)")
 
 
 @dataclass(frozen=True)

@@ -261,11 +261,13 @@ def check_group_names(env: str, names: tuple[str, ...]) -> None:
         env: the environment's name, for messages.
         names: of its groups.
     Raises:
-        ConfigError: a name is reserved, empty or ".", or contains "/".
+        ConfigError: a name is reserved, empty or ".", or contains "/", NUL or half of a surrogate pair.
     """
     for name in names:
-        if name in RESERVED_NAMES or name in ("", ".") or "/" in name:
+        is_writable = not any(letter in "/\0" or "\ud800" <= letter <= "\udfff" for letter in name)
+        if name in RESERVED_NAMES or name in ("", ".") or not is_writable:
             raise ConfigError(
-                f"{env}: a group of agents cannot be named {name!r}: names are not empty, contain no '/' and are none "
-                f"of {', '.join(RESERVED_NAMES)}. Name the groups: groups.<name>=[<agent>, ...]"
+                f"{env}: a group of agents cannot be named {name!r}: names are not empty, are valid Unicode without "
+                f"'/' and NUL, and are none of {', '.join(RESERVED_NAMES)}. Name the groups: "
+                "groups.<name>=[<agent>, ...]"
             )

@@ -24,6 +24,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from marlnb.codec import defaults_json, from_json, to_json
+from marlnb.composition.interpolations import check_interpolations, has_interpolations
 from marlnb.composition.override_parsing import (
     GROUP_OF,
     GROUP_OF_EACH,
@@ -50,6 +51,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "league": LEAGUES,
     "evolution": EVOLUTIONS,
 }
+MAX_BASES = 30  # of a variant
 _PRIMARY = "marlnb_experiment"
 _Node = tuple[str | None, str, dict[str, Any], str | None]  # group, name, content, package
 _lock = threading.RLock()  # Hydra's state is global to the process
@@ -108,7 +110,7 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
         try:
             with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
                 composed = hydra_compose(_PRIMARY, overrides=request.values)
-            options = OmegaConf.to_container(composed, resolve=True)
+            options = _resolved(composed)
             _check_tables(options)
             if "tuned" in defaults and request.tuned:
                 options = _started(composed, options, _given(request, settings))
@@ -118,7 +120,8 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
         except (HydraException, OmegaConfBaseException) as error:
             at = str(getattr(error, "full_key", None) or "")
             words = shown(" ".join(overrides), 400)
-            reason = str(error).partition("\n    full_key:")[0][:400]  # the rest is for those who program OmegaConf
+            known = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error  # it says more
+            reason = str(known).partition("\n    full_key:")[0][:400]  # the rest is for those who program OmegaConf
             reason = reason.replace("DictConfig", "a mapping").replace("ListConfig", "a list")
             raise ConfigError(f"cannot compose {words}: {reason}", at=at) from error
 
@@ -144,7 +147,16 @@ def _started(composed: Any, options: Any, given: set[Path]) -> Any:
     OmegaConf.set_struct(composed, False)
     for path, value in start.values.items():
         set_value(composed, path, value)
-    return {**OmegaConf.to_container(composed, resolve=True), "tuned": to_json(tuple(start.tuned))}  # type: ignore[dict-item]
+    return {**_resolved(composed), "tuned": to_json(tuple(start.tuned))}
+
+
+def _resolved(composed: Any) -> Any:
+    """The options, with values in the places of interpolations."""
+    options = OmegaConf.to_container(composed, resolve=False)
+    if not has_interpolations(options):
+        return options
+    check_interpolations(options)  # type: ignore[arg-type]
+    return OmegaConf.to_container(composed, resolve=True)
 
 
 def _check_mappings(settings: Sequence[tuple[Path, Any]], mappings: set[Path]) -> None:
@@ -266,6 +278,8 @@ def _chain(group: str, name: str, variants: Variants) -> list[tuple[str, dict[st
     while pending is not None:
         if pending in chain:
             raise ConfigError(f"{variants.where(group, name)}: circular bases, {' on '.join([*chain, pending])}")
+        if len(chain) > MAX_BASES:
+            raise ConfigError(f"{variants.where(group, name)}: it has more than {MAX_BASES} bases, each on the next")
         chain[pending], pending = _node(group, pending, variants)
     return list(chain.items())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, Sweep
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from marlnb.composition.variants import Variants, experiment_choices
@@ -16,6 +16,7 @@ from marlnb.config import ENVIRONMENTS
 from marlnb.errors import ConfigError, shown
 
 MAX_LENGTH, MAX_KEY_LENGTH, MAX_DEPTH = 50_000, 200, 30  # of an override
+MAX_COMMAS = 2000  # Hydra's parser takes 2 seconds for a list of so many, and four times as long for twice as many
 MAX_SHOWN = 400  # characters of Hydra's messages
 DEFAULTS = {"algorithm": "mappo", "model": "mlp"}
 GROUP_OF = {
@@ -124,7 +125,13 @@ def _parse(text: str) -> Override:
         raise ConfigError(f"{text!r}: options cannot be deleted; every option has a value")
     if override.package is not None:
         raise ConfigError(f"{text!r}: write algorithms.<group>=, models.<group>= or critics.<group>= instead of '@'")
-    if isinstance(override._value, Sweep):
+    if not override.key_or_group:
+        raise ConfigError(f"cannot read {shown(text)} as key=value, for instance algorithm.lr=3e-4: the key is missing")
+    if override.key_or_group.partition(".")[0] == "hydra":
+        raise ConfigError(
+            f"no option {override.key_or_group!r}: marlnb uses Hydra's grammar, but none of its own options"
+        )
+    if override.is_sweep_override():
         raise ConfigError(
             f"{text!r} describes several experiments; this composes one. `marlnb train {text} ...` trains each, "
             "`marlnb benchmark` also compares them. Quote a string with commas, write a list as [1,2]"
@@ -142,6 +149,7 @@ def _check_size(text: str) -> None:
         ("characters", len(text), MAX_LENGTH),
         ("characters before the =", len(key), MAX_KEY_LENGTH),
         ("nested brackets", deepest, MAX_DEPTH),
+        ("commas", text.count(","), MAX_COMMAS),
     ):
         if size > limit:
             raise ConfigError(f"an override has at most {limit:,} {what}; {shown(text, 80)} has {size:,}")

@@ -14,13 +14,13 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
 from marlnb.plugins.import_paths import is_import_path
-from marlnb.text_files import yaml_text
+from marlnb.text_files import error_words, yaml_text
 
 FOLDER_VARIABLE = "MARLNB_CONFIG_DIR"
 DEFAULT_FOLDER = "conf"
@@ -29,9 +29,14 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class Variants:
-    """The YAML files of one folder, read when they are needed; `folder` is None if there is no folder."""
+    """The YAML files of one folder, read when they are needed.
+
+    Attributes:
+        folder: None if there is no folder.
+    """
 
     folder: Path | None
+    _found: dict[str, dict[str, Path]] = field(default_factory=dict, compare=False, repr=False)  # by group
 
     @staticmethod
     def find(folder: str | os.PathLike[str] | None = None) -> Variants:
@@ -45,9 +50,13 @@ class Variants:
             default = Path(DEFAULT_FOLDER)
             return Variants(default if default.is_dir() else None)
         path = Path(requested).expanduser()
-        if not path.is_dir():
+        try:
+            is_folder = path.is_dir()
+        except OSError:  # its name is too long
+            is_folder = False
+        if not is_folder:
             source = "" if folder else f" (from {FOLDER_VARIABLE})"
-            raise ConfigError(f"no folder of configurations at {str(path)!r}{source}")
+            raise ConfigError(f"no folder of configurations at {shown(str(path))}{source}")
         return Variants(path)
 
     def names(self, group: str) -> list[str]:
@@ -74,11 +83,12 @@ class Variants:
         return _line_of(file.read_text(encoding="utf-8"), option.split(".")) if file else None
 
     def _files(self, group: str) -> dict[str, Path]:
-        if self.folder is None:
-            return {}
-        root = self.folder / group
-        files = (path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-        return {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
+        """The files of a group by name, listed once."""
+        if self.folder is not None and group not in self._found:
+            root = self.folder / group
+            files = (path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+            self._found[group] = {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
+        return self._found.get(group, {})
 
 
 def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], where: str) -> str | None:
@@ -179,7 +189,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except ConfigError:
         raise
     except Exception as error:  # a YAML error, or whatever a date or a nesting makes Python raise
-        raise ConfigError(f"cannot read {path}: {str(error)[:500]}") from error
+        raise ConfigError(f"cannot read {path}: {error_words(error)}") from error
     content = OmegaConf.to_container(loaded, resolve=False) if isinstance(loaded, DictConfig) else None
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold a mapping of options")

@@ -179,7 +179,7 @@ def test_whole_experiments(conf: Path) -> None:
         ("nothing", r"nothing.yaml: a variant needs exactly one base"),
         ("missing", r"missing.yaml: no env 'pettingzoo/multiwalkr'; did you mean 'pettingzoo/multiwalker'"),
         ("circle", r"circular bases, circle on circle2 on circle"),
-        ("broken", r"cannot read .*broken.yaml"),
+        ("broken", r"broken.yaml cannot be read as YAML: while parsing a flow sequence"),
         ("text", r"text.yaml: defaults must be a list, such as `defaults: \[.*\]`; got 'mpe/simple_spread'"),
         ("none", r"none.yaml: defaults must be a list, .*; got None"),
         ("itself", r"itself.yaml: 'itself' is its own base"),
@@ -240,6 +240,18 @@ def test_where_the_folder_is_looked_up(conf: Path, tmp_path: Path, monkeypatch: 
     assert Experiment.compose("env=multiwalker/shared").env.name == "pettingzoo/multiwalker"
     with pytest.raises(ConfigError, match="no folder of configurations at 'else'"):
         Experiment.compose(ENV, config_dir="else")
+    with pytest.raises(ConfigError, match="no folder of configurations at 'elseelse"):
+        Experiment.compose(ENV, config_dir="else" * 1000)
+
+
+def test_a_chain_of_bases_without_end(tmp_path: Path) -> None:
+    (tmp_path / "env").mkdir()
+    for k in range(200):
+        (tmp_path / "env" / f"v{k}.yaml").write_text(f"defaults: [v{k + 1}]\nmax_cycles: {k}\n")
+    (tmp_path / "env" / "v200.yaml").write_text("defaults: [mpe/simple]\n")
+    assert Experiment.compose("env=v180", config_dir=str(tmp_path)).to_json()["env"]["max_cycles"] == 180
+    with pytest.raises(ConfigError, match=r"env/v0.yaml: it has more than 30 bases, each on the next"):
+        Experiment.compose("env=v0", config_dir=str(tmp_path))
 
 
 def test_a_hydra_application_around_it_is_left_as_it_was(conf: Path) -> None:

@@ -35,6 +35,8 @@ MAX_MESSAGE = 4_500  # names of environments are listed
         *("algorithm.lr=Infinity", "algorithm.lr=inf", "algorithm.lr='Infinity'", "target_return=-Infinity"),
         *("algorithm.epochs=1e30", "algorithm.sequence_length=1e9", "env.max_cycles=1e30", "evaluation_episodes=1e30"),
         *("keep_checkpoints=1e12", "env.num_agent_neighbors=1e9", "env.num_landmark_neighbors=2147483648"),
+        *("model.hidden=[" + "8," * 20_000 + "8]", "hydra.run.dir=x", "++hydra.x=1", "=3", "seed=glob(*)"),
+        "schedule=['٣ algorithm.lr=1e-3']",
     ],
     ids=lambda override: override[:40],
 )
@@ -51,6 +53,7 @@ def test_an_override_that_makes_no_sense(override: str) -> None:
         ("env.N=1e39", r"^env.N must be at most 256; got 1e\+39$"),
         ("frames=1e30", "^frames must be between -9223372036854775807 and 9223372036854775807; got 10{9}"),
         ("critic.hidden={a:{b:1}}", "critic.hidden.*: Cannot merge a mapping with a list$"),
+        ("loggers={}", "^cannot compose .*: Cannot merge a mapping with a list$"),
     ],
 )
 def test_the_bounds_are_the_options_own(override: str, message: str) -> None:
@@ -102,6 +105,23 @@ def test_a_value_is_no_mapping_although_other_options_are_set_in_it(tmp_path: Pa
         Experiment.compose("experiment=zero", "algorithms.agent.lr=1e-3", config_dir=str(tmp_path))
     with pytest.raises(ConfigError, match=r"^env.kwargs.a must be a mapping; got 0"):
         Experiment.compose("env=pettingzoo/multiwalker", "env.kwargs.a=0", "env.kwargs.a.b=1")
+
+
+@pytest.mark.parametrize("value", ["'{0}{0}'", "[{0},{0}]", "[{0},'${{oc.select:seed}}']"])
+def test_interpolations_that_expand_without_end(value: str) -> None:
+    chain = [f"env.kwargs.a{k}=" + value.format(f"${{env.kwargs.a{k - 1}}}") for k in range(1, 40)]
+    with pytest.raises(
+        ConfigError, match=r"^interpolations \(\${...}\) may stand for at most 2,000 values in all; \d+ of "
+    ):
+        Experiment.compose("env=pettingzoo/multiwalker", "env.kwargs.a0=[1,1]", *chain)
+    many = "env.kwargs.x=[" + ",".join(["${env.kwargs.a0}"] * 1000) + "]"
+    with pytest.raises(ConfigError, match=r"0 of them refer to other .* the rest stand for 3,000 values$"):
+        Experiment.compose("env=pettingzoo/multiwalker", "env.kwargs.a0=[1,1]", many)
+
+
+def test_interpolations_of_interpolations_within_bounds() -> None:
+    words = ("env.kwargs.a=${env.kwargs.b}", "env.kwargs.b=[${seed},${frames}]", "seed=3", "frames=1000")
+    assert Experiment.compose("env=pettingzoo/multiwalker", *words).to_json()["env"]["kwargs"]["a"] == [3, 1000]
 
 
 def test_an_iteration_that_no_memory_holds() -> None:

@@ -17,7 +17,7 @@ from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.experiment import Experiment
 from marlnb.training.learners import build_learners
 from tests.fuzz.processes import Outcome
-from tests.fuzz.values import TEXTS, Generator, changed_text, pick, value_like
+from tests.fuzz.values import MILD, TEXTS, Generator, any_text, changed_text, pick, value_like
 
 ENVS = (
     *("mpe/simple", "mpe/simple_spread", "mpe/simple_tag", "mpe/simple_speaker_listener", "pettingzoo/multiwalker"),
@@ -57,6 +57,11 @@ class Overrides:
         present = {part: name for part, name in chosen.items() if f"{part}={name}" in words}
         words += [f"env.{NEEDED[env]}"] if env in NEEDED else []
         words += [self._word(present, generator) for _ in range(int(generator.integers(1, 3)))]
+        if generator.random() < 0.1:  # an option inside the last one
+            key, _, value = words[-1].lstrip("+~").partition("=")
+            words.append(f"{key}.{pick(generator, ('a', 'agent', 'agent.lr', '0'))}={pick(generator, (value, *MILD))}")
+        if generator.random() < 0.03:
+            words += _chain(generator)
         return json.dumps(words).encode()
 
     def outcome(self, data: bytes) -> Outcome:
@@ -77,7 +82,16 @@ class Overrides:
             name, default = pick(generator, list(self.options[part, present[part]].items()) or [("x", None)])
             place = pick(generator, (part, part, part, *PLACES.get(part, (part,))))
             word = f"{place}.{name}={value_like(default, generator)}"
+        word = pick(generator, ("+", "++", "~", "hydra.", "env.")) + word if generator.random() < 0.03 else word
         return changed_text(word, generator) if generator.random() < 0.15 else word
+
+
+def _chain(generator: Generator) -> list[str]:
+    """Interpolations, each of which contains the one before a few times."""
+    start, stop, between = pick(generator, (("'", "'", ""), ("[", "]", ","), ("{a:", "}", ",b:")))
+    n, uses = int(generator.integers(2, 40)), int(generator.integers(1, 4))
+    values = [start + between.join([f"${{env.kwargs.a{k - 1}}}"] * uses) + stop for k in range(1, n)]
+    return [f"env.kwargs.a0={any_text(generator)}", *(f"env.kwargs.a{k}={value}" for k, value in enumerate(values, 1))]
 
 
 def _options(kind: Any) -> dict[str, Any]:

@@ -62,6 +62,9 @@ BRACKETS = (
 )
 GRAMMAR = (
     *("${seed}", "${n_envs}", "${algorithm.lr}", "${oc.env:HOME}", "${oc.decode:1}", "${a}", "${", "${}", "${${seed}}"),
+    *("${algorithm}", "${env}", "${groups}", "${model.hidden}", "[${seed},${frames}]", "${oc.select:frames}", "${.lr}"),
+    *("${oc.dict.values:env}", "${oc.dict.keys:model}", "${now:%Y}", "${hydra:job.name}", "${oc.env:MARLNB_NO,3}"),
+    "[" + ",".join(["${seed}"] * 300) + "]",
     *(
         "1,2",
         "range(1,5)",

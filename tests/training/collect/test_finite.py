@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,9 +100,11 @@ def test_agents_with_slashes_are_trained_recorded_and_read(tmp_path: Path) -> No
         assert recording[site].sel(agent="team/red_1").to_numpy().shape == (18, 4)
 
 
-@pytest.mark.parametrize("name", ["next", "done", "is_init", "state", "t", "env_id", "episode", "a/b", "."])
+@pytest.mark.parametrize(
+    "name", ["next", "done", "is_init", "state", "t", "env_id", "episode", "a/b", ".", "\0", "\ud800"]
+)
 def test_groups_with_the_names_of_fields(tmp_path: Path, name: str) -> None:
-    message = rf"a group of agents cannot be named '{name}'.*none of next, done, .*groups.<name>="
+    message = rf"a group of agents cannot be named {re.escape(repr(name))}.*none of next, done, .*groups.<name>="
     made = replace(experiment("Named", "env.kwargs.names=[x_0]"), groups={name: ("x_0",)})
     with pytest.raises(ConfigError, match=message):
         train(made, tmp_path / "run", progress=False)
