@@ -102,7 +102,7 @@ def settings(env: str, algorithm: str) -> Mapping[str, Any]:
 
 
 def _circumstances() -> dict[str, Any]:
-    """When and beside what a training ran; `load`: the processes that wanted a core in its last minutes."""
+    """When a training ran, and how busy the machine was: `load` is the number of processes that wanted a core."""
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"date": date, "cores": os.cpu_count(), "load": round(os.getloadavg()[1], 1)}
 
@@ -177,7 +177,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--seconds", type=float, default=300.0, help="of each training (%(default)s)")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of --seconds (%(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"default: {FOLDER.name}/CLOCK beside this file")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"default: {FOLDER.name}/CLOCK next to this file")
     asked = parser.parse_args(words)
     try:
         cells = choose(asked.words)
