@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,7 @@ def main(arguments: list[str]) -> int:
         if options.late:
             see_nothing_before()
         n_problems = 0
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # disks are unmounted
         for name in options.scenario or NAMES:
             with mounted(disk := Path(folder, name)):
                 n_problems += try_scenario(name, disk, options.growth)

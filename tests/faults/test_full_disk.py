@@ -21,10 +21,10 @@ def _can_mount(folder: Path) -> bool:
 
 @pytest.mark.skipif(compiler() is None, reason="no C compiler (cc, gcc or clang) for tests/faults/faults.c")
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-def test_a_training_a_recording_and_a_repair_on_a_disk_that_is_full(tmp_path: Path) -> None:
+def test_a_training_and_a_repair_on_a_disk_that_is_full(tmp_path: Path) -> None:
     if not _can_mount(tmp_path / "disk"):
         pytest.skip("no file system can be mounted here")
-    scenarios = [word for name in ("train", "record", "repair") for word in ("--scenario", name)]
+    scenarios = [word for name in ("train", "repair") for word in ("--scenario", name)]
     words = (*scenarios, "--growth", "200", "--late")
     done = subprocess.run([sys.executable, "-m", "tests.faults.full_disk", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
