@@ -22,14 +22,15 @@ from marlnb.analysis.progress import AnalysisProgress
 from marlnb.config import accepts_options, resolve_config
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 
 @accepts_options(AttributionConfig)
 def attribute(
-    recording: Recording,
+    recording: RecordingLike,
     config: AttributionConfig | None = None,
     *,
     policies: Mapping[str, Policy] | None = None,
@@ -61,6 +62,7 @@ def attribute(
         AnalysisError: an unknown group, agent, site, output, target or feature, or inputs that were not recorded.
         ShapeError: the baseline does not broadcast.
     """
+    recording = opened_recording(recording)
     config = resolve_config(AttributionConfig, config, overrides)
     source = RowSource(recording, config.group)
     spec = source.env.group(config.group)

@@ -24,10 +24,11 @@ from marlnb.models.adapters.policy import ExternalPolicy
 from marlnb.models.networks.mixers import Mixer, SumMixer
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.q_policy import QPolicy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 Of = Literal["taken", "best"]
 
@@ -126,7 +127,7 @@ class ValueDecomposition(Result):
 
 
 def decompose_value(
-    recording: Recording,
+    recording: RecordingLike,
     group: str,
     *,
     of: Of = "taken",
@@ -153,6 +154,7 @@ def decompose_value(
     Source: Sunehag et al. 2017 (arXiv:1706.05296); Rashid et al. 2018 (arXiv:1803.11485); Sundararajan et al. 2017
         (arXiv:1703.01365), computed by captum.
     """
+    recording = opened_recording(recording)
     if of not in ("taken", "best") or baseline not in ("zero", "mean"):
         raise AnalysisError(f"of must be 'taken' or 'best', baseline 'zero' or 'mean'; got {of!r} and {baseline!r}")
     source = RowSource(recording, group)

@@ -26,6 +26,7 @@ from marlnb.analysis.stats.bootstrap import Interval, bootstrap_weights, episode
 from marlnb.analysis.stats.mutual_information import MutualInformation, counts, mutual_information
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -35,7 +36,7 @@ MAX_VALUES = 64
 
 
 def communication(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     speaker: str,
     listener: str,
@@ -72,6 +73,7 @@ def communication(
     Raises:
         AnalysisError: unknown agent, label or feature; a message or goal with more than 64 values or only one.
     """
+    recording = opened_recording(recording)
     for name in (speaker, listener):
         if name not in recording.agents:
             raise AnalysisError(unknown("recorded agent", name, recording.agents))

@@ -25,6 +25,7 @@ from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.specs import EnvSpec, GroupSpec
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ Through = Literal["observation", "communication", "critic"]
 
 
 def influence(
-    recording: Recording,
+    recording: RecordingLike,
     through: Through = "observation",
     *,
     group: str | None = None,
@@ -80,6 +81,7 @@ def influence(
         AnalysisError: an unknown `through` or group; features whose source is ambiguous; no agent that receives
             messages; a group without a critic.
     """
+    recording = opened_recording(recording)
     if through not in get_args(Through):
         raise AnalysisError(unknown("way of influence", through, get_args(Through)))
     if through != "observation" and (to != "action" or target is not None):

@@ -44,10 +44,11 @@ from marlnb.analysis.stats.linear_models import balanced_accuracy, fit_logistic,
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 BATCH_ROWS = 4096
 MIN_EPISODES = 20
@@ -55,7 +56,7 @@ N_BOOTSTRAP = 200
 
 
 def concept_activation(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str,
     concept: Label,
@@ -106,6 +107,7 @@ def concept_activation(
     Source: Kim et al. 2018, Interpretability Beyond Feature Attribution, section 3 (arXiv:1711.11279). Scores of
         concept and random runs are compared with a rank test, since they are often all 0 or 1; the paper uses a t-test.
     """
+    recording = opened_recording(recording)
     source = RowSource(recording, site.split("/")[0])
     spec = source.env.group(source.group)
     rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))

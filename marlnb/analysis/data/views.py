@@ -12,6 +12,7 @@ import numpy as np
 from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import AnalysisError, unknown
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
@@ -138,9 +139,9 @@ class Units:
         return values
 
 
-def as_view(view: View | tuple[Recording, str] | tuple[Recording, str, str]) -> View:
-    """The view itself, or that of (recording, site) or (recording, site, agent)."""
-    return view if isinstance(view, View) else View(*view)
+def as_view(view: View | tuple[RecordingLike, str] | tuple[RecordingLike, str, str]) -> View:
+    """The view itself, or that of (recording or its path, site) or (recording or its path, site, agent)."""
+    return view if isinstance(view, View) else View(opened_recording(view[0]), *view[1:])
 
 
 def match_recorded_sites(recording: Recording, patterns: str | Sequence[str]) -> list[str]:

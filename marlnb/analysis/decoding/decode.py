@@ -37,6 +37,7 @@ from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.linear_models import Kind, episode_folds
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -45,7 +46,7 @@ MEMORY_BYTES = 4 * 2**30
 
 
 def decode(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str | Sequence[str],
     label: Label,
@@ -104,6 +105,7 @@ def decode(
             problems that fail are skipped and listed in the result's warnings. Unknown names in `rows` or `given`, no
             rows that meet the condition, or `given` for a site that is streamed.
     """
+    recording = opened_recording(recording)
     if folds < 2 or n_shuffles < 1:
         raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
     sites = match_recorded_sites(recording, site)

@@ -29,9 +29,10 @@ from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, ep
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 MIN_LABEL_LEFT = 1e-6
 """Share of the label's variance that must be left beyond what is given."""
@@ -39,7 +40,7 @@ MIN_LABEL_LEFT = 1e-6
 
 def label_features(
     dictionary: Dictionary,
-    recording: Recording,
+    recording: RecordingLike,
     label: Label,
     *,
     agent: str | None = None,
@@ -71,6 +72,7 @@ def label_features(
         AnalysisError: several agents and none chosen; an unknown label; a label that never varies in these rows, or
             that is determined by what is given.
     """
+    recording = opened_recording(recording)
     if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
         raise AnalysisError(
             f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"

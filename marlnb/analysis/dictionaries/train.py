@@ -18,11 +18,12 @@ from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.evaluation import evaluate_dictionary
 from marlnb.display.formatting import format_clock, format_count
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder, SparseKind
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.progress import StatusLine
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 AUXILIARY_WEIGHT = 1 / 32
 PRIOR_WEIGHT, MIN_RELATIVE_POWER = 0.05, 1e-6
@@ -47,7 +48,7 @@ class DictionaryTraining:
 
 
 def train_dictionary(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str,
     agent: str | Sequence[str] | None = None,
@@ -91,6 +92,7 @@ def train_dictionary(
         AnalysisError: an unknown site or agent, agents with different networks, a site that never varies, too few
             episodes to hold any out.
     """
+    recording = opened_recording(recording)
     stream = ActivationStream(recording, site, agent, seed=seed, units=units)
     n_features = n_features or 4 * stream.n_units
     n_epochs = epochs or max(N_EPOCHS, ceil(MIN_STEPS * batch_rows / (len(stream.train) * len(stream.agents))))

@@ -30,6 +30,7 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
@@ -63,8 +64,8 @@ def trace(
     `recovered = (restored - corrupted) / (clean - corrupted)`.
 
     Args:
-        policy_source: a run, its folder, or other agents; or a recording, whose checkpoint, seed and episodes (up to
-            `episodes` of them) are then played again.
+        policy_source: a run, its folder, or other agents; or a recording or its path, whose checkpoint, seed and
+            episodes (up to `episodes` of them) are then played again.
         corruption: edits, active at every step or in their own windows: another message
             (`PermuteChannel("listener")`), another goal (`PermuteChannel("speaker", units="goal_*")`), no message.
         outcome: "return", the mean return of `group`; "actions", how close its action distributions are to the clean
@@ -83,6 +84,7 @@ def trace(
         ConfigError: episodes or span out of range.
         SiteError: a pattern that matches no site.
     """
+    policy_source = opened_if_file(policy_source)
     if isinstance(policy_source, Recording):
         if policy_source.run_path is None:
             raise AnalysisError(

@@ -26,6 +26,7 @@ from marlnb.analysis.stats.linear_models import FoldScores, Kind, episode_folds,
 from marlnb.errors import AnalysisError, SiteError
 from marlnb.populations.evolution.lineage import Lineage
 from marlnb.populations.run_population import PopulationMember, RunPopulation
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.learners import build_learner
 
@@ -58,7 +59,7 @@ class _Concept:
 
 def inheritance(
     population: RunPopulation,
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str,
     agent: str | None = None,
@@ -98,6 +99,7 @@ def inheritance(
     Raises:
         AnalysisError: no generation has ended, no member has the site, or a concept cannot be decoded.
     """
+    recording = opened_recording(recording)
     if n_untrained < 3:
         raise AnalysisError(f"n_untrained must be 3 or more; got {n_untrained}")
     rows = population.lineage() if of is None else population.ancestors(of)

@@ -18,10 +18,11 @@ from marlnb.analysis.stats.similarity_measures import SimilarityMethod
 from marlnb.errors import AnalysisError
 from marlnb.populations.matches.seating import label_of
 from marlnb.populations.ratings.elo import log_odds
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySource
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 MIN_PLAYERS = 4
 EPISODES = 40  # of each match
@@ -29,7 +30,7 @@ EPISODES = 40  # of each match
 
 def player_maps(
     players: Sequence[PolicySource],
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str,
     agent: str,
@@ -56,6 +57,7 @@ def player_maps(
         AnalysisError: fewer than 4 players, or one twice.
         ConfigError: two players cannot meet.
     """
+    recording = opened_recording(recording)
     names = [label_of(player) for player in players]
     _check(names)
     scores = np.full((len(players), len(players)), 0.5)

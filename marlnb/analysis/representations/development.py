@@ -20,6 +20,7 @@ from marlnb.analysis.representations.similarity import similarity
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.results import ALPHA
 from marlnb.errors import AnalysisError, unknown
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.runs.run import Run
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class _Score:
 
 
 def development(
-    recordings: Recording | Sequence[Recording],
+    recordings: RecordingLike | Sequence[RecordingLike],
     *,
     label: Label | None = None,
     measure: Measure = "decode",
@@ -57,7 +58,7 @@ def development(
     """How a score of each site changes over the checkpoints of a training.
 
     Args:
-        recordings: one that spans checkpoints (`record(run, checkpoint=[...])`), or one of each.
+        recordings: one that spans checkpoints (`record(run, checkpoint=[...])`), or one of each; or their paths.
         label: what is decoded, or what units are tuned to; None for similarity.
         measure: decode: how well a linear model reads the label; tuning: share of the units that are tuned to it;
             similarity: linear CKA to the last checkpoint's units, whose recorded observations are given to the earlier
@@ -102,11 +103,11 @@ def development(
     )
 
 
-def _checkpoints(recordings: Recording | Sequence[Recording]) -> list[tuple[Recording, int]]:
+def _checkpoints(recordings: RecordingLike | Sequence[RecordingLike]) -> list[tuple[Recording, int]]:
     """Each checkpoint's recording and iteration, ascending."""
-    from marlnb.recording.file.reader import Recording
-
-    listed = [recordings] if isinstance(recordings, Recording) else list(recordings)
+    is_list = isinstance(recordings, Sequence) and not isinstance(recordings, str)
+    items: Any = recordings if is_list else [recordings]
+    listed = [opened_recording(item) for item in items]
     checkpoints = [
         (recording, int(iteration)) for recording in listed for iteration in recording.checkpoints["iteration"].unique()
     ]

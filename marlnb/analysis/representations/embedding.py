@@ -16,9 +16,10 @@ from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.views import Units, View, site_agents
 from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError, unknown
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 EmbeddingMethod = Literal["pca", "umap"]
 BATCH_ROWS = 8192
@@ -91,7 +92,7 @@ class Embedding(Result):
 
 
 def embed(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str,
     method: EmbeddingMethod = "pca",
@@ -123,6 +124,7 @@ def embed(
     Raises:
         AnalysisError: an unknown method; units that never vary; fewer rows than neighbours; UMAP is not installed.
     """
+    recording = opened_recording(recording)
     if method not in get_args(EmbeddingMethod):
         raise AnalysisError(unknown("method of embedding", method, get_args(EmbeddingMethod)))
     if dimensions < 1 or max_points < 10:

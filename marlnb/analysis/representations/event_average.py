@@ -16,6 +16,7 @@ from marlnb.analysis.representations.event_average_result import EventAverage
 from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index, percentile_interval
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.errors import AnalysisError, unknown
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -26,7 +27,7 @@ MIN_EPISODES = 10
 
 
 def event_average(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     event: Label | Callable[[Recording], np.ndarray],
     site: str | None = None,
@@ -66,6 +67,7 @@ def event_average(
         AnalysisError: neither or both of site and field; no event; a recording that leaves steps out.
     Source: Dayan and Abbott 2001, Theoretical Neuroscience, section 1.3, where the events are spikes.
     """
+    recording = opened_recording(recording)
     if (site is None) == (field is None):
         raise AnalysisError(f"exactly one of site= and field= is needed; got site={site!r}, field={field!r}")
     if before < 0 or after < 0 or n_shuffles < 20 or n_bootstrap < 20:

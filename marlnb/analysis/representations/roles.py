@@ -21,9 +21,10 @@ from marlnb.analysis.representations.roles_result import Clustering, Roles
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.errors import AnalysisError
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 MAX_POINTS = 1000
 """A silhouette needs the distances of all pairs of points."""
@@ -33,7 +34,7 @@ MAX_COMPONENTS = 10
 
 
 def roles(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str | None = None,
     agents: Sequence[str] | None = None,
@@ -65,6 +66,7 @@ def roles(
     Raises:
         AnalysisError: fewer than two agents; agents with different actions and no site; features that never vary.
     """
+    recording = opened_recording(recording)
     if n_shuffles < 20 or max_roles < 2:
         raise AnalysisError(f"n_shuffles must be 20 or more and max_roles 2 or more; got {n_shuffles} and {max_roles}")
     if site is None:

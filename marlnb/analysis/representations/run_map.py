@@ -13,14 +13,17 @@ from marlnb.analysis.data.views import Units, View
 from marlnb.analysis.representations.run_map_result import RunMap
 from marlnb.analysis.representations.similarity import similarity_matrix
 from marlnb.errors import AnalysisError
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.runs.listing import summary
 from marlnb.training.runs.run import Run
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 
-def run_map(runs: Sequence[Run], recording: Recording, *, site: str, agent: str | None = None, seed: int = 0) -> RunMap:
+def run_map(
+    runs: Sequence[Run], recording: RecordingLike, *, site: str, agent: str | None = None, seed: int = 0
+) -> RunMap:
     """Places runs by how alike their agents' units are when all receive the observations of one recording.
 
     The similarity of two runs is linear CKA with its interval and its control, as of `mnb.similarity`. Their distance
@@ -37,6 +40,7 @@ def run_map(runs: Sequence[Run], recording: Recording, *, site: str, agent: str 
     Raises:
         AnalysisError: fewer than 2 runs, or one twice; or as `mnb.similarity`.
     """
+    recording = opened_recording(recording)
     names = _names([run.path for run in runs])
     if len(set(names)) < max(2, len(runs)):
         raise AnalysisError(f"a map needs at least 2 different runs; got {', '.join(names) or 'none'}")

@@ -15,11 +15,10 @@ from marlnb.analysis.stats.bootstrap import episode_index, half_sample_interval,
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.analysis.stats.similarity_measures import SimilarityMethod, SimilaritySums, block_sums, similarity_function
 from marlnb.errors import AnalysisError, unknown
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
-
-    ViewLike = View | tuple[Recording, str] | tuple[Recording, str, str]
+    ViewLike = View | tuple[RecordingLike, str] | tuple[RecordingLike, str, str]
 
 BATCH_ROWS = 8192
 MAX_BLOCKS = 64
@@ -68,8 +67,8 @@ def similarity(
 
 
 def similarity_matrix(
-    views: Recording | Sequence[ViewLike],
-    against: Recording | Sequence[ViewLike] | None = None,
+    views: RecordingLike | Sequence[ViewLike],
+    against: RecordingLike | Sequence[ViewLike] | None = None,
     *,
     sites: str | Sequence[str] | None = None,
     agents: Sequence[str] | None = None,
@@ -81,7 +80,7 @@ def similarity_matrix(
     """The similarity of each view to each other one.
 
     Args:
-        views: views; or a recording, of which each agent at each of `sites` is a view.
+        views: views; or a recording or its path, of which each agent at each of `sites` is a view.
         against: the columns; None: the same as the rows.
         sites: of a recording, names or globs; None for all.
         agents: of a recording; None for all agents of a site.
@@ -117,16 +116,15 @@ def similarity_matrix(
 
 
 def _open(
-    views: Recording | Sequence[ViewLike], sites: str | Sequence[str] | None, agents: Sequence[str] | None
+    views: RecordingLike | Sequence[ViewLike], sites: str | Sequence[str] | None, agents: Sequence[str] | None
 ) -> list[Units]:
-    from marlnb.recording.file.reader import Recording
-
-    if not isinstance(views, Recording):
+    if isinstance(views, Sequence) and not isinstance(views, str):
         if sites is not None or agents is not None:
             raise AnalysisError("sites= and agents= choose views of a recording; these views have their own")
         return [as_view(view).open() for view in views]
-    names = views.sites if sites is None else match_recorded_sites(views, sites)
-    return [View(views, site, agent).open() for site in names for agent in site_agents(views, site, agents)]
+    recording = opened_recording(views)
+    names = recording.sites if sites is None else match_recorded_sites(recording, sites)
+    return [View(recording, site, agent).open() for site in names for agent in site_agents(recording, site, agents)]
 
 
 def compare_units(

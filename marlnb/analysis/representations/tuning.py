@@ -33,9 +33,10 @@ from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.given_patterns import residual
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 MIN_EPISODES_PER_BIN = 5
 
@@ -88,7 +89,7 @@ class TunedRows:
 
 
 def tuning(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     site: str,
     label: Label,
@@ -130,6 +131,7 @@ def tuning(
     Source: Kruskal and Wallis 1952, for the statistic on ranks; Westfall and Young 1993, section 2.3, for correction
         by the maximum, which needs statistics with similar tails.
     """
+    recording = opened_recording(recording)
     if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
         raise AnalysisError(
             f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"

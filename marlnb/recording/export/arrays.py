@@ -9,6 +9,7 @@ import numpy as np
 
 from marlnb.recording.export.selection import ExportSelection, optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.extract import EpisodeNumbers, Patterns
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_xarray(
-    recording: Recording, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
+    recording: RecordingLike, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
 ) -> xr.Dataset:
     """A labelled dataset that is read when it is used, with dims row, agent, unit, ... and coordinates episode, t.
 
@@ -33,6 +34,7 @@ def to_xarray(
         RecordingError, SiteError: something requested is not recorded.
         ConfigError: xarray is not installed.
     """
+    recording = opened_recording(recording)
     xarray = optional_import("xarray")
     selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     names = _axis_names(selection)
@@ -50,12 +52,13 @@ def to_xarray(
 
 
 def to_pandas(
-    recording: Recording, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
+    recording: RecordingLike, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
 ) -> pd.DataFrame:
     """A tidy table with one row per step and agent: row, episode, t, agent, group, then the chosen arrays.
 
     The arguments are those of `to_xarray`.
     """
+    recording = opened_recording(recording)
     import pandas as pd
 
     selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)

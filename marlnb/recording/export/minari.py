@@ -18,6 +18,7 @@ import numpy as np
 
 from marlnb.errors import RecordingError, unknown
 from marlnb.recording.export.selection import optional_import
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.specs import GroupSpec
 
@@ -27,7 +28,7 @@ FINAL_OBSERVATION_NOTE = (
 
 
 def to_minari(
-    recording: Recording,
+    recording: RecordingLike,
     dataset_id: str,
     *,
     group: str | None = None,
@@ -49,6 +50,7 @@ def to_minari(
         RecordingError: not every step was recorded, or an agent is not recorded.
         ConfigError: Minari is not installed.
     """
+    recording = opened_recording(recording)
     minari = optional_import("minari")
     if int(recording.file.attrs["every"]) > 1:
         raise RecordingError(f"{recording.path.name} holds every k-th step only; Minari needs every step")

@@ -19,6 +19,7 @@ from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError
 from marlnb.recording.export.selection import optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.extract import EpisodeNumbers, Patterns
 
@@ -26,7 +27,7 @@ BATCH_ROWS = 4096
 
 
 def to_nwb(
-    recording: Recording,
+    recording: RecordingLike,
     path: str | os.PathLike[str],
     *,
     sites: Patterns = None,
@@ -45,6 +46,7 @@ def to_nwb(
         RecordingError, SiteError: the file exists, or something requested is not recorded.
         ConfigError: pynwb is not installed.
     """
+    recording = opened_recording(recording)
     pynwb = optional_import("pynwb")
     selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
     target = Path(path).expanduser()

@@ -18,6 +18,7 @@ from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animation import Animation
 from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
@@ -54,8 +55,10 @@ def animate(
     A recorded episode is shown from its frames where it has any; otherwise its recorded actions are played
     again in its environment.
 
+    Each picture is taken before a step. There is none after the last one: the environment then shows the next episode.
+
     Args:
-        source: a recording, a run, its folder, or other agents.
+        source: a recording or its path, a run, its folder, or other agents.
         episode: its number. A run plays the episode with the seed `seed + episode`.
         path: also write it to this file, `.gif`, `.mp4` (needs ffmpeg) or `.html`.
         seed: of a run's episode 0; None: 1000.
@@ -77,7 +80,7 @@ def animate(
             "episode must be 0 or more, steps_per_s above 0, max_width 16 or more and max_steps 1 or more; got "
             f"{episode}, {steps_per_s}, {max_width} and {max_steps}"
         )
-    camera = Camera(max_width, max_steps)
+    camera, source = Camera(max_width, max_steps), opened_if_file(source)
     if isinstance(source, Recording):
         options = {"seed": seed, "explore": explore, "checkpoint": checkpoint, "edits": edits}
         if given := [name for name, value in options.items() if value is not None]:

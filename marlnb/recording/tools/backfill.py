@@ -35,6 +35,7 @@ from marlnb.recording.file.layout import (
     stored_bytes,
     write_rows,
 )
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import join, segment_paths
@@ -48,7 +49,7 @@ PoliciesByOrigin = Mapping[Origin, Mapping[str, Policy]]
 
 
 def backfill(
-    recording: Recording, sites: str | Sequence[str], *, policies: Mapping[str, Policy] | None = None
+    recording: RecordingLike, sites: str | Sequence[str], *, policies: Mapping[str, Policy] | None = None
 ) -> Recording:
     """Adds sites to a recording, as if they had been recorded; their datasets have the attribute `filled` "backfilled".
 
@@ -64,6 +65,7 @@ def backfill(
         RecordingError: the sites are already recorded; the recording was made with edits; an input that they need was
             not recorded; or the weights differ from those that made the recording.
     """
+    recording = opened_recording(recording)
     paths = segment_paths(recording.file, recording.path) or [recording.path]
     for path in paths:
         with writing(path, kind=RecordingError, saved="it is unchanged"):

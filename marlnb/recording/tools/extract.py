@@ -10,6 +10,7 @@ from pathlib import Path
 
 from marlnb.errors import MarlnbError, RecordingError, SiteError, unknown
 from marlnb.recording.file.layout import row_paths
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import STEP_COLUMNS, Portion, copy_episodes, new_recording
 
@@ -18,7 +19,7 @@ EpisodeNumbers = Sequence[int] | slice | None
 
 
 def extract(
-    recording: Recording | str | os.PathLike[str],
+    recording: RecordingLike,
     path: str | os.PathLike[str],
     *,
     episodes: EpisodeNumbers = None,
@@ -39,7 +40,7 @@ def extract(
     Raises:
         RecordingError, SiteError: something requested is not recorded, nothing is left, or `path` exists.
     """
-    opened = recording if isinstance(recording, Recording) else Recording.open(recording)
+    opened = opened_recording(recording)
     try:
         portion = select(opened, episodes=episodes, agents=agents, sites=sites, every=every, fields=fields)
         _copy(opened, Path(path).expanduser(), portion)

@@ -12,6 +12,7 @@ import numpy as np
 
 from marlnb.errors import RecordingError
 from marlnb.recording.file.layout import field_of, row_paths
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import Portion, copy_episodes, new_recording
 
@@ -19,7 +20,7 @@ EQUAL_ATTRIBUTES = ("experiment", "source", "spec", "dtype", "every")
 EQUAL_SETTINGS = ("env", "explore", "edits")
 
 
-def merge(recordings: Sequence[Recording | str | os.PathLike[str]], path: str | os.PathLike[str]) -> Recording:
+def merge(recordings: Sequence[RecordingLike], path: str | os.PathLike[str]) -> Recording:
     """Copies recordings one after the other into a new file, in bounded memory.
 
     Episodes are renumbered 0, 1, ... in the recordings' order and keep their seeds. `checkpoints` states which rows
@@ -35,7 +36,7 @@ def merge(recordings: Sequence[Recording | str | os.PathLike[str]], path: str | 
     target = Path(path).expanduser()
     with ExitStack() as stack:
         opened = [
-            item if isinstance(item, Recording) else stack.enter_context(Recording.open(item)) for item in recordings
+            item if isinstance(item, Recording) else stack.enter_context(opened_recording(item)) for item in recordings
         ]
         for other in opened[1:]:
             _check_compatible(opened[0], other)

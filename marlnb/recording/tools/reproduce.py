@@ -27,6 +27,7 @@ from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, row_paths
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
 from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
@@ -107,7 +108,11 @@ class Reproduction:
 
 @closing_pools()
 def replay(
-    recording: Recording, episode: int, *, policy_source: PolicySourceLike | None = None, env: EnvConfig | None = None
+    recording: RecordingLike,
+    episode: int,
+    *,
+    policy_source: PolicySourceLike | None = None,
+    env: EnvConfig | None = None,
 ) -> Reproduction:
     """Plays one recorded episode again, with its seed and checkpoint, and compares.
 
@@ -120,6 +125,7 @@ def replay(
         RecordingError: the episode does not exist or is unfinished; the weights or the environment differ from those
             recorded; or sampled actions are missing in the file.
     """
+    recording = opened_recording(recording)
     table = recording.episodes
     if episode not in table.index or not table.loc[episode, "finished"]:
         raise RecordingError(

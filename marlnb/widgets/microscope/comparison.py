@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from marlnb.config import EnvConfig
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.policy_source import source_of
 from marlnb.training.policies.policy_source import PolicySource
@@ -49,7 +50,7 @@ class Comparison:
     def other(
         self,
         view: EpisodeView,
-        recording: Recording | str | os.PathLike[str] | None = None,
+        recording: RecordingLike | None = None,
         episode: int | None = None,
         policy_source: OptionalSource = None,
         env: EnvConfig | None = None,
@@ -57,7 +58,7 @@ class Comparison:
         """The recorded episode, and one of another recording or of this one (None)."""
         if recording is None:
             recording = self.recording
-        opened = recording if isinstance(recording, Recording) else Recording.open(recording)
+        opened = opened_recording(recording)
         known = (self.source, self.unknown)
         source, why = known if opened is self.recording else source_or_reason(opened, policy_source)
         other = read_episode(opened, view.episode if episode is None else episode)

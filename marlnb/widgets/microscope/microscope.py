@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from marlnb.analysis.decoding.result import Decoding
 from marlnb.config import EnvConfig
 from marlnb.errors import AnalysisError, RecordingError
 from marlnb.models.hooks.edit import Edit
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.widgets.core.closing import close_with_parts
@@ -164,7 +164,7 @@ class Microscope:
         self._show_concepts()
 
     def compare(
-        self, recording: Recording | str | os.PathLike[str] | None = None, episode: int | None = None, *,
+        self, recording: RecordingLike | None = None, episode: int | None = None, *,
         checkpoint: int | None = None, policy_source: OptionalSource = None, env: EnvConfig | None = None,
     ) -> None:  # fmt: skip
         """Shows another episode next to this one, in step.
@@ -313,7 +313,7 @@ class Microscope:
         self.controls.bookmarks.show(bookmarks.marks, bookmarks.status, bookmarks.problem)
 
 
-def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, **options: Any) -> Microscope:
+def microscope(recording: RecordingLike, episode: int = 0, **options: Any) -> Microscope:
     """Looks into one episode of a recording, step by step, in the notebook.
 
     Args:
@@ -326,5 +326,4 @@ def microscope(recording: Recording | str | os.PathLike[str], episode: int = 0, 
     Raises:
         RecordingError: there is no such recording, episode, layer, order or agent.
     """
-    opened = recording if isinstance(recording, Recording) else Recording.open(recording)
-    return Microscope(opened, episode, **options)
+    return Microscope(opened_recording(recording), episode, **options)

@@ -23,15 +23,16 @@ from marlnb.analysis.data.strata import strata_of
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
+    pass
 
 MAX_EXAMPLES = 16384  # rows times quadrature points that go through the network at once
 
 
 def attribute_over_time(
-    recording: Recording,
+    recording: RecordingLike,
     *,
     group: str,
     to: To = "action",
@@ -72,6 +73,7 @@ def attribute_over_time(
             recording with missing steps, or no step that is late enough.
     Source: Sundararajan et al. 2017, section 3 (arXiv:1703.01365), computed by captum.
     """
+    recording = opened_recording(recording)
     source = RowSource(recording, group)
     spec = source.env.group(group)
     output = resolve_output(spec.action, to, target)
