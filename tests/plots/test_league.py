@@ -42,6 +42,18 @@ def test_cells_are_win_rates_and_grey_where_players_have_not_met(run: Run) -> No
     assert cells[0, 0] == pytest.approx(payoff.win_rate("main_0", "main_0@0"))
 
 
+def test_snapshots_that_are_left_out_are_counted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    league = run.league
+    playing = [name for name in league.players if name in league.history.playing]
+    n_snapshots = sum(len(league[name].snapshots) for name in playing)
+    assert plots.payoff_map(league).get_xlabel() == ""
+    monkeypatch.setattr("marlnb.plots.populations.league.MAX_PLAYERS", len(playing) + 1)
+    ax = plots.payoff_map(league)
+    shown = [label.get_text() for label in ax.get_xticklabels() if "@" in label.get_text()]
+    assert ax.get_xlabel() == f"{len(shown)} of {n_snapshots} snapshots; columns= chooses others"
+    assert 0 < len(shown) < n_snapshots
+
+
 def test_the_last_point_is_the_rating_of_today(run: Run) -> None:
     """No player was reset at the end of the last round but one, or its results of today are those of the last round."""
     league = run.league

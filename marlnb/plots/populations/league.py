@@ -65,21 +65,30 @@ def payoff_map(
 ) -> Axes:
     """The win rate of each row against each column; grey: they have not met since the last reset of either.
 
+    Rates are written into the cells of at most MAX_WRITTEN columns.
+
     Args:
         rows: ids; None: the learning and frozen players.
-        columns: ids; None: the same and their snapshots, evenly thinned to MAX_PLAYERS.
+        columns: ids; None: the same and their snapshots, evenly thinned to MAX_PLAYERS; the figure says how many of the
+            snapshots it shows.
     """
     payoff = league.payoff()
     _check(bool(payoff.games.any()), league)
     rows = [name for name in league.players if name in league.history.playing] if rows is None else list(rows)
-    columns = _thinned(league, MAX_PLAYERS) if columns is None else list(columns)
+    note = ""
+    if columns is None:
+        columns = _thinned(league, MAX_PLAYERS)
+        players = [name for name in league.players if name in league.history.playing]
+        snapshots = {each.id for name in players for each in league[name].snapshots}
+        if hidden := snapshots - set(columns):
+            note = f"{len(snapshots) - len(hidden)} of {len(snapshots)} snapshots; columns= chooses others"
     cells = np.ix_(*([payoff.players.index(league[name].id) for name in names] for names in (rows, columns)))
     values = np.where(payoff.games[cells] > 0, payoff.win_rates[cells], np.nan)
     text = np.where(np.isnan(values), "", np.char.mod("%.2f", values)) if len(columns) <= MAX_WRITTEN else None
     ax = axes(ax, width=3.6 + 0.42 * len(columns), height=2.2 + 0.42 * len(rows))
     label = "win rate of the row"
     heat_map(ax, values, rows=rows, columns=columns, label=label, text=text, low=0, high=1, cmap="PuOr", font_size=7.5)
-    return finish(ax, title=title, x="", y="", grid="")
+    return finish(ax, title=title, x=note, y="", grid="")
 
 
 def ratings_over_time(league: RunLeague, *, title: str = "Ratings over time") -> list[Axes]:
