@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +18,15 @@ import pytest
 from marlnb.analysis.benchmarking.marl_eval import read_marl_eval
 from marlnb.batch.benchmark import run_benchmark
 from marlnb.batch.benchmark.benchmark import Benchmark
+from marlnb.batch.benchmark.results import measured
 from marlnb.batch.benchmark.run_benchmark import benchmark
-from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
+from marlnb.batch.benchmark.spec import BenchmarkRun, BenchmarkSpec, read_spec
 from marlnb.batch.trainings.launch_together import is_faster_together, run_together
 from marlnb.cli import main
 from marlnb.errors import AnalysisError, ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.collect.seeds import derive_seed
+from marlnb.training.runs.files import parse_line
 from marlnb.training.runs.run import Run
 from tests.training import toys  # registers toy/count
 
@@ -301,3 +304,22 @@ def test_seeds_with_small_minibatches_train_together(tmp_path: Path, monkeypatch
     assert [run.algorithm for run in together] == ["ippo", "ippo"]
     for run in together:
         assert (tmp_path / "b" / run.folder / "absolute.json").is_file()
+
+
+def test_damaged_evaluations_of_a_run_are_named(done: Benchmark, tmp_path: Path) -> None:
+    folder = shutil.copytree(done.path / "runs" / "toy" / "mortal" / "mappo" / "seed_1", tmp_path / "run")
+    final, planned = folder / "absolute.json", BenchmarkRun("toy/mortal", "mappo", 1)
+    content = json.loads(final.read_text())
+    wrong = [{}, [], {**content, "returns": {}}, {**content, "returns": {"a": []}}, {**content, "seed": {}}]
+    for damaged in (*wrong, {**content, "returns": {"a": ["1"]}}, {**content, "returns": [1.0]}):
+        final.write_text(json.dumps(damaged))
+        with pytest.raises(RunError, match=r"absolute.json (is damaged|cannot be read): "):
+            measured(planned, folder)
+    final.write_text(json.dumps(content))
+    assert measured(planned, folder).absolute
+    rows = [parse_line(line, "") for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+    for missing in ("frames", "seconds", "returns"):
+        changed = [{name: value for name, value in row.items() if name != missing} for row in rows]
+        (folder / "evaluations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
+        with pytest.raises(RunError, match=rf"evaluations.jsonl, line 1, is damaged: {missing} has no default"):
+            measured(planned, folder)

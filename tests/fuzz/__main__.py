@@ -38,6 +38,7 @@ SAMPLES = {
     "league_folders": 500,
     "evolution_folders": 500,
     "batch_folders": 500,
+    "marl_eval_files": 500,
 }
 PROGRESS_EVERY_S = 60.0
 
@@ -83,6 +84,10 @@ def make_target(kind: str, folder: Path) -> Target:
         from tests.fuzz.checkpoints import Checkpoints
 
         return Checkpoints(folder)
+    if kind == "marl_eval_files":
+        from tests.fuzz.marl_eval_files import MarlEvalFiles
+
+        return MarlEvalFiles(folder)
     from tests.fuzz.messages import Messages
 
     return Messages(folder)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from marlnb.batch.benchmark.results import evaluate_final, measured
+from marlnb.batch.benchmark.spec import BenchmarkRun
 from marlnb.cli import main
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.edits import Ablate
@@ -29,8 +31,9 @@ def run_folders(folder: Path) -> FolderTarget:
 
 
 def make_run(folder: Path) -> Path:
-    """A complete training with evaluations, two checkpoints, notes, edits and a request to stop."""
+    """A complete training with evaluations, as of a benchmark, two checkpoints, notes, edits, a request to stop."""
     run = train(Experiment.compose(*TINY, *MORE), folder, progress=False)
+    evaluate_final(run)
     notes = CheckpointNotes(run)
     notes.write("last", "a note")
     notes.keep(evaluate(run, episodes=2))
@@ -74,5 +77,6 @@ def looks_at_run(folder: Path, with_widgets: bool) -> dict[str, Callable[[], Any
         "edits": lambda: (list_edits(run), load_edits(run, "silent")),
         "info": lambda: main(["info", str(run.path), "--json"]),
         "policies": run.policies,
+        "measured": lambda: measured(BenchmarkRun("task", "mappo", 1), run.path),
     }
     return {**looks, "panel": lambda: show_panel(run)} if with_widgets else looks

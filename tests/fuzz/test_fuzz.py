@@ -15,7 +15,7 @@ from tests.fuzz.processes import RIGHT, Target, try_in_processes
 CORPUS = Path(__file__).parent / "corpus"
 SHORT = {
     **dict.fromkeys(("overrides", "run_folders", "league_folders", "evolution_folders", "batch_folders"), 12),
-    **dict.fromkeys(("yaml_files", "checkpoints", "recordings"), 16),
+    **dict.fromkeys(("yaml_files", "checkpoints", "recordings", "marl_eval_files"), 16),
     "messages": 120,
 }
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,11 +22,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from marlnb.errors import AnalysisError, unknown
+from marlnb.errors import AnalysisError, shown, unknown
 from marlnb.text_files import read_text
 from marlnb.training.shared_return import earn_differently
 
 MAX_DIGITS = 18  # of a seed
+MAX_FRAMES = 2**63 - 1
 RETURN = "return"
 ABSOLUTE = "absolute_metrics"
 ScoreKind = Literal["final", "best", "absolute"]
@@ -163,7 +165,7 @@ def check_unique(runs: Sequence[EvaluatedRun]) -> None:
 
 def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str) -> EvaluatedRun:
     number = seed.removeprefix("seed_")
-    if not number.isdecimal() or len(number) > MAX_DIGITS:
+    if not (number.isascii() and number.isdecimal()) or len(number) > MAX_DIGITS:
         raise AnalysisError(f"{where}: expected seed_<number>; got {seed!r}")
     steps = [
         (f"{where}/{name}", dict(_items(step, f"{where}/{name}")))
@@ -171,8 +173,11 @@ def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str)
         if name != ABSOLUTE
     ]
     for at, step in steps:
-        if not isinstance(step.get("step_count"), int):
-            raise AnalysisError(f"{at}: missing step_count, the number of frames")
+        frames, seconds = step.get("step_count"), step.get("elapsed_time")
+        if not isinstance(frames, int) or isinstance(frames, bool) or not 0 <= frames <= MAX_FRAMES:
+            raise AnalysisError(f"{at}: step_count must be a number of frames; got {shown(frames, 60)}")
+        if seconds is not None and not _is_number(seconds):
+            raise AnalysisError(f"{at}: elapsed_time must be a number of seconds; got {shown(seconds, 60)}")
     steps.sort(key=lambda step: int(step[1]["step_count"]))
     names = [name for name in (steps[0][1] if steps else {}) if name not in ("step_count", "elapsed_time")]
     for at, step in steps:
@@ -180,7 +185,8 @@ def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str)
         if missing:
             raise AnalysisError(f"{at}: missing {', '.join(missing)}, which other steps have")
     metrics = {name: tuple(_episodes(step[name], f"{at}/{name}") for at, step in steps) for name in names}
-    absolute = {name: _episodes(value, f"{where}/{ABSOLUTE}/{name}") for name, value in entry.get(ABSOLUTE, {}).items()}
+    final = dict(_items(entry.get(ABSOLUTE, {}), f"{where}/{ABSOLUTE}"))
+    absolute = {name: _episodes(value, f"{where}/{ABSOLUTE}/{name}") for name, value in final.items()}
     if _groups_earn_differently(metrics):  # BenchMARL averages over them
         metrics.pop(RETURN, None)
         absolute.pop(RETURN, None)
@@ -189,7 +195,7 @@ def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str)
         algorithm=algorithm,
         seed=int(number),
         frames=tuple(int(step["step_count"]) for _, step in steps),
-        seconds=tuple(None if (s := step.get("elapsed_time")) is None else float(s) for _, step in steps),
+        seconds=tuple(_finite(step.get("elapsed_time")) for _, step in steps),
         metrics=metrics,
         absolute=absolute,
     )
@@ -203,12 +209,22 @@ def _groups_earn_differently(metrics: Mapping[str, tuple[tuple[float, ...], ...]
 
 def _episodes(value: Any, where: str) -> tuple[float, ...]:
     if not isinstance(value, list) or not value or not all(item is None or _is_number(item) for item in value):
-        raise AnalysisError(f"{where}: a metric must be a list of numbers, one for each episode; got {str(value)[:60]}")
-    return tuple(math.nan if item is None else float(item) for item in value)
+        raise AnalysisError(
+            f"{where}: a metric must be a list of numbers, one for each episode; got {shown(value, 60)}"
+        )
+    return tuple(math.nan if (number := _finite(item)) is None else number for item in value)
+
+
+def _finite(value: float | None) -> float | None:
+    """A number from JSON; None if it is not finite."""
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether a value from JSON is a number that a float can hold."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, float)
 
 
 def _items(value: Any, where: str) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,49 @@ from typing import Any
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun
 from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, BenchmarkRun
 from marlnb.batch.trainings.launch import End, finish_training
-from marlnb.errors import RunError
+from marlnb.codec import to_json
+from marlnb.errors import ConfigError, RunError
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import competing_groups
-from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.training.runs.files import EVALUATIONS, write_atomically
+from marlnb.training.runs.records import checked_record, read_record
 from marlnb.training.runs.run import Run
 from marlnb.training.shared_return import earn_differently
 
 ABSOLUTE = "absolute.json"  # marl-eval's word for the final evaluation
 
 Returns = Mapping[str, Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """What is read of a row of `evaluations.jsonl`."""
+
+    frames: int
+    seconds: float
+    returns: Returns
+
+    def __post_init__(self) -> None:
+        _check_returns(self.returns)
+
+
+@dataclass(frozen=True)
+class _FinalEvaluation:
+    """What `absolute.json` holds."""
+
+    checkpoint: int
+    seed: int
+    returns: Returns
+
+    def __post_init__(self) -> None:
+        _check_returns(self.returns)
+
+
+def _check_returns(returns: Returns) -> None:
+    if not returns or not all(returns.values()):
+        raise ConfigError("returns must have a return of each episode for each group")
 
 
 def is_complete(folder: Path) -> bool:
@@ -56,29 +88,37 @@ def evaluate_final(run: Run) -> None:
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
     result = evaluate(run, episodes=episodes, seed=derive_seed(experiment.seed, "absolute"), checkpoint=which)
     assert result.table is not None
-    content = {"checkpoint": result.checkpoint, "seed": result.seed, "returns": result.table.to_json()}
-    write_atomically(run.path / ABSOLUTE, json.dumps(content) + "\n")
+    assert result.checkpoint is not None
+    content = _FinalEvaluation(result.checkpoint, result.seed, result.table.to_json())
+    write_atomically(run.path / ABSOLUTE, json.dumps(to_json(content)) + "\n")
 
 
 def measured(planned: BenchmarkRun, folder: Path) -> EvaluatedRun:
     """The evaluations of a complete run.
 
     Raises:
-        RunError: it has no evaluations.
+        RunError: it has no evaluations, or one of its files is damaged.
     """
     rows = Run.open(folder).evaluations()
     if not rows:
         raise RunError(f"the run {folder} has no evaluations; set evaluate_every and train it again")
-    metrics = [metrics_of(row["returns"]) for row in rows]
+    wanted = ("frames", "seconds", "returns")
+    evaluations = [
+        checked_record(
+            {name: row[name] for name in wanted if name in row}, _Evaluation, f"{folder / EVALUATIONS}, line {number},"
+        )
+        for number, row in enumerate(rows, 1)
+    ]
+    metrics = [metrics_of(evaluation.returns) for evaluation in evaluations]
     names = [name for name in metrics[0] if all(name in values for values in metrics)]
     return EvaluatedRun(
         task=planned.task,
         algorithm=planned.algorithm,
         seed=planned.seed,
-        frames=tuple(int(row["frames"]) for row in rows),
-        seconds=tuple(float(row["seconds"]) for row in rows),
+        frames=tuple(evaluation.frames for evaluation in evaluations),
+        seconds=tuple(evaluation.seconds for evaluation in evaluations),
         metrics={name: tuple(values[name] for values in metrics) for name in names},
-        absolute=metrics_of(read_json(folder / ABSOLUTE)["returns"]),
+        absolute=metrics_of(read_record(folder / ABSOLUTE, _FinalEvaluation).returns),
     )
 
 

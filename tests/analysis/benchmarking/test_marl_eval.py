@@ -91,7 +91,17 @@ def test_labels_and_new_task_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"step_1": {"return": [1.0]}}, "e/t/a/seed_0/step_1: missing step_count"),
+        ({"step_1": {"return": [1.0]}}, "e/t/a/seed_0/step_1: step_count must be a number of frames; got None"),
+        *(
+            ({"step_1": {"step_count": wrong, "return": [1.0]}}, "step_1: step_count must be a number of frames; got ")
+            for wrong in (-1, True, 10**30, 1.5, "1")
+        ),
+        *(
+            ({"step_1": {"step_count": 1, "elapsed_time": wrong}}, "elapsed_time must be a number of seconds; got ")
+            for wrong in ({}, "1", True, 10**400)
+        ),
+        ({"step_1": {"step_count": 1, "return": [10**400]}}, "a metric must be a list of numbers"),
+        ({"absolute_metrics": [1]}, "seed_0/absolute_metrics: expected a JSON object"),
         ({"step_1": {"step_count": 1, "return": 2.0}}, "seed_0/step_1/return: a metric must be a list of numbers"),
         ({"step_1": {"step_count": 1, "return": []}}, "a metric must be a list"),
         ({"step_1": {"step_count": 1, "x": [1]}, "step_2": {"step_count": 2}}, "step_2: missing x"),
@@ -101,6 +111,15 @@ def test_labels_and_new_task_names(tmp_path: Path) -> None:
 def test_what_is_no_such_layout_is_rejected_with_its_position(entry: object, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
         from_layout({"e": {"t": {"a": {"seed_0": entry}}}})
+
+
+def test_numbers_that_are_not_finite_are_not_known() -> None:
+    step = {"step_count": 1, "elapsed_time": math.inf, "return": [1.0, -math.inf, math.nan]}
+    (run,) = from_layout({"e": {"t": {"a": {"seed_0": {"step_1": step}}}}})
+    assert run.seconds == (None,)
+    assert to_layout([run])["e"]["t"]["a"]["seed_0"]["step_1"] == {"step_count": 1, "return": [1.0, None, None]}
+    with pytest.raises(AnalysisError, match="expected seed_<number>; got 'seed_٣'"):
+        from_layout({"e": {"t": {"a": {"seed_٣": {}}}}})
 
 
 def test_missing_metrics_are_named() -> None:
