@@ -41,9 +41,10 @@ def fast_linear(x: Tensor, weight: Tensor, bias: Tensor, *, tanh: bool = False) 
 
 
 def has_fast_linear(x: Tensor) -> bool:
-    """Whether `fast_linear` is made for x: many rows on a CPU, and a product in float32."""
+    """Whether `fast_linear` is made for x: many rows on a CPU with several threads, and a product in float32."""
     return (
         x.device.type == "cpu"
+        and torch.get_num_threads() > 1  # one thread gains little
         and x.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
         and x.numel() >= MIN_ROWS * x.shape[-1]

@@ -25,7 +25,7 @@ def log_prob_and_entropy(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor
         log p_a = log_softmax(z)_a        d log p_a / dz_k = [k = a] - p_k
         H = -sum_k p_k log p_k            dH / dz_k        = -p_k (log p_k + H)
 
-    Second derivatives are not available.
+    Second derivatives are not available for MIN_VECTOR choices and more.
 
     Args:
         logits: z, `[..., choice]`.
@@ -33,8 +33,12 @@ def log_prob_and_entropy(logits: Tensor, action: Tensor) -> tuple[Tensor, Tensor
     Returns:
         log p_a and H, `[...]`.
     """
-    log_prob, entropy = _LogProbAndEntropy.apply(logits, action)
-    return log_prob, entropy
+    if logits.shape[-1] >= MIN_VECTOR:
+        log_prob, entropy = _LogProbAndEntropy.apply(logits, action)
+        return log_prob, entropy
+    log_probs = log_softmax(logits)  # few choices: the compiler fuses torch's own gradients better
+    log_prob = log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+    return log_prob, -(log_probs.exp() * log_probs).sum(-1)
 
 
 class _LogProbAndEntropy(torch.autograd.Function):

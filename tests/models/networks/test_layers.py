@@ -96,7 +96,7 @@ def test_fast_training_changes_neither_outputs_nor_gradients(shared: bool, units
         return [output, *torch.autograd.grad(output.square().sum(), [x, *network.parameters()])]
 
     plain = outcome()
-    with fast_training(network):
+    with fast_training(network), patch("torch.get_num_threads", return_value=2):
         fast = outcome()
     for ours, expected in zip(fast, plain):
         torch.testing.assert_close(ours, expected, atol=4e-7 * n_envs, rtol=1e-5)
@@ -106,6 +106,11 @@ def test_fast_training_changes_neither_outputs_nor_gradients(shared: bool, units
 def test_fast_training_computes_large_products_by_fast_linear() -> None:
     network = MLPConfig(hidden=(8, 8)).build(3, InputSpec(((6,),)), 2)
     with patch("marlnb.models.networks.layers.fast_linear", wraps=fast_linear) as large:
+        with fast_training(network), patch("torch.get_num_threads", return_value=1):
+            network(torch.randn(400, 3, 6))
+        assert not large.called
+    two_threads = patch("torch.get_num_threads", return_value=2)
+    with two_threads, patch("marlnb.models.networks.layers.fast_linear", wraps=fast_linear) as large:
         network(torch.randn(400, 3, 6))
         assert not large.called
         with fast_training(network):
