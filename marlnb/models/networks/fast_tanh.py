@@ -13,13 +13,12 @@ def fast_tanh_(x: Tensor) -> Tensor:
 
     x must be the new result of an operation whose gradient does not need that result, such as a product or a sum.
     """
-    y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else double_sigmoid_minus_one_(x.mul_(2))
+    y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else _by_sigmoid_(x)
     return y
 
 
-def double_sigmoid_minus_one_(x: Tensor) -> Tensor:
-    """2 sigmoid(x) - 1 in x's memory, which is tanh(x / 2)."""
-    return torch.add(x.new_full((), -1.0), x.sigmoid_(), alpha=2, out=x)
+def _by_sigmoid_(x: Tensor) -> Tensor:
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 class _FastTanh(torch.autograd.Function):
@@ -27,7 +26,7 @@ class _FastTanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
-        y = double_sigmoid_minus_one_(x.detach().mul_(2))  # mark_dirty would copy the gradient of a view
+        y = _by_sigmoid_(x.detach())  # mark_dirty would copy the gradient of a layer's output, which is a view
         ctx.save_for_backward(y)
         return y
 
