@@ -1,4 +1,4 @@
-"""Tries random inputs: overrides, YAML files, folders of runs and batches, checkpoints, recordings, messages.
+"""Tries random inputs: overrides, YAML files, folders of runs and batches, checkpoints, recordings, messages, results.
 
     python -m tests.fuzz                                         a sample of each kind, 5 minutes
     python -m tests.fuzz overrides --n 20000 --seed 3
