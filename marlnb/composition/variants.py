@@ -36,7 +36,7 @@ class Variants:
     """
 
     folder: Path | None
-    _found: dict[str, dict[str, Path]] = field(default_factory=dict, compare=False, repr=False)  # by group
+    _paths: dict[str, dict[str, Path]] = field(default_factory=dict, compare=False, repr=False)  # by group
 
     @staticmethod
     def find(folder: str | os.PathLike[str] | None = None) -> Variants:
@@ -84,11 +84,11 @@ class Variants:
 
     def _files(self, group: str) -> dict[str, Path]:
         """The files of a group by name, listed once."""
-        if self.folder is not None and group not in self._found:
+        if self.folder is not None and group not in self._paths:
             root = self.folder / group
             files = (path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-            self._found[group] = {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
-        return self._found.get(group, {})
+            self._paths[group] = {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
+        return self._paths.get(group, {})
 
 
 def base_of(group: str, name: str, content: Mapping[str, Any], known: set[str], where: str) -> str | None:
