@@ -2,7 +2,7 @@
 targets exist.
 
 A new circle is cured rather than listed: move what both files need below them, or register it
-(`marlnb/plugins/builders.py`). Whoever opens an environment ends its worker processes after an interrupt.
+(`marlnb/plugins/builders.py`). A function that opens an environment ends its worker processes after an interrupt.
 """
 
 from __future__ import annotations
