@@ -235,6 +235,8 @@ class Loop:
                 self.begin(iteration)
             else:
                 self._collector.load_state_dict(state["collector"], self.env.load_state_dict(state["env"]))
+        except EnvError as error:
+            raise CheckpointError(f"the checkpoint does not fit this experiment: {error}") from error
         except MISFIT as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
 

@@ -13,7 +13,7 @@ from marlnb.envs.device import check_device
 from marlnb.envs.tensor.memory import bytes_per_env, check_memory
 from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
-from marlnb.envs.tensor.shapes import check_actions, check_rows, check_state
+from marlnb.envs.tensor.shapes import check_actions, check_rows, check_saved_state, check_state
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
 from marlnb.errors import EnvError
 
@@ -118,7 +118,7 @@ class TensorVectorEnv(VectorEnv):
         saved = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         if not self.state:
             self._keep(self._initial_state())
-        check_state(self.spec, "the saved state", {n: v.to(self.device) for n, v in saved.items()}, self.state)
+        check_saved_state(self.spec, saved, self.state)
         self._seed = state["seed"].to(self.device).clone() if state["seed"].ndim else int(state["seed"])
         self._episode.copy_(state["episode"])
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode, self.episode_stride))

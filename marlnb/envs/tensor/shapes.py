@@ -85,5 +85,19 @@ def check_state(
             )
 
 
+def check_saved_state(spec: EnvSpec, saved: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Raises EnvError unless a saved state has the names, shapes and dtypes of an environment's state."""
+    if saved.keys() != state.keys():
+        raise EnvError(
+            f"{spec.name}: the saved state has {sorted(saved)}, and a state of this environment has {sorted(state)}: "
+            "another environment or another version of marlnb saved it"
+        )
+    for name, value in saved.items():
+        expected = state[name]
+        if not isinstance(value, Tensor) or value.shape != expected.shape or value.dtype != expected.dtype:
+            got = _described(value) if isinstance(value, Tensor) else type(value).__name__
+            raise EnvError(f"{spec.name}: the saved state's {name!r} must be {_described(expected)}; got {got}")
+
+
 def _described(value: Tensor) -> str:
     return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')} on {value.device}"

@@ -123,6 +123,30 @@ def test_tensors_that_change_are_errors(fault: str, message: str) -> None:
         env.step(random_actions(env, env.reset(0), torch.Generator()))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state.pop("state_time"), r"has \['position'\], and a state .* has \['position', 'time'\]"),
+        (
+            lambda state: state.update(state_speed=state["state_time"]),
+            r"the saved state has \['position', 'speed', 'time'\]",
+        ),
+        (
+            lambda state: state.update(state_time=state["state_time"][:1]),
+            r"'time' must be \[2\] int64 .*; got \[1\] int64",
+        ),
+        (lambda state: state.update(state_time=3), "'time' must be .*; got int"),
+    ],
+)
+def test_a_state_of_something_else_is_an_error(change: Any, message: str) -> None:
+    env = Drifting().build(2)
+    env.reset(0)
+    state = env.state_dict()
+    change(state)
+    with pytest.raises(EnvError, match=message):
+        Drifting().build(2).load_state_dict(state)
+
+
 @dataclass(frozen=True)
 class Writing(Chase):
     name: ClassVar[str] = "test/writing"
