@@ -86,17 +86,21 @@ class BatchedOutcomes:
         tests = [paired_tests(values[:, 1] - values[:, 0], intervals, seed=seed) for values in samples]
         # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
         single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
-        has_p_value = [k for k, key in enumerate(keys) if not _is_distance(key)]
+        is_distance = [key.outcome.endswith(("_direct", "_total")) for key in keys]
+        has_p_value = [k for k in range(len(keys)) if not is_distance[k]]
         tested = [k for k in has_p_value if keys[k].who not in single]
         corrected = holm(np.array([of_sample[k].p_value for of_sample in tests for k in tested]))
         columns = dict(zip(tested, corrected.reshape(len(samples), -1).T.tolist()))
         of_agent = {k: keys.index(keys[k]._replace(who=single[keys[k].who])) for k in set(has_p_value) - set(tested)}
         p_holm = [columns.get(of_agent.get(k, k), [None] * len(samples)) for k in range(len(keys))]
         members = {group.name: set(group.agents) for group in self.spec.groups}
+        agents = [members.get(key.who, {key.who}) for key in keys]
         return [
             tuple(
-                _effect(key, means, test, p[sample], bool(members.get(key.who, {key.who}) & touched[sample]))
-                for key, means, test, p in zip(keys, _means(values), tests[sample], p_holm)
+                _effect(key, means, test, p[sample], not touched[sample].isdisjoint(of_key), is_distance=distance)
+                for key, means, test, p, of_key, distance in zip(
+                    keys, _means(values), tests[sample], p_holm, agents, is_distance
+                )
             )
             for sample, values in enumerate(samples)
         ]
@@ -127,10 +131,6 @@ class BatchedOutcomes:
         return by_agent
 
 
-def _is_distance(key: OutcomeKey) -> bool:
-    return key.outcome.endswith(("_direct", "_total"))
-
-
 def _means(values: np.ndarray) -> list[tuple[float, float]]:
     """Of each outcome in `[outcome, side, episode]`, (before, after), over episodes that have both; NaN without one."""
     both = np.isfinite(values).all(1, keepdims=True)
@@ -140,9 +140,18 @@ def _means(values: np.ndarray) -> list[tuple[float, float]]:
 
 
 def _effect(
-    key: OutcomeKey, means: tuple[float, float], test: PairedDifference, p_holm: float | None, edited: bool
+    key: OutcomeKey,
+    means: tuple[float, float],
+    test: PairedDifference,
+    p_holm: float | None,
+    edited: bool,
+    *,
+    is_distance: bool,
 ) -> Effect:
-    distance = _is_distance(key)
+    """
+    Args:
+        is_distance: the outcome compares two policies' actions: it is never below zero and has no p-value.
+    """
     before, after = means
     return Effect(
         outcome=key.outcome,
@@ -153,9 +162,9 @@ def _effect(
         before=before,
         after=after,
         difference=test.mean,
-        low=max(test.low, 0.0) if distance else test.low,
+        low=max(test.low, 0.0) if is_distance else test.low,
         high=test.high,
-        p_value=None if distance else test.p_value,
+        p_value=None if is_distance else test.p_value,
         p_holm=p_holm,
         detectable=test.detectable,
     )

@@ -11,6 +11,7 @@ from marlnb.analysis.data.trajectories import Trajectories
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits_variants import variants
+from marlnb.models.networks.mlp import HiddenNetwork
 from marlnb.models.policies.policy import Policy
 from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.threads import torch_threads
@@ -32,20 +33,29 @@ def logits_of_variants(policy: Policy, track: Trajectories, edits: Sequence[Edit
     n_at_once = max(1, MAX_ROWS // rows)
     for start in range(0, len(edits), n_at_once):
         part = edits[start : start + n_at_once]
-        with edited(policy, [variants(part)]), torch.no_grad(), torch_threads(1):
-            logits = _logits(policy, track, len(part))
+        copies = _is_hidden_layer(policy, part[0].site)
+        with edited(policy, [variants(part, copies=copies)]), torch.no_grad(), torch_threads(1):
+            logits = _logits(policy, track, 1 if copies else len(part))
         yield from logits
 
 
+def _is_hidden_layer(policy: Policy, site: str) -> bool:
+    """Whether the site is a hidden layer of the actor, before which the network needs to be computed only once."""
+    network = getattr(getattr(policy, "actor", None), "network", None)
+    if not isinstance(network, HiddenNetwork) or policy.recurrent_shape is not None:
+        return False
+    return any(each.name == site and each.module in set(network.hidden) for each in policy.sites())
+
+
 def _logits(policy: Policy, track: Trajectories, n: int) -> Tensor:
-    """`[copy, time, env, agent, parameter]` of n copies of the episodes."""
+    """`[edit, time, env, agent, parameter]` of n copies of the episodes; of one copy where the edits make copies."""
     group, distribution = policy.group.name, policy.distribution
     assert distribution is not None
     observation, mask, acting = track.observation[group], track.mask[group], track.acting[group]
     if policy.recurrent_shape is None:
         flat = observation.flatten(0, 1)
-        parameters, _ = policy.logits(flat.repeat(n, *[1] * (flat.ndim - 1)))
-        logits = parameters.unflatten(0, (n, *observation.shape[:2]))
+        parameters, _ = policy.logits(flat.repeat(n, *[1] * (flat.ndim - 1)) if n > 1 else flat)
+        logits = parameters.reshape(-1, *observation.shape[:2], *parameters.shape[-2:])
     else:
         state = policy.initial_recurrent(n * observation.shape[1], observation.device)
         steps = []

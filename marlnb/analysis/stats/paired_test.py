@@ -83,14 +83,14 @@ def paired_tests(
         return [paired_test(sample, intervals, seed=seed) for sample in differences]
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, error = samples.mean(1), samples.std(1, ddof=1) / sqrt(n)
-        p_value = 2 * stdtr(n - 1, -np.abs(mean) / error)
+        p_value = np.where((error == 0) & (mean == 0), 1.0, 2 * stdtr(n - 1, -np.abs(mean) / error))
     half_width = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * error
     detectable = half_width + float(stdtrit(n - 1, POWER)) * error
     columns = np.stack((mean, mean - half_width, mean + half_width, p_value, detectable), axis=1).tolist()
-    usual = np.isfinite(samples).all(1) & (error > 0)
+    complete = np.isfinite(samples).all(1)
     return [
-        PairedDifference(n, *column) if is_usual else paired_test(sample, seed=seed)
-        for sample, is_usual, column in zip(samples, usual, columns)
+        PairedDifference(n, *column) if is_complete else paired_test(sample, seed=seed)
+        for sample, is_complete, column in zip(samples, complete, columns)
     ]
 
 

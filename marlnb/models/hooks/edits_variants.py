@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import ConfigError, unknown
-from marlnb.models.hooks.apply_edits import EditHook, edit_targets
-from marlnb.models.hooks.edit import Change, Edit, EditTarget
+from marlnb.models.hooks.apply_edits import EditHook
+from marlnb.models.hooks.edit import Change, Edit, EditTarget, edit_target
 
 Parts = Callable[[Tensor], Tensor]
-"""A site's output of all parts `[env, row, unit]` -> the edited output."""
+"""A site's output by part, `[part, env, row, unit]` -> the edited output."""
 READ_EPISODES = ("patch", "permute_channel")
 """Kinds of edits whose change depends on which episode an environment plays, or on the other environments."""
 
@@ -25,19 +25,24 @@ class Variants(Edit):
 
     Attributes:
         edits: of this site, each at all steps; None leaves its part unchanged.
+        copies: each edit gets a copy of the site's whole output `[env, row, unit]`, so the network's output has an
+            additional first axis, the edit. The layers after the site must accept it, as linear and hidden layers do.
     """
 
     name: ClassVar[str] = "variants"
 
     edits: tuple[Edit | None, ...] = ()
+    copies: bool = False
 
     def bind(self, target: EditTarget) -> Change:
-        targets = [None if edit is None else edit_targets(target.policy, edit)[0] for edit in self.edits]
+        targets = [edit and edit_target(edit, target.policy, target.site) for edit in self.edits]
         change = _linear_parts(self.edits, targets) or _other_parts(self.edits, targets)
         rows, units = list(target.rows), list(target.units)
 
         def change_parts(values: Tensor, output: Tensor) -> Tensor:
-            joined = change(output)
+            if self.copies:
+                return change(output.expand(len(targets), *output.shape))
+            joined = change(output.unflatten(0, (len(targets), -1))).flatten(0, 1)
             return joined if joined.shape == values.shape else joined[..., rows, :][..., units]
 
         return change_parts
@@ -62,11 +67,11 @@ def _linear_parts(edits: Sequence[Edit | None], targets: Sequence[EditTarget | N
     factor, offset = torch.cat(factors)[:, None], torch.cat(offsets)[:, None]
 
     def change(output: Tensor) -> Tensor:
-        changed = output.unflatten(0, (len(edits), -1)).clone()
+        changed = output.clone(memory_format=torch.contiguous_format)
         at = (part_index.to(output.device), slice(None), row.to(output.device), unit.to(output.device))
         by, to = factor.to(output), offset.to(output)
         changed[at] = torch.where(by == 0, to, changed[at] * by + to)
-        return changed.flatten(0, 1)
+        return changed
 
     return change
 
@@ -77,17 +82,19 @@ def _other_parts(edits: Sequence[Edit | None], targets: Sequence[EditTarget | No
 
     def change(output: Tensor) -> Tensor:
         parts = []
-        for hook, part in zip(hooks, output.chunk(len(hooks)), strict=True):
+        for hook, part in zip(hooks, output, strict=True):
             changed = None if hook is None else hook(hook.target.site.module, (), part)
             parts.append(part if changed is None else changed)
-        return torch.cat(parts)
+        return torch.stack(parts)
 
     return change
 
 
-def variants(edits: Sequence[Edit | None]) -> Variants:
+def variants(edits: Sequence[Edit | None], *, copies: bool = False) -> Variants:
     """The edit whose k-th part is the k-th of `edits`, which are of one site and one time window.
 
+    Args:
+        copies: as in `Variants`.
     Raises:
         ConfigError: edits of several sites or windows, or of a kind that reads the environments' episodes.
     """
@@ -98,4 +105,4 @@ def variants(edits: Sequence[Edit | None]) -> Variants:
     if wrong := [edit.name for edit in given if edit.name in READ_EPISODES]:
         raise ConfigError(f"{unknown('edit for parts of the envs', wrong[0], ('ablate', 'scale', 'noise', 'clamp'))}")
     ((site, window),) = places
-    return Variants(site, edits=tuple(edit and replace(edit, t=None) for edit in edits), t=window)
+    return Variants(site, edits=tuple(edit and replace(edit, t=None) for edit in edits), copies=copies, t=window)
