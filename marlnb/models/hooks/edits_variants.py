@@ -35,7 +35,8 @@ class Variants(Edit):
     copies: bool = False
 
     def bind(self, target: EditTarget) -> Change:
-        targets = [edit and edit_target(edit, target.policy, target.site) for edit in self.edits]
+        policy, site = target.policy, target.site
+        targets = [None if edit is None else edit_target(edit, policy, site) for edit in self.edits]
         change = _linear_parts(self.edits, targets) or _other_parts(self.edits, targets)
         rows, units = list(target.rows), list(target.units)
 
