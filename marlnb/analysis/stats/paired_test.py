@@ -87,7 +87,7 @@ def paired_tests(
     half_width = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * error
     detectable = half_width + float(stdtrit(n - 1, POWER)) * error
     columns = np.stack((mean, mean - half_width, mean + half_width, p_value, detectable), axis=1).tolist()
-    complete: np.ndarray = np.isfinite(samples).all(1)
+    complete = np.isfinite(mean)  # no difference is missing
     return [
         PairedDifference(n, *column) if is_complete else paired_test(sample, seed=seed)
         for sample, is_complete, column in zip(samples, complete, columns)
