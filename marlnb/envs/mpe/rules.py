@@ -37,29 +37,30 @@ class MPERules(Rules):
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in agent) for agent in features])
         self._feature_rows = [row for agent in features for _, row in agent]
         self._bodies: dict[torch.device, Bodies] = {}
-        self._stages: list[tuple[Tensor, Stage]] = []
+        self._recent: list[GroupedWorld] = []  # of the last two states, the current one first
 
     def start(self, draw: Draws) -> State:
-        stage = self._unused_stage(draw.n_envs, draw.device)
-        world = stage.world
+        grouped = self._unused(draw.n_envs, draw.device)
+        world = grouped.world
         self._begin(world, draw.seed)
-        state = {"rows": world.rows.t(), "start_range": world.start_range, **world.choice}
-        self._remember(state, stage)
-        return state
+        grouped.rows = world.rows.t()
+        self._recent = [grouped, *self._recent[:1]]
+        return {"rows": grouped.rows, "start_range": world.start_range, **world.choice}
 
     def step(self, state: State, action: ByGroup, draw: Draws) -> tuple[State, ByGroup]:
-        stage = self.stage(state)
-        world = stage.world
-        for name, act in stage.acts.items():
+        grouped = self._grouped(state)
+        world = grouped.world
+        for name, act in grouped.acts.items():
             act(action[name])
         self.scenario.advance(world)
         world.measure()
         self.scenario.refresh(world)
-        self.scenario.reward(world, stage.reward)
-        return state, stage.reward_of
+        self.scenario.reward(world, grouped.reward)
+        after = state if grouped.rows is state["rows"] else {**state, "rows": grouped.rows}
+        return after, grouped.reward_of
 
     def observe(self, state: State) -> ByGroup:
-        return self.stage(state).observe()
+        return self._grouped(state).observe()
 
     def terminated(self, state: State) -> Tensor | None:
         """Success before the time limit: mpe2 calls an end at the limit a truncation."""
@@ -97,31 +98,32 @@ class MPERules(Rules):
 
     def world(self, state: State) -> World:
         """The world of a state."""
-        return self.stage(state).world
+        return self._grouped(state).world
 
-    def stage(self, state: State) -> Stage:
-        """The stage of a state: that of the last step, or a new one."""
+    def _grouped(self, state: State) -> GroupedWorld:
+        """That of one of the last two states, or a new one; the current state is the last that was used."""
         rows = state["rows"]
-        if self._stages and self._stages[0][0] is rows:
-            return self._stages[0][1]
-        known = [stage for of, stage in self._stages if of is rows]
-        stage = known[0] if known else Stage(self, self._world_at(state))
-        self._remember(state, stage)
-        return stage
+        if self._recent and self._recent[0].rows is rows:
+            return self._recent[0]
+        known = [grouped for grouped in self._recent if grouped.rows is rows]
+        grouped = known[0] if known else self._new(state)
+        self._recent = [grouped, *self._recent[:1]]
+        return grouped
 
-    def _world_at(self, state: State) -> World:
-        rows, choice = state["rows"], {name: state[name] for name in self.scenario.choices}
-        return World(self._bodies_on(rows.device), rows.t().contiguous(), state["start_range"], choice)
+    def _new(self, state: State) -> GroupedWorld:
+        """In the memory of the state where that is `[row, env]`, otherwise in a copy."""
+        memory, choice = state["rows"].t(), {name: state[name] for name in self.scenario.choices}
+        is_copied = not memory.is_contiguous()
+        world = World(self._bodies_on(memory.device), memory.contiguous(), state["start_range"], choice)
+        return GroupedWorld(self, world, world.rows.t() if is_copied else state["rows"])
 
-    def _remember(self, state: State, stage: Stage) -> None:
-        self._stages = [(state["rows"], stage), *self._stages[:1]]
-
-    def _unused_stage(self, n_envs: int, device: torch.device) -> Stage:
+    def _unused(self, n_envs: int, device: torch.device) -> GroupedWorld:
         """That of the state before the current one, whose memory can be used again; otherwise a new one."""
-        for _, stage in self._stages[1:]:
-            if stage.world.n_envs == n_envs and stage.world.device == device:
-                return stage
-        return Stage(self, World.empty(self._bodies_on(device), n_envs))
+        for grouped in self._recent[1:]:
+            if grouped.world.n_envs == n_envs and grouped.world.device == device:
+                return grouped
+        world = World.empty(self._bodies_on(device), n_envs)
+        return GroupedWorld(self, world, world.rows.t())
 
     def _begin(self, world: World, seeds: Tensor) -> None:
         scenario, n_entities = self.scenario, world.n_agents + world.n_landmarks
@@ -144,17 +146,18 @@ class MPERules(Rules):
         return self._bodies[device]
 
 
-class Stage:
+class GroupedWorld:
     """A world with the functions and buffers that join it to groups of agents.
 
     Attributes:
+        rows: `[env, row]`, of the state that the world is in.
         acts: by group, a function that writes actions `[env, agent, ...]` into the world.
         reward: `[agent, env]`.
         reward_of: by group, a view of `reward`, `[env, agent]`.
     """
 
-    def __init__(self, rules: MPERules, world: World) -> None:
-        self.world = world
+    def __init__(self, rules: MPERules, world: World, rows: Tensor) -> None:
+        self.world, self.rows = world, rows
         dtype, n_envs = getattr(torch, rules.config.dtype), world.n_envs
         self._feature_rows = world.bodies.feature_rows
         self._observable = world.rows[: world.bodies.layout.n_observable]

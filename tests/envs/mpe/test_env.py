@@ -83,6 +83,17 @@ def test_a_saved_state_goes_on_bit_for_bit_in_another_environment(name: str) -> 
             assert torch.equal(rows.reward, theirs.groups[group].reward)
 
 
+def test_a_state_in_another_order_in_memory_goes_on_as_well() -> None:
+    usual, other = SimpleSpreadConfig().build(3), SimpleSpreadConfig().build(3)
+    step, generator = usual.reset(seed=1), torch.Generator().manual_seed(0)
+    other.reset(seed=1)
+    other.state["rows"] = other.state["rows"].contiguous()
+    for _ in range(3):
+        actions = random_actions(usual, step, generator)
+        step = usual.step(actions)
+        assert torch.equal(other.step(actions).groups["agent"].observation, step.groups["agent"].observation)
+
+
 def test_truncation_keeps_the_last_observation_and_starts_the_next_episode() -> None:
     env = SimpleSpreadConfig(max_cycles=2).build(3)
     env.reset(seed=4)
