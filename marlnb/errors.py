@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar
 
-_TERMINAL_COMMAND = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # ECMA-48, section 5.4: colours, cursor movements
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")  # ECMA-48, section 8.3.117
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -119,7 +119,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    kept = (c if c.isprintable() or c in "\n\t" else REPLACEMENT for c in _TERMINAL_COMMAND.sub("", text))
+    kept = (c if c.isprintable() or c in "\n\t" else REPLACEMENT for c in _COLOUR.sub("", text))
     return "".join(kept)
 
 

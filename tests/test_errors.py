@@ -29,7 +29,7 @@ def test_a_long_list_of_code_is_shown_whole() -> None:
     [
         ("plain, ß 漢 é\n\tindented", "plain, ß 漢 é\n\tindented"),
         ("\x1b[1;31mred\x1b[0m", "red"),
-        ("\x1b[2J\x1b[?25lgone", "gone"),
+        ("\x1b[2J\x1b[?25lgone", "\ufffd[2J\ufffd[?25lgone"),
         ("100%\rdone", "100%\ufffddone"),
         ("\x1b]8;;http://x\x1b\\link", "\ufffd]8;;http://x\ufffd\\link"),
         ("a\N{RIGHT-TO-LEFT OVERRIDE}b\N{ZERO WIDTH SPACE}", "a\ufffdb\ufffd"),

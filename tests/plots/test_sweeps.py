@@ -20,7 +20,7 @@ def test_each_setting_has_points_an_estimate_and_an_interval() -> None:
     points = [line.get_xdata() for line in ax.lines if line.get_marker() == "o"]
     assert [list(np.asarray(each)) for each in points] == [[-9.0, -7.0], [-12.0]]
     # a `$` begins no formula
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["mappo", r"\$(rm -rf) and \$x"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["mappo", HOSTILE]
 
 
 def test_single_runs_are_drawn_to_their_own_ends() -> None:
@@ -30,4 +30,4 @@ def test_single_runs_are_drawn_to_their_own_ends() -> None:
     single, curve = ax.lines
     assert list(np.asarray(single.get_xdata())) == [1.0, 2.0, 5.0] and list(np.asarray(curve.get_xdata())) == [1.0, 2.0]
     assert "thousand" in ax.get_xlabel()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [r"\$(rm -rf) and \$x"]  # type: ignore[union-attr]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [HOSTILE]  # type: ignore[union-attr]
