@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from operator import itemgetter
 
 import numpy as np
@@ -83,7 +83,9 @@ class BatchedOutcomes:
         if not samples:
             return []
         keys = self._keys
-        tests = [paired_tests(values[:, 1] - values[:, 0], intervals, seed=seed) for values in samples]
+        by_length = [np.stack(list(equal)) for _, equal in groupby(samples, key=np.shape)]
+        tests = [each for values in by_length for each in _tests(values, intervals, seed)]
+        means = [each for values in by_length for each in _means(values)]
         # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
         single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
         is_distance = [key.outcome.endswith(("_direct", "_total")) for key in keys]
@@ -97,12 +99,14 @@ class BatchedOutcomes:
         agents = [members.get(key.who, {key.who}) for key in keys]
         return [
             tuple(
-                _effect(key, means, test, p[sample], not touched[sample].isdisjoint(of_key), is_distance=distance)
-                for key, means, test, p, of_key, distance in zip(
-                    keys, _means(values), tests[sample], p_holm, agents, is_distance
+                _effect(
+                    key, before_and_after, test, p[sample], not touched[sample].isdisjoint(of_key), is_distance=distance
+                )
+                for key, before_and_after, test, p, of_key, distance in zip(
+                    keys, means[sample], tests[sample], p_holm, agents, is_distance
                 )
             )
-            for sample, values in enumerate(samples)
+            for sample in range(len(samples))
         ]
 
     def returns(self) -> dict[str, tuple[tuple[float, ...], ...]]:
@@ -131,12 +135,21 @@ class BatchedOutcomes:
         return by_agent
 
 
-def _means(values: np.ndarray) -> list[tuple[float, float]]:
-    """Of each outcome in `[outcome, side, episode]`, (before, after), over episodes that have both; NaN without one."""
-    both = np.isfinite(values).all(1, keepdims=True)
+def _tests(values: np.ndarray, intervals: Intervals, seed: int) -> list[list[PairedDifference]]:
+    """By sample, the test of each outcome in `[sample, outcome, side, episode]`."""
+    differences = values[:, :, 1] - values[:, :, 0]
+    n = values.shape[1]
+    tests = paired_tests(differences.reshape(len(values) * n, values.shape[-1]), intervals, seed=seed)
+    return [tests[first : first + n] for first in range(0, len(tests), n)]
+
+
+def _means(values: np.ndarray) -> list[list[tuple[float, float]]]:
+    """By sample, (before, after) of each outcome in `[sample, outcome, side, episode]`, over episodes that have both;
+    NaN without one."""
+    both = np.isfinite(values).all(2, keepdims=True)
     with np.errstate(invalid="ignore"):
         means = np.where(both, values, 0).sum(-1) / both.sum(-1)
-    return [(before, after) for before, after in means.tolist()]
+    return [[(before, after) for before, after in of_sample] for of_sample in means.tolist()]
 
 
 def _effect(

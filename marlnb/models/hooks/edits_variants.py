@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -51,7 +52,7 @@ class Variants(Edit):
 
 def _linear_parts(edits: Sequence[Edit | None], targets: Sequence[EditTarget | None]) -> Parts | None:
     """All parts at once, where each change is h' = factor h + offset; None where one is not."""
-    indices: list[Tensor] = []
+    indices: list[tuple[int, int, int]] = []
     factors: list[Tensor] = []
     offsets: list[Tensor] = []
     for part, (edit, target) in enumerate(zip(edits, targets)):
@@ -60,11 +61,10 @@ def _linear_parts(edits: Sequence[Edit | None], targets: Sequence[EditTarget | N
         linear = edit.linear(target)
         if linear is None:
             return None
-        rows, units = torch.tensor(target.rows), torch.tensor(target.units)
-        indices.append(torch.cartesian_prod(torch.tensor([part]), rows, units).view(-1, 3))
+        indices += itertools.product([part], target.rows, target.units)
         for values, value in zip((factors, offsets), linear):
-            values.append(value.expand(len(rows), len(units)).flatten())
-    part_index, row, unit = torch.cat(indices).unbind(1)
+            values.append(value.expand(len(target.rows), len(target.units)).flatten())
+    part_index, row, unit = torch.tensor(indices).unbind(1)
     factor, offset = torch.cat(factors)[:, None], torch.cat(offsets)[:, None]
 
     def change(output: Tensor) -> Tensor:
