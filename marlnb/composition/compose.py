@@ -102,14 +102,13 @@ def chosen_parts(overrides: Sequence[str], config_dir: str | None = None) -> dic
 
 def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_dir: str | None) -> dict[str, Any]:
     """The composed options as plain JSON: names are chosen and values merged, but nothing is checked yet."""
-    variants = Variants.find(config_dir)
+    variants, words = Variants.find(config_dir), shown(" ".join(overrides), 400)
     request = read_overrides(overrides, variants)
     settings = list(_settings(request, variants))
     _check_mappings(settings, {*_mappings(defaults, ()), *_mappings_of_parts(request, variants)})
     with _lock, _private_hydra(_nodes(request, variants, defaults)):
         try:
-            with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
-                composed = hydra_compose(_PRIMARY, overrides=request.values)
+            composed = _composed(request.values, words)
             options = _resolved(composed)
             _check_tables(options)
             if "tuned" in defaults and request.tuned:
@@ -119,11 +118,23 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
             return _inherit(given)
         except (HydraException, OmegaConfBaseException) as error:
             at = str(getattr(error, "full_key", None) or "")
-            words = shown(" ".join(overrides), 400)
             known = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error  # it says more
             reason = str(known).partition("\n    full_key:")[0][:400]  # the rest is for those who program OmegaConf
             reason = reason.replace("DictConfig", "a mapping").replace("ListConfig", "a list")
             raise ConfigError(f"cannot compose {words}: {reason}", at=at) from error
+
+
+def _composed(values: Sequence[str], words: str) -> Any:
+    """What Hydra composes."""
+    try:
+        with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
+            return hydra_compose(_PRIMARY, overrides=list(values))
+    except OmegaConfBaseException:
+        raise
+    except (TypeError, ValueError) as error:  # OmegaConf looks for a name in a list
+        raise ConfigError(
+            f"cannot compose {words}: an element of a list is set by its number, such as model.hidden.0=64; {error}"
+        ) from error
 
 
 def _check_tables(options: Any) -> None:

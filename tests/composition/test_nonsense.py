@@ -36,6 +36,7 @@ MAX_MESSAGE = 4_500  # names of environments are listed
         *("algorithm.epochs=1e30", "algorithm.sequence_length=1e9", "env.max_cycles=1e30", "evaluation_episodes=1e30"),
         *("keep_checkpoints=1e12", "env.num_agent_neighbors=1e9", "env.num_landmark_neighbors=2147483648"),
         *("model.hidden=[" + "8," * 20_000 + "8]", "hydra.run.dir=x", "++hydra.x=1", "=3", "seed=glob(*)"),
+        *("model.hidden.a=3", "model.hidden.a.b=3", "model.hidden.9=3", "schedule.agent.lr=2"),
         "schedule=['٣ algorithm.lr=1e-3']",
     ],
     ids=lambda override: override[:40],
