@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from marlnb.disk import writing
-from marlnb.errors import CheckpointError, DiskError
+from marlnb.errors import CheckpointError, DiskError, shown
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained
 from marlnb.training.loop import TrainingLoop
@@ -168,6 +168,9 @@ class CheckpointSaver:
 def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> dict[str, float]:
     """The last evaluation by group. Earlier versions saved its mean over groups, of use where there is one."""
     if "evaluation_returns" in state:
-        return dict(state["evaluation_returns"])
+        returns = dict(state["evaluation_returns"])
+        if not all(isinstance(value, int | float) for value in returns.values()):
+            raise ValueError(f"evaluation_returns must be numbers; got {shown(returns)}")
+        return returns
     score = state["evaluation_score"]
     return {} if score is None or len(groups) > 1 else {groups[0]: score}

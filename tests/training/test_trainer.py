@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from marlnb.experiment import Experiment
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.loop import DivergedError, Loop
 from marlnb.training.report import Report
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.training.toys import Count, count_experiment
@@ -254,6 +256,20 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
     (run.path / "checkpoints" / "3").rename(tmp_path / "aside")
     foreign.rename(run.path / "checkpoints" / "3")
     with pytest.raises(CheckpointError, match="'a'"):
+        Trainer.resume(run)
+
+
+def test_a_tensor_as_a_return_is_no_checkpoint_of_a_training(tmp_path: Path) -> None:
+    """A file from a stranger may have any value; found by make fuzz."""
+    experiment = count_experiment()
+    _train(experiment, tmp_path / "r", 3)
+    run = Run.open(tmp_path / "r")
+    checkpoint = run.checkpoint()
+    state = checkpoint.load()
+    changed = {**state, "evaluation_returns": {**state["evaluation_returns"], "a": torch.zeros(2)}}
+    shutil.rmtree(checkpoint.path)
+    save_checkpoint(checkpoint.path.parent, changed, iteration=3, frames=checkpoint.frames, returns={})
+    with pytest.raises(CheckpointError, match="evaluation_returns must be numbers"):
         Trainer.resume(run)
 
 
