@@ -260,7 +260,7 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_tensor_as_a_return_is_no_checkpoint_of_a_training(tmp_path: Path) -> None:
-    """A file from a stranger may have any value; found by make fuzz."""
+    """A file of a third party may have any value; found by make fuzz."""
     experiment = count_experiment()
     _train(experiment, tmp_path / "r", 3)
     run = Run.open(tmp_path / "r")
