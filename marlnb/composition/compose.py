@@ -102,8 +102,9 @@ def chosen_parts(overrides: Sequence[str], config_dir: str | None = None) -> dic
 
 def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_dir: str | None) -> dict[str, Any]:
     """The composed options as plain JSON: names are chosen and values merged, but nothing is checked yet."""
-    variants, words = Variants.find(config_dir), shown(" ".join(overrides), 400)
+    variants = Variants.find(config_dir)
     request = read_overrides(overrides, variants)
+    words = shown(" ".join(overrides), 400)
     settings = list(_settings(request, variants))
     _check_mappings(settings, {*_mappings(defaults, ()), *_mappings_of_parts(request, variants)})
     with _lock, _private_hydra(_nodes(request, variants, defaults)):
