@@ -157,7 +157,7 @@ def writing(
         path: what is written.
         kind: the class of the error.
         saved: what is intact all the same, for the message.
-        needed_bytes: how much was to be written; 0: unknown.
+        needed_bytes: how much was to be written; 0: unknown, at least a block of the disk.
     """
     try:
         yield
@@ -176,11 +176,16 @@ def writing(
 
 def problem_of(error: BaseException, path: Path, needed_bytes: int = 0) -> str:
     """What is wrong, in words: `the disk /data is full: 0 B free, 3.4 MB needed`."""
+    if isinstance(error, DiskError) and error.problem:
+        return error.problem
     number = errno_of(error)
     if number not in PROBLEMS:
         return NO_FILES.get(number) or os.strerror(number) if number else str(error)
     facts = [_free_in_words(path)] if number == errno.ENOSPC else []
-    facts += [f"{format_bytes(needed_bytes)} needed"] if needed_bytes and number in FULL else []
+    if number in FULL and needed_bytes:
+        facts.append(f"{format_bytes(needed_bytes)} needed")
+    elif number == errno.ENOSPC and free_bytes(path) < (block := os.statvfs(_existing(path)).f_frsize):
+        facts.append(f"at least {format_bytes(block)} needed")
     return f"the disk {mount_point(path)} {PROBLEMS[number]}{': ' * bool(facts)}{', '.join(facts)}"
 
 

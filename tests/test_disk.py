@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from marlnb.disk import problem_of
+from marlnb.disk import problem_of, writing
+from marlnb.errors import DiskError
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,24 @@ def test_a_disk_with_space_but_without_inodes_says_so(
     monkeypatch.setattr(os, "statvfs", lambda path: disk)
     problem = problem_of(OSError(errno.ENOSPC, "no space"), tmp_path / "a", needed_bytes=1000)
     assert problem.startswith("the disk /") and problem.endswith(f" is full: {end}")
+
+
+@pytest.mark.parametrize(
+    ("needed_bytes", "n_blocks", "end"),
+    [
+        (0, 0, "0 B free, at least 4.1 kB needed"),  # unknown: any write needs a block
+        (700, 0, "0 B free, 700 B needed"),
+        (0, 5, "20.5 kB free"),  # another process freed it meanwhile
+    ],
+)
+def test_a_full_disk_names_the_space_that_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed_bytes: int, n_blocks: int, end: str
+) -> None:
+    disk = SimpleNamespace(f_bavail=n_blocks, f_frsize=4096, f_files=0, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    path = tmp_path / "a"
+    problem = problem_of(OSError(errno.ENOSPC, "no space"), path, needed_bytes)
+    assert problem.endswith(f" is full: {end}")
+    with pytest.raises(DiskError, match=problem) as raised, writing(path, needed_bytes=needed_bytes):
+        raise OSError(errno.ENOSPC, "no space")
+    assert problem_of(raised.value, tmp_path) == problem  # as it was said first

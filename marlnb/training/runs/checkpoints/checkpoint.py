@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import problem_of
-from marlnb.errors import CheckpointError, DiskError
+from marlnb.errors import CheckpointError
 from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.files import METRICS, numbered, read_lines
 from marlnb.training.shared_return import earn_differently, shared_return
@@ -129,7 +129,7 @@ def save_checkpoint(
         sync_folder(folder)
     except OSError as error:
         remaining = ", ".join(str(number) for number in _iterations(folder)) or "none"
-        problem = error.problem if isinstance(error, DiskError) else problem_of(error, folder)
+        problem = problem_of(error, folder)
         raise CheckpointError(
             f"checkpoint {iteration} cannot be written to {folder}: {problem}; complete checkpoints there: {remaining}"
         ) from error
