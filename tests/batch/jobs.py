@@ -19,7 +19,7 @@ TRAINING = """
 import marlnb as mnb
 experiment = mnb.Experiment.compose(
     "env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=25", "threads=1",
-    f"frames={frames}", "checkpoint_every=20", "keep_checkpoints=3")
+    "algorithm.epochs=1", "model.hidden=[8]", f"frames={frames}", "checkpoint_every=20", "keep_checkpoints=3")
 trained = mnb.train(experiment, run=run, resume=True)
 assert trained.status()["state"] == "complete"
 """

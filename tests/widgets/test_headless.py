@@ -18,7 +18,7 @@ CELLS = (
     "import marlnb as mnb\n"
     "from marlnb.widgets import TrainingPanel\n"
     "experiment = mnb.Experiment.compose('env=mpe/simple_tag', 'algorithm=ippo', 'n_envs=4', 'rollout_steps=25',\n"
-    "                                    'frames=1000', 'threads=1')\n"
+    "                                    'frames=1000', 'threads=1', 'algorithm.epochs=1')\n"
     "panel = TrainingPanel(experiment, run)\n"
     "panel",
     "trained = await panel.train()\nassert trained.status()['state'] == 'complete'",

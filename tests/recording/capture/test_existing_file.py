@@ -68,7 +68,7 @@ def recorded(run: Run, segment_bytes: int = 0, *, exist: str = "open", name: str
 
 
 @pytest.mark.parametrize("in_job", [False, True])
-@pytest.mark.parametrize("segment_bytes", [0, 40_000])
+@pytest.mark.parametrize("segment_bytes", [0, 80_000])
 def test_a_recording_killed_halfway_is_recorded_again(
     run: Run, monkeypatch: pytest.MonkeyPatch, in_job: bool, segment_bytes: int
 ) -> None:
@@ -119,16 +119,16 @@ def test_a_file_that_hdf5_cannot_open_is_set_aside(
 
 @pytest.mark.parametrize("in_job", [False, True])
 def test_segments_that_were_never_joined_are_set_aside(run: Run, monkeypatch: pytest.MonkeyPatch, in_job: bool) -> None:
-    expected = recorded(run, 40_000)
+    expected = recorded(run, 80_000)
     path = run.recordings["recording"]
     path.unlink()
     if in_job:
         monkeypatch.setenv("MARLNB_JOB", str(run.path))
-    np.testing.assert_array_equal(recorded(run, 40_000), expected)
+    np.testing.assert_array_equal(recorded(run, 80_000), expected)
     assert segments_folder(path.with_name("recording.incomplete-1.h5")).is_dir() is not in_job
 
 
-@pytest.mark.parametrize("segment_bytes", [0, 40_000])
+@pytest.mark.parametrize("segment_bytes", [0, 80_000])
 def test_a_recording_that_is_being_written_is_an_error(run: Run, segment_bytes: int) -> None:
     process = killed_halfway(run, segment_bytes, signal.SIGSTOP)
     try:

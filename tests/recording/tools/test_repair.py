@@ -228,7 +228,7 @@ def test_a_commit_that_a_kill_cut_short_is_completed(tmp_path: Path, writes: int
 
 def test_segments_are_repaired_one_by_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
-    record(run, episodes=60, n_envs=4, progress=False, sites="*/hidden_1", segment_bytes=60_000).close()
+    record(run, episodes=24, n_envs=4, progress=False, sites="*/hidden_1", segment_bytes=60_000).close()
     path = run.recordings["recording"]
     assert not mnb.repair(path).changed
     with Recording.open(path) as recording:
