@@ -184,8 +184,8 @@ def problem_of(error: BaseException, path: Path, needed_bytes: int = 0) -> str:
     facts = [_free_in_words(path)] if number == errno.ENOSPC else []
     if number in FULL and needed_bytes:
         facts.append(f"{format_bytes(needed_bytes)} needed")
-    elif number == errno.ENOSPC and free_bytes(path) < (block := os.statvfs(_existing(path)).f_frsize):
-        facts.append(f"at least {format_bytes(block)} needed")
+    elif number == errno.ENOSPC:
+        facts += _least_needed(path)
     return f"the disk {mount_point(path)} {PROBLEMS[number]}{': ' * bool(facts)}{', '.join(facts)}"
 
 
@@ -238,6 +238,14 @@ def _free_in_words(path: Path) -> str:
     disk, free = os.statvfs(_existing(path)), f"{format_bytes(free_bytes(path))} free"
     no_inodes = disk.f_files > 0 and disk.f_favail == 0  # some file systems count none
     return f"{free}, but it has no inode left for another file (`df -i` shows it)" if no_inodes else free
+
+
+def _least_needed(path: Path) -> list[str]:
+    """In words, where it is not known how much more is needed than there is."""
+    disk = os.statvfs(_existing(path))
+    if disk.f_files > 0 and disk.f_favail == 0:
+        return []  # no space would help
+    return ["more is needed" if disk.f_bavail else f"at least {format_bytes(disk.f_frsize)} needed"]
 
 
 def _overwrite(path: Path, data: bytes) -> bool:

@@ -33,7 +33,7 @@ def test_a_disk_with_space_but_without_inodes_says_so(
     [
         (0, 0, "0 B free, at least 4.1 kB needed"),  # unknown: any write needs a block
         (700, 0, "0 B free, 700 B needed"),
-        (0, 5, "20.5 kB free"),  # another process freed it meanwhile
+        (0, 5, "20.5 kB free, more is needed"),
     ],
 )
 def test_a_full_disk_names_the_space_that_is_needed(

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from marlnb.allocations import scheduler_id
@@ -21,7 +22,8 @@ from marlnb.batch.job.failures import describe_failure
 from marlnb.batch.job.job import JOB_LOCK, Job, JobStatus, State
 from marlnb.batch.job.signals import OUT_OF_TIME, Interruption, StopRequests
 from marlnb.batch.submission import SUBMITTED, Submission
-from marlnb.errors import BatchError, MarlnbError, RunError
+from marlnb.disk import open_log
+from marlnb.errors import BatchError, DiskError, MarlnbError, RunError
 from marlnb.training.runs.lock import RunLock, read_holder
 
 EXIT_CODES: Mapping[State, int] = {"complete": 0, "failed": 1, "interrupted": os.EX_TEMPFAIL, "stopped": 130}
@@ -112,8 +114,8 @@ def _lock(job: Job) -> RunLock:
             f"process {holder.get('pid', '?')} on {holder.get('host', '?')} already executes {job.folder}; wait for "
             "it, or stop it with `marlnb stop`"
         ) from None
-    except OSError as error:
-        raise BatchError(f"the job's folder {job.folder} cannot be written: {error.strerror or error}") from error
+    except DiskError as error:
+        raise BatchError(str(error)) from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,13 +130,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (options.folder is None) != is_task or (options.index is not None) != is_task:
         parser.error("give a job's folder, or --submission with --index")
     os.umask(0o077)  # what the notebook writes is private to its user too
+    first_stderr = os.dup(2)  # not inherited
     try:
         job = Job.open(options.folder or _indexed(Path(options.submission), options.index))
         _redirect_output(job.log)
         status = execute_job(job)
     except MarlnbError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        _print_error(f"{type(error).__name__}: {error}\n", first_stderr)
         return BAD_REQUEST
+    finally:
+        os.close(first_stderr)
     return EXIT_CODES[status.state]
 
 
@@ -150,12 +155,20 @@ def _indexed(submission: Path, index: int) -> Path:
 
 
 def _redirect_output(log: Path) -> None:
-    """Redirects stdout and stderr of this process and its children to a file."""
+    """Redirects stdout and stderr of this process and its children to a file. Raises DiskError: the disk refuses."""
     sys.stdout.flush()
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
+    with open_log(log) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+
+
+def _print_error(text: str, first_stderr: int) -> None:
+    """Prints to the log, or where its disk is full to what was stderr before."""
+    sys.stderr.flush()
+    for descriptor in (2, first_stderr):
+        with suppress(OSError):
+            if os.write(descriptor, text.encode(errors="replace")):
+                return
 
 
 if __name__ == "__main__":

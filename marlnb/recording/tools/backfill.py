@@ -208,9 +208,10 @@ def _add_datasets(
     inspect(path)
     storage = JournaledFile(path, locking, existing=True)
     try:
-        n_new = temporary.stat().st_size
-        with writing(path, kind=RecordingError, saved="it is unchanged", needed_bytes=n_new):
-            storage.claim(path.stat().st_size + n_new + SPARE_BYTES)
+        size_bytes = path.stat().st_size + temporary.stat().st_size + SPARE_BYTES
+        needed_bytes = size_bytes - storage.allocated_bytes
+        with writing(path, kind=RecordingError, saved="it is unchanged", needed_bytes=needed_bytes):
+            storage.claim(size_bytes)
         with h5py.File(temporary, "r") as source, h5py.File(storage, "r+") as file:
             for dataset in datasets:
                 folder, name = dataset.rsplit("/", 1)
