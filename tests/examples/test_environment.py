@@ -24,7 +24,7 @@ def test_agents_learn_to_meet(tmp_path: Path) -> None:
         "algorithm.gamma=0.9",
         "n_envs=16",
         "rollout_steps=20",
-        "frames=25_600",
+        "frames=12_800",
         "seed=0",
     )
     run = mnb.train(experiment, run=tmp_path / "run", progress=False)

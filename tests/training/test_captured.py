@@ -15,6 +15,7 @@ from tests.training.fake_graph import FakeGraph
 from tests.training.test_on_device import loop_of
 
 N_ITERATIONS = WARM_UP_CALLS + 4
+EPOCHS = "algorithm.epochs=2"
 
 
 def train(loop: Loop, n: int) -> list[dict[str, Any]]:
@@ -24,12 +25,12 @@ def train(loop: Loop, n: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("algorithm", "env", "model", "overrides"),
     [
-        ("mappo", "spread", "mlp", ["env.terminate_on_success=true"]),
+        ("mappo", "spread", "mlp", [EPOCHS, "env.terminate_on_success=true"]),
         ("maa2c", "spread", "gru", ["env.terminate_on_success=true"]),
         ("a2c", "continuous", "mlp", ["algorithm.lr_final=0.0001"]),
-        ("ippo", "tag", "mlp", []),
-        ("mappo", "dying", "gru", []),
-        ("ippo", "matrix", "mlp", []),
+        ("ippo", "tag", "mlp", [EPOCHS]),
+        ("mappo", "dying", "gru", [EPOCHS]),
+        ("ippo", "matrix", "mlp", [EPOCHS]),
     ],
 )
 def test_captured_equals_eager(algorithm: str, env: str, model: str, overrides: list[str]) -> None:
@@ -50,8 +51,8 @@ def test_captured_equals_eager(algorithm: str, env: str, model: str, overrides: 
 
 def test_after_a_restore_it_is_captured_again() -> None:
     """A graph holds the seed of the reset; a restored training continues as one that was not interrupted."""
-    whole = loop_of("ippo", "spread", "mlp", by_mask=True)
-    resumed = loop_of("ippo", "spread", "mlp", "seed=5", by_mask=True)
+    whole = loop_of("ippo", "spread", "mlp", EPOCHS, by_mask=True)
+    resumed = loop_of("ippo", "spread", "mlp", EPOCHS, "seed=5", by_mask=True)
     for loop in (whole, resumed):
         loop.capture(FakeGraph)
         train(loop, N_ITERATIONS)

@@ -19,7 +19,10 @@ SMALL = (
     *("checkpoint_every=1", "keep_checkpoints=0", "evaluation_episodes=2"),
 )
 IPPO = ("algorithm=ippo", "algorithm.epochs=1", "algorithm.lr=1e-3")
-OFF_POLICY = ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=1", "algorithm.batch_size=16")
+OFF_POLICY = (
+    *("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=1", "algorithm.batch_size=16"),
+    "algorithm.buffer_frames=200",
+)
 
 
 def _weights(run: Run) -> dict[str, torch.Tensor]:

@@ -20,7 +20,10 @@ SMALL = (
     "env=mpe/simple_spread", "algorithm=ippo", "algorithm.epochs=1", "model.hidden=[8]", "n_envs=2", "rollout_steps=8",
     "evolution=tournament", "evolution.population=3", "evolution.generation_frames=32", "evaluation_episodes=2",
 )  # fmt: skip
-OFF_POLICY = ("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=2", "algorithm.batch_size=16")
+OFF_POLICY = (
+    *("algorithm=maddpg", "algorithm.learning_starts=16", "algorithm.updates=2", "algorithm.batch_size=16"),
+    "algorithm.buffer_frames=1000",
+)
 
 
 def _small(*overrides: str) -> tuple[str, ...]:
@@ -59,7 +62,7 @@ def _assert_equal(first: Path, second: Path) -> None:
         ("evolution.together=true", "algorithm.minibatch_frames=8"),
         OFF_POLICY,
         ("evolution.together=true", *OFF_POLICY),
-        ("evolution.shared_replay=true", "algorithm.buffer_frames=64", *OFF_POLICY),
+        ("evolution.shared_replay=true", *OFF_POLICY[:-1], "algorithm.buffer_frames=64"),
         ("evolution.together=true", "evolution.shared_replay=true", "evolution.mutable=[batch_size]", *OFF_POLICY),
     ],
 )

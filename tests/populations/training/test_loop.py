@@ -24,6 +24,7 @@ from marlnb.training.trainer import Trainer
 SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16", "keep_checkpoints=0")
 TAG = ("env=mpe/simple_tag", "league=alphastar", *SMALL)
 RPS = ("env=tests.populations.training.games:RockPaperScissors", "league=alphastar", *SMALL)
+TICTACTOE = ("env=pettingzoo/tictactoe", "env.workers=1", *TAG[1:], "league.league_exploiter.count=0")
 REPLAY = ("learning_starts=0", "updates=1", "batch_size=8", "buffer_frames=200")
 
 
@@ -64,7 +65,7 @@ def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("overrides", [TAG, RPS, ("env=pettingzoo/tictactoe", *TAG[1:])], ids=["tag", "rps", "ttt"])
+@pytest.mark.parametrize("overrides", [TAG, RPS, TICTACTOE], ids=["tag", "rps", "ttt"])
 def test_a_killed_league_continues_with_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     experiment = Experiment.compose(*overrides, "frames=1152", "checkpoint_every=5")  # 18 turns
     files, state = _result(_train(experiment, tmp_path / "whole"))

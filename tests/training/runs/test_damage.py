@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,9 +25,16 @@ from tests.training.toys import count_experiment
 OPTIONS = ("checkpoint_every=2", "keep_checkpoints=0")
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(count_experiment(*OPTIONS), tmp_path_factory.mktemp("trained") / "r", progress=False).path
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return train(count_experiment(*OPTIONS), tmp_path / "r", progress=False)
+def run(trained: Path, tmp_path: Path) -> Run:
+    """A copy of the trained run, which each test damages."""
+    shutil.copytree(trained, tmp_path / "r")
+    return Run.open(tmp_path / "r")
 
 
 def test_a_damaged_newest_checkpoint_stops_what_would_use_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
