@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run_forked
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "marlnb"
 PAGES = [
@@ -210,9 +212,11 @@ def test_help_lists_every_benchmark() -> None:
 
 
 HELP = """
-import contextlib, io, json, runpy, sys
+import contextlib, io, json, pathlib, runpy, sys, warnings
+warnings.simplefilter("ignore")  # that runpy finds a benchmark imported by another one
 results = {}
-for name in sys.argv[1:]:
+file, *names = sys.argv[1:]
+for name in names:
     sys.argv = [name, "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         try:
@@ -223,16 +227,16 @@ for name in sys.argv[1:]:
         except Exception as error:
             code = repr(error)
     results[name] = (code, out.getvalue().splitlines())
-print(json.dumps(results))
+pathlib.Path(file).write_text(json.dumps(results))
 """
 
 
 @pytest.fixture(scope="module")
-def benchmark_help() -> dict[str, tuple[object, list[str]]]:
-    """Exit code and lines of `--help` of each, asked in one process, since each alone would import torch."""
-    done = run(sys.executable, "-c", HELP, *BENCHMARKS)
-    assert done.returncode == 0, done.stderr
-    help_by_name: dict[str, tuple[object, list[str]]] = json.loads(done.stdout)
+def benchmark_help(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, list[str]]]:
+    """Exit code and lines of `--help` of each, asked in one process, which has imported torch already."""
+    file = tmp_path_factory.mktemp("help") / "help.json"
+    assert run_forked(HELP, file, *BENCHMARKS) == 0
+    help_by_name: dict[str, tuple[object, list[str]]] = json.loads(file.read_text())
     return help_by_name
 
 

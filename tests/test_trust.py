@@ -33,7 +33,7 @@ from marlnb.widgets.runs.attach import attach
 from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
 from marlnb.widgets.runs.training_panel import TrainingPanel
 
-TINY = ("frames=64", "n_envs=2", "rollout_steps=8", "algorithm=ippo", "model.hidden=[4]")
+TINY = ("frames=64", "n_envs=2", "rollout_steps=8", "algorithm=ippo", "algorithm.epochs=1", "model.hidden=[4]")
 EVIL = """
 from pathlib import Path
 Path({mark!r}).write_text("imported")

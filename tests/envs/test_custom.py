@@ -13,13 +13,8 @@ from marlnb.envs.custom import environment, vector_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
+from tests.envs.registered_env import scripted
 from tests.envs.sample_envs import Scripted
-
-
-@environment("test/scripted")
-def scripted(keeps_dead: bool = False) -> Scripted:
-    """Three agents that come and go."""
-    return Scripted(keeps_dead)
 
 
 def test_it_is_listed_composed_and_built() -> None:

@@ -68,7 +68,7 @@ def test_a_sequence_has_one_precision() -> None:
 
 
 def test_it_learns_and_recordings_say_its_dtype(tmp_path: Path) -> None:
-    run = mnb.train(experiment(), tmp_path / "run", progress=False)
+    run = mnb.train(experiment("algorithm.epochs=4"), tmp_path / "run", progress=False)
     assert run.metrics()["recent_return"].iloc[-1] > 0.8  # 1 is the best, 0 is chance
     with mnb.record(run, episodes=4, sites="*", progress=False) as recording:
         activations = recording.file["activations/agent/actor/hidden_1"]
