@@ -5,9 +5,18 @@ import itertools
 import pytest
 
 from marlnb.groundtruth import circuit_names, planted
+from marlnb.groundtruth.analyses import dictionary, dictionary_by_feature
 
 GRID = list(itertools.product(circuit_names(), ("mlp", "gru"), (True, False)))
 EPISODES = 20
+DICTIONARY_EPISODES = 160  # that it is trained on, of 400 in `make groundtruth`
+
+
+@pytest.fixture
+def quick_dictionaries(monkeypatch):
+    """Trains dictionaries on fewer episodes: they recover as much, and take half the time."""
+    for module in (dictionary, dictionary_by_feature):
+        monkeypatch.setattr(module, "EPISODES", DICTIONARY_EPISODES)
 
 
 @pytest.fixture(scope="session")

@@ -61,6 +61,7 @@ def test_what_is_not_separable_from_other_quantities_is_not_claimed_as_used(plan
     assert "speaker_0" not in claim.agents
 
 
+@pytest.mark.usefixtures("quick_dictionaries")
 def test_a_dictionary_finds_rare_signals_one_by_one_and_no_rumour(planted_instance):
     subject, recording = planted_instance("sparse_code", "mlp", False)
     result = run_and_score(subject, recording, analyses(["dictionary"])["dictionary"])

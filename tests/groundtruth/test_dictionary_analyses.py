@@ -19,6 +19,7 @@ def asked(planted_instance, *which):
         return run_and_score(subject, recording, analyses(["dictionary"])["dictionary"])
 
 
+@pytest.mark.usefixtures("quick_dictionaries")
 @pytest.mark.parametrize(
     ("circuit", "network", "shared"),
     [("role_switch", "mlp", False), ("partner_goal", "gru", True)],
@@ -31,6 +32,7 @@ def test_features_that_are_read_whole_or_are_rare_are_recovered_one_by_one(plant
     assert result.decoys_claimed == 0 and not result.abstained and not result.finding.doubts
 
 
+@pytest.mark.usefixtures("quick_dictionaries")
 def test_features_that_write_what_no_choice_reads_are_declined_and_their_span_is_not(planted_instance):
     result = asked(planted_instance, "partner_goal", "mlp", False)
     assert {item.kind for item in result.abstained} == {"features"}

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import marlnb as mnb
 
 TINY = ("n_envs=4", "rollout_steps=8", "frames=128", "model.hidden=[8]", "evaluate_every=2", "evaluation_episodes=2",
-        "checkpoint_every=2", "algorithm=mappo")
+        "checkpoint_every=2", "algorithm=mappo", "algorithm.epochs=1")
 ENVS = {
     "native": ("env=mpe/simple_spread", "env.max_cycles=5"),
     "workers": ("env=pettingzoo/custom", "env.entry_point=tests.envs.sample_envs:Scripted", "env.workers=2"),
