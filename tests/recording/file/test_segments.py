@@ -23,7 +23,7 @@ from marlnb.training.runs.run import Run
 from tests.forked import Forked
 from tests.recording.runs import LivesConfig, length_of, make_run
 
-SEGMENT_BYTES = 50_000
+SEGMENT_BYTES = 80_000
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def test_a_kill_at_the_start_of_a_segment_loses_no_earlier_one(
         return write(self, data)
 
     monkeypatch.setattr(JournaledFile, "write", observation)
-    record(run, name="cut", episodes=20, segment_bytes=SEGMENT_BYTES, n_envs=1, progress=False).close()
+    record(run, name="cut", episodes=20, segment_bytes=50_000, n_envs=1, progress=False).close()
     assert len(kills) > 10 and not any((kill / "cut.segments" / "0002.h5").exists() for kill in kills)
     for kill in (*kills[::12], kills[-1]):  # each is inspected by a process of its own
         with Recording.open(kill / "cut.h5") as recording:

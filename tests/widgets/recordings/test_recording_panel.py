@@ -71,11 +71,11 @@ def test_options_are_those_of_record(panel: RecordingPanel) -> None:
 def test_the_file_holds_the_choices_and_has_the_estimated_size(panel: RecordingPanel) -> None:
     chosen = ["speaker/actor/hidden_1", "listener/actor/hidden_1", "listener/actor/hidden_2", "listener/critic/head"]
     panel.tree.chosen = chosen
-    panel.form.set({"episodes": 300, "dtype": "float16", "values": False, "explore": True})
+    panel.form.set({"episodes": 80, "dtype": "float16", "values": False, "explore": True})
     panel.checkpoint.value = ("3",)
     _settled(panel)
     plan = panel.plan
-    assert plan is not None and plan.rows == 300 * 25 and plan.bounded  # an episode of MPE has 25 steps
+    assert plan is not None and plan.rows == 80 * 25 and plan.bounded  # an episode of MPE has 25 steps
     command = text_of(panel._command)
     panel.record().task.wait(60)
     made = panel.recording
@@ -84,7 +84,7 @@ def test_the_file_holds_the_choices_and_has_the_estimated_size(panel: RecordingP
     assert all(made.file[f"activations/{site}"].dtype.name == "float16" for site in chosen)
     rows_bytes = plan.size_bytes - FILE_OVERHEAD_BYTES  # the part of the estimate that is not rows
     assert rows_bytes < made.path.stat().st_size < plan.size_bytes
-    assert rows_bytes == 300 * 25 * sum(field.row_bytes for field in plan.fields)
+    assert rows_bytes == 80 * 25 * sum(field.row_bytes for field in plan.fields)
     assert panel.list.table.content["names"] == ["recording"] and panel.choices["name"] == "recording_2"
     panel.list.open()
     until(lambda: panel.list.microscope is not None or "alert" in panel.list._microscope_box.children[0].value)
