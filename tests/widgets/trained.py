@@ -18,7 +18,7 @@ from marlnb.widgets.core.ui_lock import UI_LOCK
 
 SMALL = (
     *("env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=25", "threads=1"),
-    *("checkpoint_every=3", "keep_checkpoints=0"),
+    *("algorithm.epochs=1", "checkpoint_every=3", "keep_checkpoints=0"),
 )
 
 
