@@ -66,7 +66,7 @@ TRAINING = """
 import marlnb as mnb
 experiment = mnb.Experiment.compose(
     "env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=25", "threads=1",
-    "frames=200", "algorithm.minibatch_frames=50", "loggers=[wandb,tensorboard]",
+    "frames=200", "algorithm.epochs=1", "algorithm.minibatch_frames=50", "loggers=[wandb,tensorboard]",
 )
 trained = mnb.train(experiment, run=run, resume=True, progress=False)
 recording = mnb.record(trained, episodes=4, sites="*/actor/*", progress=False)
