@@ -88,7 +88,7 @@ class DDPGLearner(QActorCriticLearner):
         codes = batch.next_codes | {self.group.name: self._next_code(next_observation, batch.next_mask)}
         values = [critic(batch.next_encoded, codes) for critic in self.target_critics]
         next_value = values[0] if len(values) == 1 else torch.minimum(*values)
-        return td_target(batch.reward, next_value, batch.terminated, self.config.gamma)
+        return td_target(batch.reward, next_value, batch.terminated, batch.discount)
 
     def _next_code(self, observation: Tensor, mask: Tensor | None) -> Tensor:
         """mu'(s'), encoded; in TD3 smoothed: clip(mu'(s') + clip(noise, -c, c), -1, 1)."""

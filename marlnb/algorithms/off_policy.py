@@ -72,6 +72,8 @@ class OffPolicyLearner(Learner):
             group=self.group,
             reads=tuple(dict.fromkeys((self.group.name, *reads))),
             sequence_length=sequence_length,
+            n_steps=config.n_steps,
+            gamma=config.gamma,
             seed=int(torch.randint(2**62, ())),
             device=next(policy.parameters()).device,
         )
@@ -123,6 +125,10 @@ class OffPolicyLearner(Learner):
                     metrics.setdefault(name, []).append(value)
                 self.steps += 1
         return {name: torch.stack(values).mean(0) for name, values in metrics.items()}
+
+    def discount(self, sample: Sample) -> float | Tensor:
+        """Of the next value: gamma, or `[n, 1]` to the power of each sample's steps."""
+        return self.config.gamma ** sample["steps"] if "steps" in sample else self.config.gamma
 
     def take_step(self, name: str, loss: Tensor, lr: float | None = None) -> Tensor:
         """One step of an optimizer with the learning rate `lr` (None: the config's); gradient norms, `[part]`."""

@@ -36,6 +36,7 @@ class CriticBatch(NamedTuple):
         next_encoded: observations at the next step, like `encoded`.
         next_codes: by group, the next actions, like `codes`; without the learner's own group.
         next_mask: allowed choices at the next step, like `mask`.
+        discount: of the next step: a number, or of each sample `[n, 1]`.
     """
 
     encoded: Tensor
@@ -47,6 +48,7 @@ class CriticBatch(NamedTuple):
     next_encoded: Tensor
     next_codes: dict[str, Tensor]
     next_mask: Tensor | None
+    discount: float | Tensor
 
 
 class QActorCriticLearner(OffPolicyLearner):
@@ -111,6 +113,7 @@ class QActorCriticLearner(OffPolicyLearner):
                 for name, other in self.other_learners.items()
             },
             next_mask=sample.get(("next", group, "action_mask")),
+            discount=self.discount(sample),
         )
 
     @abstractmethod
@@ -141,19 +144,19 @@ class QActorCriticLearner(OffPolicyLearner):
         }
 
 
-def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: float | Tensor) -> Tensor:
-    """The one-step target, all arguments `[..., agent]`:
+def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, discount: float | Tensor) -> Tensor:
+    """The target of a sample's steps, all arguments `[..., agent]`:
 
-        y = r + gamma (1 - terminated) V(s')
+        y = r + discount (1 - terminated) V(s')
 
     A terminated step has no future; a truncated one is bootstrapped.
 
     Source: Pardo et al. 2018, Time Limits in Reinforcement Learning (arXiv:1712.00378).
     """
     future = (~terminated).to(next_value.dtype)
-    if isinstance(gamma, Tensor):  # of several trainings, `[training, 1, 1]`
-        return torch.addcmul(reward, next_value, future * gamma)
-    return torch.addcmul(reward, next_value, future, value=gamma)
+    if isinstance(discount, Tensor):  # of each sample `[..., n, 1]`, or of several trainings `[training, 1, 1]`
+        return torch.addcmul(reward, next_value, future * discount)
+    return torch.addcmul(reward, next_value, future, value=discount)
 
 
 def _next_action(other: Learner, sample: Sample, name: str) -> Tensor:

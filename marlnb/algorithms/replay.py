@@ -31,6 +31,8 @@ class ReplayBuffer:
         reads: groups whose observations, actions and action masks are stored, the learner's own group first.
         sequence_length: steps of a sample. Sequences start at its multiples, so the recurrent state is stored only
             there.
+        n_steps: whose discounted rewards are summed in a sample, and after which its next observation is.
+        gamma: discount per step of that sum.
         seed: of the sampling.
         device: of the rollouts, and of the buffer.
     """
@@ -42,10 +44,13 @@ class ReplayBuffer:
         group: GroupSpec,
         reads: tuple[str, ...],
         sequence_length: int = 1,
+        n_steps: int = 1,
+        gamma: float = 1.0,
         seed: int,
         device: torch.device | str = "cpu",
     ) -> None:
         self.capacity, self.group, self.reads, self.sequence_length = capacity, group, reads, sequence_length
+        self.n_steps, self.gamma = n_steps, gamma
         self._device = torch.device(device)
         self._generator = torch.Generator().manual_seed(seed)
         self._n_envs = self._n_slots = self._size = 0
@@ -127,7 +132,8 @@ class ReplayBuffer:
         drawn = torch.randint(self.n_samples, (n,), generator=self._generator).to(self._device)
         first = self._sequences[0]
         if length == 1:
-            return self._read((first * n_envs + drawn) % self._size)
+            rows = (first * n_envs + drawn) % self._size
+            return self._read(rows) if self.n_steps == 1 else self._read_steps(rows, len(self) - 1 - drawn)
         index, env_index = first + drawn.div(n_envs, rounding_mode="floor"), drawn % n_envs
         steps = torch.arange(length, device=self._device)
         rows = ((index[:, None] * length + steps) * n_envs + env_index[:, None]) % self._size
@@ -249,6 +255,20 @@ class ReplayBuffer:
             value, table = self._rows[key].index_select(0, next_rows), self._overflow_rows[key]
             sample[next_key(key)] = value.index_copy_(0, in_overflow, table.index_select(0, numbers % len(table)))
         return sample
+
+    def _read_steps(self, rows: Tensor, n_later: Tensor) -> Sample:
+        """Frames with what came up to `n_steps` later; `n_later` `[n]` rows of the buffer are later than each."""
+        reward_key, done_key = ("next", self.group.name, "reward"), ("next", self.group.name, "done")
+        reward = self._rows[reward_key].index_select(0, rows)
+        last, steps = rows, torch.ones_like(rows)
+        for k in range(1, self.n_steps):
+            ended = self._rows[done_key].index_select(0, last).flatten(1).any(1) | (self._overflow[last] >= 0)
+            goes_on = (steps == k) & ~ended & (n_later >= k * self._n_envs)
+            last = torch.where(goes_on, (last + self._n_envs) % self._size, last)
+            more = self._rows[reward_key].index_select(0, last) * goes_on[:, None, None]
+            reward, steps = reward.add(more, alpha=self.gamma**k), steps + goes_on
+        now = {key: value.index_select(0, rows) for key, value in self._rows.items() if key[0] != "next"}
+        return self._read(last) | now | {reward_key: reward, "steps": steps[:, None]}
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and numbers; only the rows that are filled."""

@@ -69,7 +69,7 @@ class SACLearner(QActorCriticLearner):
         Source: Haarnoja et al. 2018, equations 2 and 3 (arXiv:1812.05905).
         """
         value, _ = self._soft_value(batch, next_observation, is_next=True)
-        return td_target(batch.reward, value, batch.terminated, self.config.gamma)
+        return td_target(batch.reward, value, batch.terminated, batch.discount)
 
     def actor_loss(self, batch: CriticBatch, observation: Tensor) -> tuple[Tensor, Tensor]:
         """The actor's loss, and the policy's mean entropy without gradient:

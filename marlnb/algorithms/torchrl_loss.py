@@ -89,7 +89,7 @@ class OffPolicyLossConfig(OffPolicyConfig):
     """Trains a policy with a LossModule on samples of the replay buffer. Target networks are the LossModule's own.
 
     The LossModule reads `observation`, `action`, `action_mask` if there is one, and in `next` the same and `reward`,
-    `terminated` and `done` `[n, agent, 1]`.
+    `terminated` and `done` `[n, agent, 1]`. With `n_steps` above 1 also `steps_to_next_obs` `[n, agent, 1]`.
     """
 
     recurrent: ClassVar[bool] = False
@@ -147,6 +147,8 @@ class OffPolicyLossLearner(OffPolicyLearner):
         after = {key: sample["next", group, key] for key in ("reward", "terminated", "done", "observation", *masks)}
         for step in (now, after):
             step["observation"] = features(step["observation"], axes)
+        if "steps" in sample:  # torchrl's name
+            now["steps_to_next_obs"] = sample["steps"].expand(after["reward"].shape[:-1]).unsqueeze(-1)
         return TensorDict({**now, "next": after}, sample[group, "acting"].shape[:1])
 
     def update_targets(self) -> None:

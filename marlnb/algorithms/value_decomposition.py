@@ -108,7 +108,7 @@ class QLearner(OffPolicyLearner):
             y = r + gamma (1 - terminated) Q'(s', argmax_a' Q'(s', a'))    Q-learning
             y = r + gamma (1 - terminated) Q'(s', argmax_a' Q(s', a'))     double Q-learning
 
-        where Q' is the target network.
+        where Q' is the target network. Of n steps, r is their discounted sum, s' follows them, and gamma is gamma^n.
         Source: Mnih et al. 2015; van Hasselt et al. 2016, equation 4 (arXiv:1509.06461).
         """
         group = self.group.name
@@ -128,9 +128,11 @@ class QLearner(OffPolicyLearner):
             chosen, next_value = self._mixed(sample, chosen * acting, next_value * has_future)
             reward = _team_reward(reward, acting)
             acting, has_future = acting.any(-1), has_future.any(-1)
-        gamma, shift, scale = self.config.gamma, self.policy.value_shift, self.policy.value_scale
+        discount, shift, scale = self.discount(sample), self.policy.value_shift, self.policy.value_scale
+        if self.policy.mixer is not None and isinstance(discount, Tensor):
+            discount = discount.squeeze(-1)  # the team's values have no agents' axis
         future = torch.where(has_future, next_value, -shift / scale)
-        target = (reward - (1 - gamma) * shift) / scale + gamma * future
+        target = (reward - (1 - discount) * shift) / scale + discount * future
         loss = masked_mean(regression_loss(chosen, target, self.config.loss, l2_coef=1.0), acting)
         values = {"q_mean": chosen.detach(), "target_mean": target}
         means = {name: masked_mean(self.policy.to_reward_units(value), acting) for name, value in values.items()}

@@ -88,8 +88,9 @@ class Stream:
         return numbers
 
 
-def memory(capacity: int, chunk: int = 1, seed: int = 0) -> ReplayBuffer:
-    return ReplayBuffer(capacity, group=OWN, reads=("a", "b"), sequence_length=chunk, seed=seed)
+def memory(capacity: int, chunk: int = 1, seed: int = 0, n_steps: int = 1) -> ReplayBuffer:
+    reads = ("a", "b")
+    return ReplayBuffer(capacity, group=OWN, reads=reads, sequence_length=chunk, n_steps=n_steps, gamma=0.9, seed=seed)
 
 
 ALL = (*NEXT, *(following(key) for key in NEXT), *NOW, *ENDS)
@@ -108,6 +109,50 @@ def test_the_last_frames_come_back_as_they_were_put_in(n_steps: int, turns: bool
         numbers = set(stream.check(sample, ALL))
         newest = set(sorted(stream.seen)[-held:])
         assert numbers <= newest and len(numbers) > 0.9 * held
+
+
+@pytest.mark.parametrize("turns", [False, True], ids=["at each step", "by turns"])
+@pytest.mark.parametrize("n_steps", [2, 3, 7])
+def test_several_steps_are_those_that_follow_one_after_the_other(n_steps: int, turns: bool) -> None:
+    """Next observations that are no later frame, as of turns, end a sample too."""
+    stream, replay = Stream(3, turns=turns), memory(45, n_steps=n_steps)
+    lengths = set()
+    for _ in range(12):
+        replay.add(stream.rollout(4))
+        by_time = {place: stream.seen[number] for number, place in stream.order.items()}
+        sample = replay.sample(60)
+        for index, number in enumerate(sample["state"].flatten().tolist()):
+            env_index, t = stream.order[number]
+            row = by_time[env_index, t]
+            assert all(torch.equal(sample[key][index], row[key]) for key in (*NEXT, *NOW))
+            reward, used = row["next", "a", "reward"].clone(), 1
+            while (
+                used < n_steps
+                and not row["next", "a", "done"].any()
+                and (later := by_time.get((env_index, t + used))) is not None
+                and torch.equal(row["next", "state"], later["state"])
+            ):
+                reward, used, row = reward + 0.9**used * later["next", "a", "reward"], used + 1, later
+            torch.testing.assert_close(sample["next", "a", "reward"][index], reward)
+            assert int(sample["steps"][index]) == used
+            after = (*(following(key) for key in NEXT), *ENDS[1:])
+            assert all(torch.equal(sample[key][index], row[key]) for key in after)
+            lengths.add(used)
+    assert lengths == ({1} if turns else set(range(1, n_steps + 1)))
+
+
+def test_an_episode_that_begins_with_the_observation_it_ended_with_is_another_one() -> None:
+    replay = memory(30, n_steps=3)
+    rollout = Stream(2).rollout(4)
+    for key in NEXT:
+        rollout[key] = rollout[following(key)] = torch.ones_like(rollout[key])
+    rollout["next", "a", "reward"] = torch.ones(2, 4, 2, 1)
+    rollout["next", "a", "done"] = torch.tensor([False, True, False, False]).view(1, 4, 1, 1).expand(2, 4, 2, 1)
+    replay.add(rollout)
+    sample = replay.sample(100)
+    assert sample["steps"].unique().tolist() == [1, 2]
+    expected = torch.where(sample["steps"] == 2, 1.9, 1.0)[..., None].expand(100, 2, 1)
+    torch.testing.assert_close(sample["next", "a", "reward"], expected)
 
 
 def test_one_draw_takes_the_same_frames_as_draws_in_turn() -> None:

@@ -88,6 +88,8 @@ def torchrl_batch(sample: Sample, *, team: bool) -> TensorDict:
     batch["state"], batch["next", "state"] = sample["state"], sample["next", "state"]
     for name in ("reward", "terminated", "done"):
         batch[("next", name) if team else ("next", "agents", name)] = ends(name)
+    if "steps" in sample:
+        batch["steps_to_next_obs"] = sample["steps"] if team else sample["steps"][..., None].expand(n, 3, 1)
     return batch
 
 
@@ -113,12 +115,17 @@ def load_targets(loss: Any, name: str, target: torch.nn.Module) -> None:
         held.get(key).data.copy_(ours[f"network.{named}"].data)
 
 
+def with_steps(sample: Sample, several_steps: bool) -> Sample:
+    return {**sample, "steps": torch.arange(len(sample["state"]))[:, None] % 4 + 1} if several_steps else sample
+
+
 @manual_targets
+@pytest.mark.parametrize("several_steps", [False, True])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["l2", "huber"])
-def test_iql_is_torchrls_dqn_loss(double: bool, kind: str) -> None:
+def test_iql_is_torchrls_dqn_loss(double: bool, kind: str, several_steps: bool) -> None:
     learner = build(IQLConfig(gamma=0.9, double=double, loss=kind))  # type: ignore[arg-type]
-    sample = sample_of()
+    sample = with_steps(sample_of(), several_steps)
     network = TensorDictModule(
         Plain(learner.policy.actor.network), [("agents", "observation")], [("agents", "action_value")]
     )
@@ -151,11 +158,12 @@ def test_iql_is_torchrls_dqn_loss(double: bool, kind: str) -> None:
 
 
 @manual_targets
+@pytest.mark.parametrize("several_steps", [False, True])
 @pytest.mark.parametrize("name", ["vdn", "qmix"])
-def test_mixtures_are_torchrls_qmixer_loss(name: str) -> None:
+def test_mixtures_are_torchrls_qmixer_loss(name: str, several_steps: bool) -> None:
     options = {"hyper_units": 0} if name == "qmix" else {}
     learner = build(CONFIGS[name](gamma=0.9, double=False, **options))  # type: ignore[arg-type]
-    sample = sample_of()
+    sample = with_steps(sample_of(), several_steps)
     network = TensorDictModule(
         Plain(learner.policy.actor.network), [("agents", "observation")], [("agents", "action_value")]
     )
@@ -360,6 +368,8 @@ def check_answers(loop: Loop, gamma: float, tolerance: float) -> None:
         ("probe/constant", 0.9),
         ("probe/constant env.endless=true", 0.5),
         ("probe/discounting", 0.5),
+        ("probe/constant env.endless=true algorithm.n_steps=3", 0.5),
+        ("probe/discounting algorithm.n_steps=2", 0.5),
         ("probe/match", 0.9),
         ("probe/credit", 0.7),
         ("probe/dying", 0.9),
@@ -450,5 +460,9 @@ def test_what_cannot_be_learned_says_so() -> None:
         build(QMIXConfig(), several)
     with pytest.raises(ConfigError, match="wait for their turns"):
         build(VDNConfig(), turns)
+    with pytest.raises(ConfigError, match="n_steps=3 needs every agent to act at every step"):
+        build(IQLConfig(n_steps=3), turns)
+    with pytest.raises(ConfigError, match="n_steps=3 needs feed-forward networks; got gru"):
+        build(IQLConfig(n_steps=3), model=GRUConfig())
     with pytest.raises(ConfigError, match="at most 15 of sequence_length=16"):
         build(IQLConfig(burn_in=16), model=GRUConfig())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from marlnb.config import AlgorithmConfig, ModelConfig, SearchRange, option
+from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
 
 
@@ -47,6 +47,9 @@ class OffPolicyConfig(AlgorithmConfig):
     target_every: int = option(
         0, help="gradient steps between two full copies of the weights into the targets; 0: soft updates by tau", ge=0
     )
+    n_steps: int = option(
+        1, help="steps whose rewards a target sums before it adds the next value", unit="steps", ge=1, le=1000
+    )
     sequence_length: int = option(16, help="steps of a sample for recurrent networks", unit="steps", ge=1, le=100_000)
     save_replay: bool = option(
         True, help="checkpoints hold the replay buffer; without it a resumed training refills it and is not exact"
@@ -56,10 +59,23 @@ class OffPolicyConfig(AlgorithmConfig):
     def warmup_frames(self) -> int:
         return self.learning_starts
 
+    def check_fit(self, context: LearnerContext) -> None:
+        super().check_fit(context)
+        if self.n_steps > 1 and not context.env.simultaneous:
+            raise ConfigError(
+                f"{self.name} for group {context.group.name!r} of {context.env.name}: n_steps={self.n_steps} needs "
+                "every agent to act at every step, but here agents wait for their turns; valid here: n_steps=1"
+            )
+
     def check_networks(
         self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
     ) -> None:
         super().check_networks(where, actor, critic, n_envs, rollout_steps)
+        if self.n_steps > 1 and (recurrent := sorted({model.name for model in (actor, critic) if model.recurrent})):
+            raise ConfigError(
+                f"{where}: n_steps={self.n_steps} needs feed-forward networks; got {', '.join(recurrent)}. Valid with "
+                "them: n_steps=1"
+            )
         steps_of_sample = self.sequence_length if actor.recurrent or critic.recurrent else 1
         steps = max(rollout_steps, steps_of_sample)
         if self.buffer_frames < n_envs * steps:

@@ -26,10 +26,10 @@ class SharedReplay:
         for name, learner in learners.items():
             if not learner.optimizers:
                 continue  # it does not learn
-            if not isinstance(learner, OffPolicyLearner) or learner.sequence_length > 1:
+            if not isinstance(learner, OffPolicyLearner) or max(learner.sequence_length, learner.config.n_steps) > 1:
                 raise ConfigError(
                     f"evolution.shared_replay=true: group {name!r} has no replay buffer of single steps; it needs an "
-                    "off-policy algorithm, such as maddpg, with feed-forward networks",
+                    "off-policy algorithm, such as maddpg, with n_steps=1 and feed-forward networks",
                     at="evolution.shared_replay",
                 )
             learner.replay = self._buffers.setdefault(name, learner.replay)

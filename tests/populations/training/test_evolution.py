@@ -306,6 +306,9 @@ def test_members_share_a_replay_buffer(tmp_path: Path, together: str) -> None:
 def test_only_off_policy_members_share_a_replay_buffer(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"group 'agent' has no replay buffer of single steps; .* such as maddpg"):
         mnb.train(Experiment.compose(*SMALL, "evolution.shared_replay=true", "frames=300"), tmp_path / "run")
+    with pytest.raises(ConfigError, match="maddpg, with n_steps=1 and feed-forward networks"):
+        words = (*_small(*OFF_POLICY), "evolution.shared_replay=true", "algorithm.n_steps=3", "frames=300")
+        mnb.train(Experiment.compose(*words), tmp_path / "run")
 
 
 def test_a_member_that_diverges_leaves_those_that_advance_together(tmp_path: Path) -> None:
