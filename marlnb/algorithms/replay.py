@@ -8,9 +8,10 @@ table, and the row holds its number there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -183,7 +184,7 @@ class ReplayBuffer:
         self._next_fields = next_fields
 
         def rows(value: Tensor, n: int) -> Tensor:
-            return torch.zeros(n, *value.shape[2:], dtype=value.dtype, device=self._device)
+            return _zeros((n, *value.shape[2:]), value.dtype, self._device)
 
         self._rows = {key: rows(value, self._size) for key, value in now.items()}
         self._overflow = torch.full((self._size,), -1, dtype=torch.int64, device=self._device)
@@ -332,6 +333,13 @@ def next_observations(sample: Sample, reads: tuple[str, ...]) -> dict[str, Tenso
             observation = observation.masked_fill(gone, 0)
         observations[name] = observation
     return observations
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros that take memory only once they are written: torch's own write all of it at once."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.zeros(shape, torch.empty(0, dtype=dtype).numpy().dtype))
 
 
 def _differs(left: Sample, right: Sample, n_axes: int) -> Tensor:
