@@ -236,6 +236,26 @@ def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
         torch.testing.assert_close(ours, gradient, atol=1e-6, rtol=1e-4)
 
 
+def test_values_after_several_steps_are_discounted_by_each_of_them(
+    make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    config = MADDPGConfig(learning_starts=0, updates=1, gamma=0.5, n_steps=3)
+    env, learners = two_groups(CONTINUOUS, make_env, config, IPPOConfig())
+    learner = learners["walker"]
+    learner.update(make_rollout(env, {name: learner.policy for name, learner in learners.items()}))
+    sample = learner.replay.sample(64)
+    sample["next", "walker", "terminated"].fill_(False)
+    assert set(sample["steps"].flatten().tolist()) == {1, 2, 3}
+
+    def target() -> torch.Tensor:
+        return learner.target(learner.critic_batch(sample), sample["next", "walker", "observation"])
+
+    several = target() - sample["next", "walker", "reward"][..., 0]
+    factor = sample["steps"].float().sub(1).exp2()  # that 0.5 to the power of the steps lacks to 0.5
+    sample["steps"].fill_(1)
+    torch.testing.assert_close(several * factor, target() - sample["next", "walker", "reward"][..., 0])
+
+
 def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]) -> None:
     env, learners = two_groups(CONTINUOUS, make_env, IDDPGConfig(learning_starts=0, updates=1), IPPOConfig())
     rollout = make_rollout(env, {name: learner.policy for name, learner in learners.items()}, dead=True)

@@ -41,6 +41,7 @@ def compose(*words: str, env: tuple[str, ...] = SPREAD, seeds: int = 2, frames: 
         pytest.param((), id="maddpg"),
         pytest.param(("algorithm.policy_actions=all", "critic.layer_norm=true"), id="all actions"),
         pytest.param(("algorithm=matd3", "env.continuous_actions=false", "algorithm.updates=3"), id="matd3"),
+        pytest.param(("algorithm.n_steps=3",), id="several steps"),
         pytest.param(("algorithm=iddpg", "model.share_parameters=false"), id="unshared"),
         pytest.param(LISTENER, id="two groups"),
         pytest.param(("algorithm.noise_kind=ornstein_uhlenbeck", "algorithm.target_every=2"), id="correlated noise"),
