@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -18,19 +16,18 @@ from tests.faults.processes import compiler, run_with_library
 from tests.faults.trials import digest_of
 from tests.recording.forked_walks import walk_in_forks
 
+SAMPLES = (
+    "--scenario train --scenario evolve --scenario league --kind kill --kind full --every 110",
+    "--scenario record --kind kill --kind full --every 380",
+    "--scenario attribute --kind ENOSPC --first 30 --every 2",
+)
+
 
 @pytest.mark.skipif(compiler() is None, reason="no C compiler (cc, gcc or clang) for tests/faults/faults.c")
-@pytest.mark.parametrize(
-    "sample",
-    [
-        "--scenario train --scenario evolve --scenario league --kind kill --kind full --every 110",
-        "--scenario record --kind kill --kind full --every 380",
-        "--scenario attribute --kind ENOSPC --first 30 --every 2",
-    ],
-)
-def test_a_sample_of_the_crash_matrix(sample: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.faults", *sample.split()], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_samples_of_the_crash_matrix(tmp_path: Path) -> None:
+    """One process makes all of these attempts: it imports torch once."""
+    script = "import sys\nfrom tests.faults.__main__ import main\nsys.exit(max(main(s.split()) for s in sys.argv[1:]))"
+    assert run_with_library(["-c", script, *SAMPLES], tmp_path) == 0
 
 
 def test_calls_that_do_the_same_to_the_same_sort_of_file_are_a_group() -> None:
