@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import pytest
 import torch
 from tensordict import TensorDict
@@ -18,6 +21,7 @@ from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 from marlnb.training.collect.rollout import Collector
 from tests.algorithms.echo import Echo
+from tests.sampling import sample
 
 GROUP = GroupSpec("g", ("g_0", "g_1"), ObservationSpec((1,)), ActionSpec("discrete", (2,)))
 
@@ -134,14 +138,20 @@ def test_the_game_of_echoes_keeps_the_contract() -> None:
         check_vector_env(lambda n_envs, apart=apart: Echo(n_envs, apart))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("apart", [False, True])
+def echoes() -> list[tuple[IPPOConfig, ModelConfig, bool]]:
+    """A sample has each two of a network, an algorithm and a placing together."""
+    numbers: dict[str, Any] = {"lr": 0.01, "gamma": 0.8, "sequence_length": 8}
+    configs = (IPPOConfig(**numbers), MAPPOConfig(**numbers))
+    models = (GRUConfig(hidden=(16,), recurrent_size=8), MLPConfig(hidden=(16,)))
+    cases = sorted(
+        itertools.product(*[(0, 1)] * 3), key=lambda case: sum(case) % 2
+    )  # four that have all pairs come first
+    chosen = sample(cases, lambda case: itertools.combinations(enumerate(case), 2))
+    return [(configs[i], models[j], bool(k)) for i, j, k in chosen]
+
+
 @pytest.mark.parametrize(
-    "config",
-    [IPPOConfig(lr=0.01, gamma=0.8, sequence_length=8), MAPPOConfig(lr=0.01, gamma=0.8, sequence_length=8)],
-    ids=lambda c: c.name,
-)
-@pytest.mark.parametrize(
-    "model", [MLPConfig(hidden=(16,)), GRUConfig(hidden=(16,), recurrent_size=8)], ids=lambda m: m.name
+    ("config", "model", "apart"), echoes(), ids=lambda x: str(x) if isinstance(x, bool) else x.name
 )
 def test_echoes_are_learned_and_valued_turn_by_turn(config: IPPOConfig, model: ModelConfig, apart: bool) -> None:
     """Perfect play is worth 1 + 0.8 at a first turn and 1 at a second, though it is paid for at another's move."""

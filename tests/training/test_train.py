@@ -16,11 +16,12 @@ from marlnb.experiment import Experiment
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
+from tests.forked import Forked
 from tests.training.toys import count_experiment
 
 REAL = {
     "native": ("env=mpe/simple_speaker_listener", "algorithm=mappo", "n_envs=4", "rollout_steps=16"),
-    "pettingzoo": ("env=pettingzoo/simple_spread", "algorithm=ippo", "n_envs=2", "rollout_steps=16"),
+    "pettingzoo": ("env=pettingzoo/simple_spread", "env.workers=1", "algorithm=ippo", "n_envs=2", "rollout_steps=16"),
 }
 COMMON = ("algorithm.epochs=2", "threads=1", "checkpoint_every=4")
 
@@ -40,10 +41,10 @@ def _start(path: Path, overrides: tuple[str, ...], hold_at: int = 0) -> subproce
     return subprocess.Popen(words, text=True, stderr=subprocess.PIPE)
 
 
-def _wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def _wait_until(condition: Callable[[], bool], process: subprocess.Popen[str] | Forked) -> None:
     deadline = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert process.poll() is None, isinstance(process, subprocess.Popen) and process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -58,10 +59,10 @@ def test_a_killed_process_resumed_gives_the_same_bits(tmp_path: Path, kind: str)
     overrides = (*REAL[kind], *COMMON, f"frames={(64 if kind == 'native' else 32) * 14}")
     expected = train(Experiment.compose(*overrides), tmp_path / "whole", progress=False).policies()
     path = tmp_path / "killed"
-    process = _start(path, (*overrides[:-1], "frames=1_000_000"), hold_at=12)
+    process = Forked(TRAIN, 12, path, *overrides[:-1], "frames=1_000_000")
     _wait_until(lambda: _rows(path) >= 6, process)
     process.kill()
-    process.communicate()
+    process.wait()
     run = Run.open(path)
     assert run.status()["state"] == "interrupted"
     with open(path / "metrics.jsonl", "a") as file:
