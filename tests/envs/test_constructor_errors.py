@@ -148,20 +148,36 @@ def _lacks() -> Any:
         raise ImportError("Install it with: pip install open_spiel") from error
 
 
-@pytest.mark.parametrize(
-    ("module", "words"),
-    [
-        ("pettingzoo", "env=pettingzoo/multiwalker"),
-        ("mpe2", "env=pettingzoo/simple_spread"),
-        ("pettingzoo", "env=pettingzoo/custom env.entry_point=pettingzoo.sisl.multiwalker_v9:parallel_env"),
-    ],
-)
-def test_a_file_of_ones_own_that_hides_a_library(module: str, words: str, tmp_path: Path) -> None:
-    hiding = tmp_path / f"{module}.py"
-    hiding.write_text(f"import marlnb as mnb\nmnb.Experiment.compose(*{words.split()!r}).env.build(1)\n")
-    ran = subprocess.run([sys.executable, str(hiding)], cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert f"the file {hiding} has the name of the installed library '{module}'" in ran.stderr.splitlines()[-1]
-    assert "pip install" not in ran.stderr
+HIDING = [
+    ("pettingzoo", "env=pettingzoo/multiwalker"),
+    ("mpe2", "env=pettingzoo/simple_spread"),
+    ("pettingzoo", "env=pettingzoo/custom env.entry_point=pettingzoo.sisl.multiwalker_v9:parallel_env"),
+]
+RUN_EACH = """
+import os, runpy, sys
+import marlnb, torch
+assert not {"pettingzoo", "mpe2"} & sys.modules.keys()
+for file in sys.argv[1:]:  # each in a fork, as `python FILE` in its folder
+    if os.fork() == 0:
+        os.chdir(os.path.dirname(file))
+        sys.argv, sys.path[0] = [file], os.path.dirname(file)
+        os.dup2(os.open("errors", os.O_WRONLY | os.O_CREAT), 2)
+        runpy.run_path(file, run_name="__main__")
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_files_of_ones_own_that_hide_a_library(tmp_path: Path) -> None:
+    files = [tmp_path / str(k) / f"{module}.py" for k, (module, _) in enumerate(HIDING)]
+    for file, (_, words) in zip(files, HIDING):
+        file.parent.mkdir()
+        file.write_text(f"import marlnb as mnb\nmnb.Experiment.compose(*{words.split()!r}).env.build(1)\n")
+    subprocess.run([sys.executable, "-c", RUN_EACH, *map(str, files)], check=True, timeout=100)
+    for file, (module, _) in zip(files, HIDING):
+        errors = (file.parent / "errors").read_text()
+        assert f"the file {file} has the name of the installed library '{module}'" in errors.splitlines()[-1]
+        assert "pip install" not in errors
 
 
 def test_an_import_path_in_place_of_a_name() -> None:

@@ -52,7 +52,7 @@ def stock(name: str, **kwargs: Any) -> Any:
         ("multiwalker", {"terminate_on_fall": False, "max_cycles": 90}, 120),
         ("simple_spread", {}, 60),
         ("simple_speaker_listener", {"continuous_actions": True}, 60),
-        ("knights_archers_zombies", {"spawn_delay": 2, "max_cycles": 260}, 300),
+        ("knights_archers_zombies", {"spawn_delay": 1, "max_cycles": 150}, 160),
     ],
 )
 def test_equals_a_loop_over_parallel_env(name: str, kwargs: dict[str, Any], n_steps: int, workers: int) -> None:
