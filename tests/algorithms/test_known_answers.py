@@ -44,7 +44,7 @@ OFF_POLICY = {
     "noise": 0.5,
     "output_penalty": 1e-3,
 }
-CONTINUOUS = {"lr": 2e-3, "lr_critic": 1e-2, "updates": 16, "learning_starts": 512, "temperature": 0.05}
+CONTINUOUS = {"lr": 4e-3, "lr_critic": 2e-2, "learning_starts": 256, "temperature": 0.05}
 LEARNING = [name for name, config in ALGORITHMS.items() if config.learns]
 PROBES: list[tuple[str, dict[str, Any], float]] = [
     *((name, {}, 0.9) for name in ENVIRONMENTS.names() if name.startswith("probe/")),
