@@ -35,7 +35,8 @@ def _notebook(run: str) -> Any:
 
 def _check(made: Any, run: Path) -> None:
     """The panel has every iteration and a picture below it; the cell that trains reports all frames."""
-    *_, displayed, trained = made.cells
+    at = [cell.source for cell in made.cells].index(CELLS[0])
+    displayed, trained = made.cells[at : at + 2]
     texts = ["".join(output["data"]["text/plain"]) for output in trained.outputs]
     assert len(texts) == 1 and re.search("1.0k(/| of )1.0k frames", texts[0])
     (picture,) = [output["data"]["image/png"] for output in displayed.outputs if "image/png" in output["data"]]
@@ -43,7 +44,9 @@ def _check(made: Any, run: Path) -> None:
     states = made.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
     lines = [model["state"]["lines"] for model in states if "returns" in str(model["state"].get("title"))]
     rows = Run.open(run).metrics()
-    assert [len(line[0]) for line in (lines[0]["agent"], lines[0]["adversary"])] == [len(rows)] * 2 == [10, 10]
+    assert lines
+    for panel in lines:
+        assert [len(line[0]) for line in (panel["agent"], panel["adversary"])] == [len(rows)] * 2 == [10, 10]
 
 
 @pytest.fixture
@@ -54,9 +57,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_plain_execution_trains_and_leaves_a_picture(folder: Path) -> None:
+    """The second panel is not displayed: its picture is below the cell that trains."""
     made = _notebook("run")
+    undisplayed = ("panel = TrainingPanel(experiment, run + '_2')\npanel.run", CELLS[1])
+    made.cells += [nbformat.v4.new_code_cell(cell) for cell in undisplayed]
     run_cells(made, resources={"metadata": {"path": str(folder)}})
     _check(made, folder / "run")
+    assert [output for output in made.cells[3].outputs if "image/png" in output.get("data", {})] == []
+    assert "image/png" in made.cells[4].outputs[-1]["data"]
 
 
 def test_a_job_does_the_same_and_its_html_shows_the_picture(folder: Path) -> None:
@@ -65,10 +73,3 @@ def test_a_job_does_the_same_and_its_html_shows_the_picture(folder: Path) -> Non
     _check(nbformat.read(out, 4), folder / "job")
     page = out.with_suffix(".html").read_text(encoding="utf-8")
     assert "data:image/png;base64," in page
-
-
-def test_a_panel_that_is_not_displayed_leaves_its_picture_below_the_training_cell(folder: Path) -> None:
-    made = _notebook("run")
-    made.cells[1].source += ".run"
-    run_cells(made, resources={"metadata": {"path": str(folder)}})
-    assert "image/png" in made.cells[2].outputs[-1]["data"]
