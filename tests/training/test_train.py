@@ -127,7 +127,7 @@ def test_train_never_overwrites_and_resumes_the_same_experiment_only(tmp_path: P
         train(experiment, tmp_path / "r", progress=False)
     again = train(experiment, tmp_path / "r", resume=True, progress=False, on_report=[lambda r: iterations.append(-1)])
     assert -1 not in iterations and again.status()["state"] == "complete"
-    with pytest.raises(RunError, match=r"algorithm\.epochs: 2 there, 3 here; seed: 0 there, 4 here"):
+    with pytest.raises(RunError, match=r"algorithm\.epochs: 1 there, 3 here; seed: 0 there, 4 here"):
         train(count_experiment("algorithm.epochs=3", "seed=4"), tmp_path / "r", resume=True, progress=False)
     with pytest.raises(RunError, match="needs the run's folder"):
         train(experiment, resume=True)

@@ -97,6 +97,6 @@ class Count(VectorEnv):
 def count_experiment(*overrides: str) -> Experiment:
     """IPPO on the toy: 4 copies, 8 steps, small nets, one thread."""
     return Experiment.compose(
-        *("env=toy/count", "algorithm=ippo", "algorithm.epochs=2", "algorithm.minibatch_frames=16", "model=mlp"),
+        *("env=toy/count", "algorithm=ippo", "algorithm.epochs=1", "algorithm.minibatch_frames=16", "model=mlp"),
         *("n_envs=4", "rollout_steps=8", "frames=640", "threads=1", "checkpoint_every=3", *overrides),
     )
