@@ -74,7 +74,7 @@ def growth(holdings: list[Holdings]) -> dict[str, float]:
     """What grew after the warm-up: counts from its end to the last cycle, and memory in MB per cycle."""
     settled = holdings[max(1, int(WARM_UP * len(holdings))) :]
     grown: dict[str, float] = {
-        name: holdings[-1].counts()[name] - max(held.counts()[name] for held in settled[: len(settled) // 2 + 1])
+        name: holdings[-1].counts()[name] - max(held.counts()[name] for held in settled[: (len(settled) + 1) // 2])
         for name in holdings[0].counts()
     }
     quarter = max(1, len(settled) // 4)

@@ -54,3 +54,8 @@ def test_growth_is_noticed() -> None:
     leaking = [Holdings(100 + cycle, 10, 0, 20 + cycle, 1, 2 * cycle) for cycle in range(20)]
     grown = {"threads": 0, "processes": 0, "files": 7, "shared": 0, "widgets": 14, "memory_mb_per_cycle": 1.0}
     assert growth(leaking) == grown
+    assert {name: value for name, value in growth(leaking[:3]).items() if value > 0} == {
+        "files": 1,
+        "widgets": 2,
+        "memory_mb_per_cycle": 1.0,
+    }
