@@ -44,7 +44,7 @@ demo: $(READY) ## train, record and explain: runs/quickstart holds the executed 
 	$(BIN)/python -m marlnb.batch.job.execute notebooks/quickstart.ipynb --out runs/quickstart
 
 # three files at once on two cores: a test often waits for another process
-AT_ONCE = $(shell $(BIN)/python -c 'import os; n = os.cpu_count(); print(min(4, n + (n + 1) // 2))')
+AT_ONCE = $(shell $(BIN)/python -c 'from marlnb.allocations import usable_cores as n; print(min(4, n() + (n() + 1) // 2))')
 
 test: $(READY) ## run the tests, several files at once, then the notebooks
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses $(AT_ONCE) --dist loadfile

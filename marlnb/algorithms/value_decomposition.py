@@ -108,7 +108,7 @@ class QLearner(OffPolicyLearner):
             y = r + gamma (1 - terminated) Q'(s', argmax_a' Q'(s', a'))    Q-learning
             y = r + gamma (1 - terminated) Q'(s', argmax_a' Q(s', a'))     double Q-learning
 
-        where Q' is the target network. Of n steps, r is their discounted sum, s' follows them, and gamma is gamma^n.
+        where Q' is the target network. Of n steps, r is r_1 + gamma r_2 + ..., and gamma^n is in gamma's place.
         Source: Mnih et al. 2015; van Hasselt et al. 2016, equation 4 (arXiv:1509.06461).
         """
         group = self.group.name

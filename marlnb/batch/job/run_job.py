@@ -22,8 +22,8 @@ from marlnb.batch.job.failures import describe_failure
 from marlnb.batch.job.job import JOB_LOCK, Job, JobStatus, State
 from marlnb.batch.job.signals import OUT_OF_TIME, Interruption, StopRequests
 from marlnb.batch.submission import SUBMITTED, Submission
-from marlnb.disk import open_log
-from marlnb.errors import BatchError, DiskError, MarlnbError, RunError
+from marlnb.disk import open_log, problem_of
+from marlnb.errors import BatchError, MarlnbError, RunError
 from marlnb.training.runs.lock import RunLock, read_holder
 
 EXIT_CODES: Mapping[State, int] = {"complete": 0, "failed": 1, "interrupted": os.EX_TEMPFAIL, "stopped": 130}
@@ -114,8 +114,8 @@ def _lock(job: Job) -> RunLock:
             f"process {holder.get('pid', '?')} on {holder.get('host', '?')} already executes {job.folder}; wait for "
             "it, or stop it with `marlnb stop`"
         ) from None
-    except DiskError as error:
-        raise BatchError(str(error)) from error
+    except OSError as error:
+        raise BatchError(f"the job's folder {job.folder} cannot be written: {problem_of(error, job.folder)}") from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -29,7 +29,7 @@ def _limit_files() -> None:
     ("prepare", "in_child", "message"),
     [
         (_no_folder, None, "DiskError: {}/output.log cannot be written: it is a folder"),
-        (_no_bytes, _limit_files, "BatchError: {}/job.lock cannot be written: the disk "),  # nor can its log
+        (_no_bytes, _limit_files, "BatchError: the job's folder {} cannot be written: the disk "),  # nor can its log
     ],
 )
 def test_a_job_whose_log_cannot_be_written_says_why_on_stderr(
