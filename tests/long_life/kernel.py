@@ -21,9 +21,14 @@ SILENCE_S = 20.0  # then the kernel is asked whether it still executes
 LOST = "lost"
 REPOSITORY = Path(__file__).parents[2]
 MEASURE = """
-import gc as _gc, json as _json, psutil as _psutil
+import gc as _gc, json as _json, psutil as _psutil, sys as _sys, time as _time
 from ipywidgets.widgets.widget import _instances as _widgets
 _gc.collect()
+_sys.stdout.pub_thread._event_pipe_gc_seconds = 0.1  # ipykernel closes the pipes of ended threads every 10 s
+_give_up = _time.monotonic() + 20
+while any(not _thread.is_alive() for _thread in list(_sys.stdout.pub_thread._event_pipes)):
+    assert _time.monotonic() < _give_up, "ipykernel keeps the pipes of ended threads"
+    _time.sleep(0.05)
 _self = _psutil.Process()
 _maps = [part.path for part in _self.memory_maps(grouped=False)]
 print(_json.dumps({
