@@ -231,7 +231,6 @@ NAVIGATION = Guess(
     ),
 )
 
-_FAR_SIGHTED: tuple[Values, ...] = ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"})  # a hunt takes long
 _CAREFUL: tuple[Values, ...] = (  # words are learned by chance
     {"algorithm.lr": "2e-3", "algorithm.gae_lambda": "0.9", "algorithm.epochs": "5"},
     {"algorithm.entropy_coef": "0.02"},
@@ -245,12 +244,14 @@ STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found b
         "algorithm.tau": "0.04",
         "algorithm.output_penalty": "0.01",
     },
+    "simple_tag ippo": {"algorithm.gamma": "0.98"},
     "simple_tag maddpg": {"algorithm.gamma": "0.98", "algorithm.tau": "0.04"},
     "simple_tag masac": {"algorithm.gamma": "0.98", "algorithm.tau": "0.04"},
     "simple_tag vdn": {"algorithm.gamma": "0.95"},
 }
 ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
-    "simple_tag": _FAR_SIGHTED,
+    "simple_tag": ({"algorithm.gamma": "0.95"}, {"algorithm.gamma": "0.98"}),  # a hunt takes long
+    "simple_tag ippo": ({"algorithm.minibatch_frames": "1600"}, {"algorithm.gae_lambda": "0.9"}),
     "simple_tag maddpg": (_FRESH, {**_LARGE, **_FRESH}, {"algorithm.policy_actions": "own"}),
     "simple_tag masac": (_SLOW_ACTOR, _FRESH, {**_LARGE, **_FRESH}, {"algorithm.target_entropy": "0.6"}),
     "simple_tag vdn": ({"algorithm.gamma": "0.98"}, _FRESH),
