@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -98,6 +99,16 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
         torch.set_rng_state(before[0])
         np.random.set_state(before[1])
         random.setstate(before[2])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """No training goes on after its test: it would take a core from the others, and hold locks when they fork."""
+    left = [thread for thread in threading.enumerate() if thread.name.startswith("training ")]
+    for thread in left:
+        thread.join(timeout=10)
+    names = [thread.name for thread in left if thread.is_alive()]
+    assert not names, f"{item.nodeid} leaves {', '.join(names)}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import time
 import traceback
 import warnings
+
+
+def fork() -> int:
+    """As `os.fork`. What the parent has left to its garbage collector is not finalised in the child.
+
+    A finaliser may wait for a thread, which the child does not have.
+    """
+    gc.freeze()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: of pytest-xdist's thread
+            child = os.fork()
+    except OSError:
+        gc.unfreeze()
+        raise
+    if child:
+        gc.unfreeze()
+    return child
 
 
 class Forked:
@@ -21,9 +40,7 @@ class Forked:
     def __init__(self, script: str, *arguments: object) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: of pytest-xdist's thread
-            self.pid = os.fork()
+        self.pid = fork()
         self.returncode: int | None = None
         if self.pid == 0:
             _execute(script, arguments)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from marlnb.errors import MarlnbError
+from tests.forked import fork
 
 SOURCE = Path(__file__).with_name("faults.c")
 LIBRARY_VARIABLE = "MARLNB_FAULTS_LIBRARY"
@@ -101,7 +102,7 @@ def run_with_fault(
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory() as temporary:
         log = Path(temporary) / "calls"
-        child = os.fork()
+        child = fork()
         if child == 0:
             os.close(reader)
             _run_in_child(command, fault, folder, writer, log, program, counted)
@@ -119,7 +120,7 @@ def call_in_fork(call: Callable[[], int]) -> None:
 
     This process has imported what the command imports, so that an attempt does not start Python again.
     """
-    child = os.fork()
+    child = fork()
     if child:
         os.waitpid(child, 0)
         return

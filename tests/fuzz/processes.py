@@ -7,24 +7,28 @@ values without an error), verbose (an error of more than `MAX_MESSAGE` character
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
 import select
 import signal
+import tempfile
 import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from marlnb.errors import MarlnbError
+from tests.forked import fork
 
 Outcome = tuple[str, str]
 LIMIT_S = 10.0  # of processor time; a process that waits has six times as long by the clock
 RIGHT = ("same", "accepted", "refused")
+STACK_S = 0.5  # a process that hangs has so long to write where it is
 MAX_MESSAGE = 6_000
 MEMORY_BYTES = 6 * 2**30  # of address space, beyond what this process has mapped
 
@@ -74,11 +78,10 @@ def where(error: BaseException) -> str:
 def _in_a_process(target: Target, inputs: Sequence[bytes]) -> Iterator[Outcome]:
     """The outcomes of inputs in a fork of this process, up to the first one that ends it."""
     read_end, write_end = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which do nothing here
-        child = os.fork()
+    stack = tempfile.TemporaryFile()  # noqa: SIM115  closed below
+    child = fork()
     if child == 0:
-        _serve(target, inputs, write_end)
+        _serve(target, inputs, write_end, stack)
     with suppress(OSError):
         os.setpgid(child, child)  # here and there, since either may be first
     os.close(write_end)
@@ -91,18 +94,28 @@ def _in_a_process(target: Target, inputs: Sequence[bytes]) -> Iterator[Outcome]:
                     n_done += 1
                     kind, text = json.loads(line)
                     yield kind, text
+        place = _stack(child, stack) if reason == "hang" else ""
     finally:
         os.killpg(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        stack.close()
     if n_done < len(inputs):
         ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit code {os.WEXITSTATUS(status)}"
-        yield ("hang", f"more than {LIMIT_S:g} s") if reason == "hang" else ("crash", ended)
+        yield ("hang", f"more than {LIMIT_S:g} s{place}") if reason == "hang" else ("crash", ended)
 
 
-def _serve(target: Target, inputs: Sequence[bytes], answers: int) -> None:
+def _stack(child: int, file: IO[bytes]) -> str:
+    """Where a process hangs, as it says itself."""
+    os.kill(child, signal.SIGUSR1)
+    time.sleep(STACK_S)
+    return "\n" + os.pread(file.fileno(), 10_000, 0).decode(errors="replace")
+
+
+def _serve(target: Target, inputs: Sequence[bytes], answers: int, stack: IO[bytes]) -> None:
     """Answers in a forked process, which never returns."""
     try:
         os.setpgid(0, 0)
+        faulthandler.register(signal.SIGUSR1, stack, all_threads=False)
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)

@@ -65,6 +65,7 @@ def test_wrong_outcomes_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = [outcome for _, _, outcome in try_in_processes(target, list(enumerate(inputs)))]
     assert [kind for kind, _ in outcomes] == ["accepted", "traceback", "crash", "accepted", "hang", "accepted"]
     assert outcomes[1][1].startswith("ValueError in ") and outcomes[2][1] == "signal 6"
+    assert "test_fuzz.py" in outcomes[4][1] and "in outcome" in outcomes[4][1]
 
 
 def test_all_kinds_take_turns_and_an_interrupted_command_continues(tmp_path: Path) -> None:
