@@ -103,7 +103,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """No training goes on after its test: it would take a core from the others, and hold locks when they fork."""
+    """No training outlives its test: it would take a core from the others, and hold locks when they fork."""
     left = [thread for thread in threading.enumerate() if thread.name.startswith("training ")]
     for thread in left:
         thread.join(timeout=10)
