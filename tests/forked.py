@@ -10,11 +10,13 @@ import time
 import traceback
 import warnings
 
+import torch
+
 
 def fork() -> int:
-    """As `os.fork`. What the parent has left to its garbage collector is not finalised in the child.
+    """As `os.fork`, with a child that waits for no thread of its parent, since it has none of them.
 
-    A finaliser may wait for a thread, which the child does not have.
+    It computes in one thread, and finalises nothing that the parent left to its garbage collector.
     """
     gc.freeze()
     try:
@@ -26,6 +28,8 @@ def fork() -> int:
         raise
     if child:
         gc.unfreeze()
+    else:
+        torch.set_num_threads(1)
     return child
 
 

@@ -249,7 +249,7 @@ def test_next_observations_are_not_stored_twice() -> None:
     rollout["next", "a", "terminated"] = rollout["next", "a", "done"] = torch.zeros(8, 5, 3, 1, dtype=torch.bool)
     before = _resident_bytes()
     replay.add(rollout)
-    assert _resident_bytes() - before < 0.1 * replay.size_bytes
+    assert _resident_bytes() - before < 0.25 * replay.size_bytes
     a_frame = 3 * 18 * 4 + 3 * 8 + 3 * 4 + 4 * 3 + 8  # observation, action, reward, four flags, what lies aside
     assert replay.size_bytes == pytest.approx(1_000_000 * a_frame, rel=1e-3)
 
