@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.manifold import trustworthiness
 
 from marlnb.analysis.data.labels import Label
@@ -17,9 +18,7 @@ from marlnb.analysis.data.views import Units, View, site_agents
 from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
-
-if TYPE_CHECKING:
-    pass
+from marlnb.training.collect.threads import torch_threads
 
 EmbeddingMethod = Literal["pca", "umap"]
 BATCH_ROWS = 8192
@@ -213,7 +212,8 @@ def _umap(x: np.ndarray, dimensions: int, n_neighbors: int, min_distance: float,
     model = umap.UMAP(
         n_components=dimensions, n_neighbors=n_neighbors, min_dist=min_distance, random_state=seed, n_jobs=1
     )
-    return np.asarray(model.fit_transform(x.astype(np.float32)), dtype=np.float64)
+    with torch_threads(torch.get_num_threads()):  # umap's numba sets OpenMP's threads, which torch uses too
+        return np.asarray(model.fit_transform(x.astype(np.float32)), dtype=np.float64)
 
 
 def _numbers(label: RowValues) -> np.ndarray:

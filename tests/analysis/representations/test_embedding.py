@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
 
 from marlnb.analysis.representations import embedding as module
 from marlnb.analysis.representations.embedding import _umap, embed
@@ -50,6 +51,7 @@ def test_umap_separates_planted_clusters_and_is_seeded() -> None:
     which = np.repeat(np.arange(3), 12)
     x = 8 * np.eye(3, 10)[which] + rng.standard_normal((36, 10))
     points = _umap(x, 2, 6, 0.1, 0)
+    assert torch.get_num_threads() == 1
     centres = np.stack([points[which == k].mean(axis=0) for k in range(3)])
     reach = max(np.linalg.norm(points[which == k] - centres[k], axis=1).max() for k in range(3))
     assert min(np.linalg.norm(centres[a] - centres[b]) for a, b in permutations(range(3), 2)) > 2 * reach
