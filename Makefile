@@ -21,7 +21,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test ray-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-equal-time verify-evolution verify-leagues verify-together groundtruth gallery-check wheel clean
+.PHONY: help setup widgets node-setup demo test exhaustive-test meltingpot-test triton-test gpu-test ray-test notebook-test browser-setup browser-test extension extension-test extension-leak docs docs-setup cluster-test cluster-up cluster-down lab check format bench bench-peers-setup crash-test fuzz fuzz-envs long-life tune verify verify-defaults verify-equal-time verify-evolution verify-leagues verify-together groundtruth gallery-check wheel clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ cluster-down: $(READY) ## stop that SLURM, and remove its files
 triton-test: $(READY) ## test Tag's kernel on a GPU, or else in Triton's interpreter (300 MB, in .peers/triton)
 	@test -d .peers/triton || $(BIN)/python -m pip install --quiet --no-deps --target .peers/triton 'triton>=3.4,<4'
 	PYTHONPATH=.peers/triton $(BIN)/python -m pytest tests/envs/tag/test_neighbours.py
+
+gpu-test: $(READY) ## test envs, iterations and trainings on a GPU of this machine; 2 min
+	MARLNB_GPU_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/gpu --numprocesses 4 $(ARGS)
 
 ray-test: $(READY) ## test batches on a real Ray cluster, started here with two cores; Ray is in .peers/ray (300 MB, and 2 GB of memory)
 	@test -x $(RAY)/bin/ray || { $(BIN)/python -m venv $(RAY) && if test -x $(BIN)/uv; \

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,12 +116,13 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, help="windows that each is measured on; default: 5, on a CPU 3")
     parser.add_argument("--steps", type=int, default=50, help="steps of a window of the environment alone")
     parser.add_argument("--threads", type=int, default=2, help="torch's threads on a CPU")
+    parser.add_argument("--parts", nargs="+", choices=["tag", "mpe", "crowd", "memory"], help="default: all")
     parser.add_argument("--starts", choices=["env", "shared"], help="of Tag; default on a GPU: shared, as WarpDrive's")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()  # as every training does
     device = arguments.device
-    on_gpu = torch.device(device).type == "cuda"
+    on_gpu = is_gpu(device)
     arguments.starts = arguments.starts or ("shared" if on_gpu else "env")
     sizes = ON_GPU if on_gpu else ON_CPU
     sizes = replace(
@@ -128,18 +130,22 @@ def main() -> None:
     )
     if on_gpu:
         print(torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device))
-    for n_envs in sizes.tag:
+    for n_envs in sizes.tag if wants("tag", arguments) else ():
         rows = tag_rows(n_envs, arguments, sizes)
         report(f"gpu-tag-{n_envs}-{device}", f"Tag 100 + 5, {n_envs} envs, {device}", rows)
     rows = [
-        *mpe_rows(arguments, sizes),
-        *jaxmarl_rows(on_gpu, sizes),
-        *crowd_rows(arguments, sizes),
-        *memory_rows(device, sizes),
+        *(mpe_rows(arguments, sizes) + jaxmarl_rows(on_gpu, sizes) if wants("mpe", arguments) else ()),
+        *(crowd_rows(arguments, sizes) if wants("crowd", arguments) else ()),
+        *(memory_rows(device, sizes) if wants("memory", arguments) else ()),
     ]
-    report(f"gpu-mpe-memory-{device}", f"native MPE, 1,000 agents, and memory, {device}", rows)
+    if rows:
+        report(f"gpu-mpe-memory-{device}", f"native MPE, 1,000 agents, and memory, {device}", rows)
     if not on_gpu:
         print(f"\n{estimates()}")
+
+
+def wants(part: str, arguments: argparse.Namespace) -> bool:
+    return arguments.parts is None or part in arguments.parts
 
 
 def has_peer(folder: Path, *, on_gpu: bool) -> bool:
@@ -150,20 +156,13 @@ def has_peer(folder: Path, *, on_gpu: bool) -> bool:
     return on_gpu and installed
 
 
-def warpdrive(n_envs: int, widths: Sequence[int], on_gpu: bool) -> list[Contestant]:
-    """WarpDrive's environment alone, and a rollout and a training with each network."""
-    widths = [width for width in widths if f"{n_envs}x{width}" in TAG]
-    if not widths or not has_peer(peers.WARPDRIVE, on_gpu=on_gpu):
-        return []
-    parts = {"environment": ("environment", widths[0])}
-    for width in widths:
-        parts[f"rollout, [{width}, {width}]"] = ("rollout", width)
-        parts[f"a2c, [{width}, {width}], end to end"] = ("training", width)
-    n_cores = len(os.sched_getaffinity(0))
-    return [
-        Contestant(f"WarpDrive: {name}", "warpdrive", n_cores=n_cores, options=("--part", part, "--width", str(width)))
-        for name, (part, width) in parts.items()
-    ]
+def warpdrive(part: str, n_envs: int, width: int, on_gpu: bool) -> Contestant | None:
+    """WarpDrive's environment alone, its rollout, or its training; None: it cannot be compared here."""
+    if f"{n_envs}x{width}" not in TAG or not has_peer(peers.WARPDRIVE, on_gpu=on_gpu):
+        return None
+    what = "environment" if part == "environment" else f"{part}, [{width}, {width}]"
+    options, n_cores = ("--part", part, "--width", str(width)), len(os.sched_getaffinity(0))
+    return Contestant(f"WarpDrive: {what}", "warpdrive", n_cores=n_cores, options=options)
 
 
 def jaxmarl_rows(on_gpu: bool, sizes: Sizes) -> list[Row]:
@@ -180,70 +179,116 @@ def jaxmarl_rows(on_gpu: bool, sizes: Sizes) -> list[Row]:
         return []
 
 
-def sessions_of(others: Sequence[Contestant], task: str, stack: ExitStack) -> list[Session]:
-    """Of the peers that start; the others say why not, and their rows are missing."""
-    sessions = []
-    for other in others:
+class Peers:
+    """The peers that start, each a process of its own; the others say why not, and their rows are missing."""
+
+    def __init__(self, others: Sequence[Contestant | None], task: str) -> None:
+        self._others, self._task = [other for other in others if other is not None], task
+        self._stack, self._sessions = ExitStack(), list[Session]()
+        self.rates: dict[str, list[float]] = {}
+
+    def measure(self) -> None:
+        """One window of each."""
+        for session in self._sessions:
+            cost = session.iterate()
+            self.rates[session.contestant.what].append(cost["frames"] / cost["wall_s"])
+
+    def rows(self) -> list[Row]:
+        return [Row(what, tuple(values), "env-steps/s") for what, values in self.rates.items()]
+
+    def __enter__(self) -> Peers:
+        with ThreadPoolExecutor() as pool:  # each takes seconds to compile
+            self._sessions = [session for session in pool.map(self._start, self._others) if session is not None]
+        for session in self._sessions:
+            self._stack.enter_context(session)
+            self.rates[session.contestant.what] = []
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def _start(self, other: Contestant) -> Session | None:
         try:
-            sessions.append(stack.enter_context(Session(other, task)))
+            return Session(other, self._task)
         except SystemExit as error:
             print(f"these rows are missing: {error}")
-    return sessions
+            return None
 
 
 def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
-    """Environment alone, matrix products alone, rollouts, and trainings with each algorithm, network and variant."""
-    device, steps = arguments.device, arguments.steps
+    """The environment alone, and rollouts and trainings with each network and algorithm."""
+    rows = environment_rows(n_envs, arguments, sizes)
+    for width in arguments.hidden:
+        for algorithm in ALGORITHMS:
+            rows += training_rows(algorithm, width, n_envs, arguments, sizes)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+    return rows
+
+
+def environment_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
+    device = arguments.device
     env = vector_env("tag/continuous", n_envs, device=device, starts=arguments.starts)
-    keys = [(a, width, variant) for a in ALGORITHMS for width in arguments.hidden for variant in sizes.variants]
-    env_rate: list[float] = []
-    bounds: dict[tuple[str, int], list[float]] = {key[:2]: [] for key in keys}
-    rates: dict[tuple[str, int, str], list[float]] = {key: [] for key in keys}
-    rollout_rates: dict[tuple[int, str], list[float]] = {key[1:]: [] for key in keys}
+    step_env(env, 2)
+    rates = []
+    with Peers([warpdrive("environment", n_envs, arguments.hidden[-1], is_gpu(device))], str(n_envs)) as others:
+        for _ in range(sizes.repetitions):
+            rates.append(step_env(env, arguments.steps))
+            others.measure()
+    step = Row("WarpDrive's Python step (not run here)", (WARPDRIVE_PYTHON_STEP,), "env-steps/s")
+    return [step, Row("environment", tuple(rates), "env-steps/s", step.what, TAG_TARGET), *others.rows()]
+
+
+def training_rows(algorithm: str, width: int, n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
+    """An algorithm's bound, and its training in each variant; of the first algorithm also the rollout."""
+    device, name, is_first = arguments.device, f"{algorithm}, [{width}, {width}]", algorithm == next(iter(ALGORITHMS))
+    env = vector_env("tag/continuous", n_envs, device=device, starts=arguments.starts)
     step_env(env, 2)
     starts = f"env.starts={arguments.starts}"
-    trainings = {key: training("tag/continuous", *key, n_envs, device, arguments.threads, starts) for key in keys}
-    others = warpdrive(n_envs, arguments.hidden, torch.device(device).type == "cuda")
-    with ExitStack() as stack:
-        sessions = sessions_of(others, str(n_envs), stack)
-        other_rates: dict[str, list[float]] = {session.contestant.what: [] for session in sessions}
+    trainings = {
+        variant: training("tag/continuous", algorithm, width, variant, n_envs, device, arguments.threads, starts)
+        for variant in sizes.variants
+    }
+    rates: dict[str, list[float]] = {variant: [] for variant in trainings}
+    rollouts: dict[str, list[float]] = {variant: [] for variant in trainings}
+    bounds = []
+    parts = ["rollout", "training"] if is_first else []
+    with Peers([warpdrive(part, n_envs, width, is_gpu(device)) for part in parts], str(n_envs)) as others:
         for _ in range(sizes.repetitions):
-            env_rate.append(step_env(env, steps))
-            for algorithm, width in bounds:
-                seconds = seconds_of_products(product_sizes(width, n_envs), ALGORITHMS[algorithm], device)
-                bounds[algorithm, width].append(1 / (1 / env_rate[-1] + N_AGENTS * seconds))
-            for key, item in trainings.items():
-                rates[key].append(item.frames_per_s())
-                if key[0] == next(iter(ALGORITHMS)) and key[2] == PLAIN:
-                    rollout_rates[key[1:]].append(item.rollout_frames_per_s())
-            for session in sessions:
-                cost = session.iterate()
-                other_rates[session.contestant.what].append(cost["frames"] / cost["wall_s"])
-    rollout_target = ROLLOUT_TARGET if n_envs == 2000 and torch.device(device).type == "cuda" else None
-    rows = [
-        Row("WarpDrive's Python step (not run here)", (WARPDRIVE_PYTHON_STEP,), "env-steps/s"),
-        Row("environment", tuple(env_rate), "env-steps/s", "WarpDrive's Python step (not run here)", TAG_TARGET),
-    ]
-    rows += [
-        Row(f"rollout, [{width}, {width}]", tuple(measured), "env-steps/s", target=rollout_target)
-        for (width, _), measured in rollout_rates.items()
-        if measured
-    ]
-    for (algorithm, width, variant), measured in rates.items():
-        name = f"{algorithm}, [{width}, {width}]"
-        if variant == PLAIN:
-            rows.append(Row(f"bound of {name}", tuple(bounds[algorithm, width]), "env-steps/s"))
-        target = BOUND_TARGET if width == 64 and variant in (PLAIN, COMPILED) else None
+            env_rate = step_env(env, arguments.steps)
+            seconds = seconds_of_products(product_sizes(width, n_envs, device), ALGORITHMS[algorithm], device)
+            bounds.append(1 / (1 / env_rate + N_AGENTS * seconds))
+            for variant, item in trainings.items():
+                rates[variant].append(item.frames_per_s())
+                rollouts[variant].append(item.rollout_frames_per_s())
+            others.measure()
+    rows = [Row(f"bound of {name}", tuple(bounds), "env-steps/s")]
+    target = ROLLOUT_TARGET if n_envs == 2000 and is_gpu(device) else None
+    for variant, measured in rates.items():
+        if is_first:
+            what = f"rollout, [{width}, {width}]{variant}"
+            rows.append(Row(what, tuple(rollouts[variant]), "env-steps/s", target=target))
+        bound_target = BOUND_TARGET if width == 64 and variant in (PLAIN, COMPILED) else None
         title = f"{name}{variant}, end to end"
-        rows.append(Row(title, tuple(measured), "env-steps/s", f"bound of {name}", target))
-        if (other := f"WarpDrive: {name}, end to end") in other_rates:
+        rows.append(Row(title, tuple(measured), "env-steps/s", f"bound of {name}", bound_target))
+        if (other := f"WarpDrive: training, [{width}, {width}]") in others.rates:
             rows.append(Row(f"{title}, against it", tuple(measured), "env-steps/s", other, WARPDRIVE_TARGET))
-    return [*rows, *(Row(what, tuple(values), "env-steps/s") for what, values in other_rates.items())]
+    return [*rows, *others.rows()]
 
 
-def product_sizes(width: int, n_envs: int) -> ProductSizes:
+def is_gpu(device: str) -> bool:
+    return torch.device(device).type == "cuda"
+
+
+def minibatch_frames(n_envs: int, device: str) -> int:
+    """On a GPU a quarter of a rollout, since small minibatches leave it idle."""
+    whole = n_envs * ROLLOUT_STEPS
+    return whole // 4 if is_gpu(device) else min(MINIBATCH_FRAMES, whole)
+
+
+def product_sizes(width: int, n_envs: int, device: str) -> ProductSizes:
     """Of Tag's runners, who are all but five of the agents."""
-    frames = min(MINIBATCH_FRAMES, n_envs * ROLLOUT_STEPS)
+    frames = minibatch_frames(n_envs, device)
     return ProductSizes(N_FEATURES, width, (N_LOGITS, 1), n_envs * N_RUNNERS, frames * N_RUNNERS)
 
 
@@ -253,7 +298,7 @@ def training(
     experiment = Experiment.compose(
         f"env={env}", f"algorithm={algorithm}", f"model.hidden=[{width},{width}]", f"n_envs={n_envs}", "tuned=false",
         f"rollout_steps={ROLLOUT_STEPS}", f"device={device}", f"threads={threads}", "frames=1_000_000_000",
-        f"algorithm.minibatch_frames={MINIBATCH_FRAMES}",
+        f"algorithm.minibatch_frames={minibatch_frames(n_envs, device)}",
         *([f"algorithm.epochs={ALGORITHMS[algorithm]}"] if algorithm == "ippo" else []), *VARIANTS[variant], *words,
     )  # fmt: skip
     loop = Loop(experiment, experiment.env.build(n_envs, device), torch.device(device))
@@ -306,7 +351,7 @@ def memory_rows(device: str, sizes: Sizes) -> list[Row]:
     """Memory of Tag's envs, without networks and rollout: on a GPU the measured peak, on a CPU the smallest need."""
     rows = []
     for n_envs in sizes.memory:
-        if torch.device(device).type == "cuda":
+        if is_gpu(device):
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
             step_env(vector_env("tag/continuous", n_envs, device=device), 2)

@@ -34,6 +34,7 @@ def trainer_of(settings: Tag, folder: str) -> Any:
         "env": settings.options,
         "trainer": {
             "num_envs": settings.n_envs,
+            "seed": 0,  # its own default is no seed for Python 3.11 and later
             "num_episodes": 10**9,  # the windows end it
             "train_batch_size": settings.n_envs * settings.rollout_steps,
             "env_backend": "numba",

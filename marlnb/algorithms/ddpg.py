@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.configs.ddpg import IDDPGConfig
-from marlnb.algorithms.learner import linear_schedule
+from marlnb.algorithms.learner import linear_schedule, restore_generator
 from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
@@ -53,7 +53,7 @@ class DDPGLearner(QActorCriticLearner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         if isinstance(self.generator, torch.Generator):
-            self.generator.set_state(state["generator"].cpu())
+            restore_generator(self.generator, state["generator"])
         noise_state = state.get("noise_state")
         self.policy.noise_state = None if noise_state is None else noise_state.to(self.policy.noise.device)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from marlnb.algorithms.captured import NewGraph
@@ -90,6 +91,12 @@ def linear_schedule(start: float, final: float, frames: int, n_frames: int) -> f
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
     """A copy of a module's parameters and buffers, by name."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def restore_generator(generator: torch.Generator, state: Tensor) -> None:
+    """Continues a generator's random numbers; one of another kind of device has another state, and stays as it is."""
+    if state.numel() == generator.get_state().numel():
+        generator.set_state(state.cpu())
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], what: str) -> None:

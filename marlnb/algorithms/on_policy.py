@@ -19,7 +19,7 @@ from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.gradients.compiled import CompiledGradient, GradientCompiler
-from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, weights_of
+from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, restore_generator, weights_of
 from marlnb.algorithms.losses import masked_moments
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import ends_of, with_turns
@@ -347,9 +347,7 @@ class OnPolicyLearner(Learner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         load_weights(self.policy, state["policy"], f"the networks of {self.group.name!r}")
         self._optimizer.load_state_dict(state["optimizer"])
-        shuffler = state["shuffler"].cpu()
-        if shuffler.numel() == self._shuffler.get_state().numel():  # a generator of a GPU has another kind of state
-            self._shuffler.set_state(shuffler)
+        restore_generator(self._shuffler, state["shuffler"])
         critic_state = state["critic_recurrent"]
         device = next(self.policy.parameters()).device
         self._critic_state = None if critic_state is None else critic_state.to(device)

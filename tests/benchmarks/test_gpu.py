@@ -41,7 +41,7 @@ def test_the_bound_counts_the_products_of_a_training() -> None:
     with FlopCounterMode(display=False) as acting, torch.no_grad():
         runner.policy.actor(observation)
         runner.policy.critic(observation)
-    sizes = replace(gpu.product_sizes(64, 2), rollout_rows=n_samples * 100, minibatch_rows=n_samples * 100)
+    sizes = replace(gpu.product_sizes(64, 2, "cpu"), rollout_rows=n_samples * 100, minibatch_rows=n_samples * 100)
     for products, counted, by_hand in ((epoch_products, learning, 102_016), (rollout_products, acting, 40_064)):
         with FlopCounterMode(display=False) as bound:
             for product in products(sizes, "cpu"):

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def nearest_kernel(
-    x: Any,
-    y: Any,
-    is_candidate: Any,
-    neighbours: Any,
-    n: Any,
+def nearest_kernel(  # type: ignore[no-untyped-def]  # Triton reads annotations, and refuses those of Python
+    x,
+    y,
+    is_candidate,
+    neighbours,
+    n,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     ID_BITS: tl.constexpr,
     NO_AGENT: tl.constexpr,
-) -> None:
+):
     """ROWS agents of one env: one key for each pair, the bits of the distance and then the id; K times the minimum."""
     env = tl.program_id(0).to(tl.int64)
     agent = tl.program_id(1) * ROWS + tl.arange(0, ROWS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -70,3 +73,24 @@ def test_kernel_finds_the_same_agents(n: int, corners: int, k: int, monkeypatch:
     case = positions(4, n, corners=corners)
     neighbours = neighbours_triton.nearest(*(value.to(device) for value in case), k)
     assert neighbours.tolist() == nearest(*case, k).tolist()
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from marlnb.envs.tag.neighbours_kernel import nearest_kernel
+
+constants = {"K": 10, "ROWS": 16, "COLUMNS": 128, "ID_BITS": 20, "NO_AGENT": 1 << 62}
+signature = {"x": "*fp32", "y": "*fp32", "is_candidate": "*i1", "neighbours": "*i64", "n": "i32"}
+source = ASTSource(nearest_kernel, signature | dict.fromkeys(constants, "constexpr"), constants)
+compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"enable_fp_fusion": False})
+assert compiled.asm["cubin"] and "ld.local" not in compiled.asm["ptx"]
+"""
+
+
+@needs_triton
+def test_kernel_is_compiled_for_a_gpu_that_is_not_here() -> None:
+    """Triton's interpreter accepts Python that its compiler refuses."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    subprocess.run([sys.executable, "-c", COMPILE], check=True, env=environment)
