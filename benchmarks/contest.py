@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -50,9 +51,15 @@ class Contestant:
 
 
 class Session:
-    """A driver's process; it is idle between two calls of `iterate`."""
+    """A driver's process; it is idle between two calls of `iterate`.
 
-    def __init__(self, contestant: Contestant, task: str) -> None:
+    Args:
+        ready_s: seconds until it must be ready to iterate; None: any time.
+    Raises:
+        SystemExit: the driver ended, or was not ready in time; the text has its last words.
+    """
+
+    def __init__(self, contestant: Contestant, task: str, ready_s: float | None = None) -> None:
         self.contestant = contestant
         cores = sorted(os.sched_getaffinity(0))[: contestant.n_cores]
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
@@ -66,7 +73,14 @@ class Session:
             text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
-        self._answer()
+        limit = None if ready_s is None else threading.Timer(ready_s, self._process.kill)
+        if limit is not None:
+            limit.start()
+        try:
+            self._answer()
+        finally:
+            if limit is not None:
+                limit.cancel()
 
     def iterate(self) -> dict[str, float]:
         """One more iteration; returns frames, cpu_s and wall_s."""

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -53,6 +55,7 @@ N_AGENTS, N_FEATURES, N_LOGITS = 105, 71, 42
 ROLLOUT_STEPS, MINIBATCH_FRAMES, N_RUNNERS = 25, 400, 100
 ALGORITHMS = {"a2c": 1, "ippo": 4}  # epochs
 JAXMARL_SIDES: dict[str, Driver] = {"JaxMARL": "jaxmarl", "marlnb": "marlnb"}
+READY_S = 120.0  # a peer that is not ready by then is left out
 PLAIN = ""
 COMPILED = ", compiled"
 VARIANTS = {  # of trainings; a CPU has the first two
@@ -180,39 +183,49 @@ def jaxmarl_rows(on_gpu: bool, sizes: Sizes) -> list[Row]:
 
 
 class Peers:
-    """The peers that start, each a process of its own; the others say why not, and their rows are missing."""
+    """The peers that start, each a process of its own; the others say why not, and their rows are missing.
+
+    They start side by side, and while the caller prepares its own trainings.
+    """
 
     def __init__(self, others: Sequence[Contestant | None], task: str) -> None:
-        self._others, self._task = [other for other in others if other is not None], task
-        self._stack, self._sessions = ExitStack(), list[Session]()
+        self._pool, self._stack, self._sessions = ThreadPoolExecutor(), ExitStack(), list[Session]()
+        self._starting = [self._pool.submit(self._start, other, task) for other in others if other is not None]
         self.rates: dict[str, list[float]] = {}
 
     def measure(self) -> None:
         """One window of each."""
         for session in self._sessions:
             cost = session.iterate()
-            self.rates[session.contestant.what].append(cost["frames"] / cost["wall_s"])
+            rate = cost["frames"] / cost["wall_s"]
+            self.rates[session.contestant.what].append(rate)
+            progress(session.contestant.what, rate)
 
     def rows(self) -> list[Row]:
         return [Row(what, tuple(values), "env-steps/s") for what, values in self.rates.items()]
 
     def __enter__(self) -> Peers:
-        with ThreadPoolExecutor() as pool:  # each takes seconds to compile
-            self._sessions = [session for session in pool.map(self._start, self._others) if session is not None]
-        for session in self._sessions:
-            self._stack.enter_context(session)
-            self.rates[session.contestant.what] = []
+        for future in self._starting:
+            if (session := future.result()) is not None:
+                self._sessions.append(self._stack.enter_context(session))
+                self.rates[session.contestant.what] = []
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
+        self._pool.shutdown()
 
-    def _start(self, other: Contestant) -> Session | None:
+    @staticmethod
+    def _start(other: Contestant, task: str) -> Session | None:
         try:
-            return Session(other, self._task)
+            return Session(other, task, ready_s=READY_S)
         except SystemExit as error:
             print(f"these rows are missing: {error}")
             return None
+
+
+def progress(what: str, rate: float) -> None:
+    print(f"{time.strftime('%X')} {what}: {rate:,.0f} env-steps/s", file=sys.stderr)
 
 
 def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
@@ -228,12 +241,14 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
 
 def environment_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
     device = arguments.device
+    peers_of_env = Peers([warpdrive("environment", n_envs, arguments.hidden[-1], is_gpu(device))], str(n_envs))
     env = vector_env("tag/continuous", n_envs, device=device, starts=arguments.starts)
     step_env(env, 2)
     rates = []
-    with Peers([warpdrive("environment", n_envs, arguments.hidden[-1], is_gpu(device))], str(n_envs)) as others:
+    with peers_of_env as others:
         for _ in range(sizes.repetitions):
             rates.append(step_env(env, arguments.steps))
+            progress("environment", rates[-1])
             others.measure()
     step = Row("WarpDrive's Python step (not run here)", (WARPDRIVE_PYTHON_STEP,), "env-steps/s")
     return [step, Row("environment", tuple(rates), "env-steps/s", step.what, TAG_TARGET), *others.rows()]
@@ -242,6 +257,8 @@ def environment_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -
 def training_rows(algorithm: str, width: int, n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
     """An algorithm's bound, and its training in each variant; of the first algorithm also the rollout."""
     device, name, is_first = arguments.device, f"{algorithm}, [{width}, {width}]", algorithm == next(iter(ALGORITHMS))
+    parts = ["rollout", "training"] if is_first else []
+    starting = Peers([warpdrive(part, n_envs, width, is_gpu(device)) for part in parts], str(n_envs))
     env = vector_env("tag/continuous", n_envs, device=device, starts=arguments.starts)
     step_env(env, 2)
     starts = f"env.starts={arguments.starts}"
@@ -252,8 +269,7 @@ def training_rows(algorithm: str, width: int, n_envs: int, arguments: argparse.N
     rates: dict[str, list[float]] = {variant: [] for variant in trainings}
     rollouts: dict[str, list[float]] = {variant: [] for variant in trainings}
     bounds = []
-    parts = ["rollout", "training"] if is_first else []
-    with Peers([warpdrive(part, n_envs, width, is_gpu(device)) for part in parts], str(n_envs)) as others:
+    with starting as others:
         for _ in range(sizes.repetitions):
             env_rate = step_env(env, arguments.steps)
             seconds = seconds_of_products(product_sizes(width, n_envs, device), ALGORITHMS[algorithm], device)
@@ -261,6 +277,7 @@ def training_rows(algorithm: str, width: int, n_envs: int, arguments: argparse.N
             for variant, item in trainings.items():
                 rates[variant].append(item.frames_per_s())
                 rollouts[variant].append(item.rollout_frames_per_s())
+                progress(f"{name}{variant}, end to end", rates[variant][-1])
             others.measure()
     rows = [Row(f"bound of {name}", tuple(bounds), "env-steps/s")]
     target = ROLLOUT_TARGET if n_envs == 2000 and is_gpu(device) else None

@@ -14,7 +14,7 @@ from torch import Tensor
 from marlnb.algorithms.rollout import Rollout
 from marlnb.models.policies.actor_critic import ActorCritic
 
-PIECE_ROWS = 8192  # of one forward pass, a row is one agent's input
+PIECE_ROWS = {"cpu": 1 << 13, "cuda": 1 << 20}  # of one forward pass, a row is one agent's input
 
 
 class RolloutValues(NamedTuple):
@@ -60,8 +60,8 @@ def rollout_values(
     is_init = rollout["is_init"].squeeze(-1)
     inputs = critic.expand_inputs(critic_inputs(policy, rollout))
     if critic.network.recurrent_shape is None and acted is None:
-        # pieces: large results of operations are new memory, which the system has to clear each time
-        n_envs = max(1, PIECE_ROWS // max(1, inputs[0, ..., 0].numel()))
+        # pieces: large results of operations are new memory, which on a CPU the system has to clear each time
+        n_envs = max(1, PIECE_ROWS[inputs.device.type] // max(1, inputs[0, ..., 0].numel()))
         pieces = zip(inputs.split(n_envs), is_init.split(n_envs))
         output, states = torch.cat([critic.network.sequence(x, None, first)[0] for x, first in pieces]), None
     else:

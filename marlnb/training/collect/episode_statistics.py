@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from marlnb.algorithms.rollout import Rollout
 from marlnb.specs import EnvSpec
@@ -66,15 +67,19 @@ class EpisodeTracker:
 
     def add(self, rollout: Rollout) -> EpisodeStatistics:
         """Accounts for one rollout, batch `[env, time]`."""
-        done = rollout["next", "done"][..., 0].cpu().numpy()
-        envs, times = np.nonzero(done)
+        done = rollout["next", "done"][..., 0]
+        ends = done.nonzero(as_tuple=True)
+        envs, times = (index.cpu().numpy() for index in ends)
         returns = {}
         for name in self._groups:
-            rewards = rollout["next", name, "reward"][..., 0].double().cpu().numpy()
-            sums = np.cumsum(rewards, axis=1) + self._sums[name][:, None]  # [env, time, agent]
-            returns[name], self._sums[name] = _split_at_ends(sums, envs, times)
-        steps = np.arange(1, done.shape[1] + 1) + self.steps[:, None]
-        lengths, self.steps = _split_at_ends(steps, envs, times)
+            # on the rollout's device: of thousands of envs only the ends are copied from a GPU
+            before = torch.from_numpy(self._sums[name]).to(done.device)
+            rewards = rollout["next", name, "reward"][..., 0].double()  # [env, time, agent]
+            sums = rewards.cumsum(1).add_(before[:, None])
+            totals, last = sums[ends].cpu().numpy(), sums[:, -1].cpu().numpy()
+            returns[name], self._sums[name] = _split_at_ends(totals, last, envs)
+        totals, last = self.steps[envs] + times + 1, self.steps + done.shape[1]
+        lengths, self.steps = _split_at_ends(totals, last, envs)
         episodes = EpisodeStatistics(returns, lengths)
         if len(episodes):
             self._recent.append((len(episodes), {name: float(r.mean(1).sum()) for name, r in returns.items()}))
@@ -111,13 +116,18 @@ class EpisodeTracker:
         self._recent = deque(state["recent"])
 
 
-def _split_at_ends(running: np.ndarray, envs: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running sums `[env, time, ...]` split at the episodes' ends: each episode's sum, and each environment's rest."""
-    totals = running[envs, times]
+def _split_at_ends(totals: np.ndarray, last: np.ndarray, envs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Running sums split at the episodes' ends: each episode's sum `[episode, ...]`, and each env's rest `[env, ...]`.
+
+    Args:
+        totals: the running sums at the ends, `[episode, ...]`.
+        last: those at the rollout's last step, `[env, ...]`.
+        envs: `[episode]`, in ascending order.
+    """
     earlier = np.zeros_like(totals)
     same_env = envs[1:] == envs[:-1]
     earlier[1:][same_env] = totals[:-1][same_env]
-    rest = running[:, -1].copy()
-    last = np.flatnonzero(np.append(~same_env, True)) if len(envs) else np.zeros(0, dtype=np.int64)
-    rest[envs[last]] -= totals[last]
+    rest = last.copy()
+    final = np.flatnonzero(np.append(~same_env, True)) if len(envs) else np.zeros(0, dtype=np.int64)
+    rest[envs[final]] -= totals[final]
     return totals - earlier, rest
