@@ -6,11 +6,13 @@ what an earlier call left in Python, or in a tensor that is not kept in one plac
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -34,6 +36,10 @@ class FakeGraph:
             self._tape.undo()
             for generator, state in zip(self._generators, states):
                 generator.set_state(state)
+
+    def freed(self) -> list[str]:
+        """Forgets the call; returns its operations on memory that nobody else holds, but which a graph still uses."""
+        return self._tape.freed()
 
     @torch.no_grad()
     def replay(self) -> None:
@@ -65,6 +71,19 @@ class _Tape(TorchDispatchMode):
         self._made |= {_place(value): value for value in _tensors(outputs) if _place(value) not in inputs}
         self.calls.append((func, args, kwargs, outputs))
         return outputs
+
+    def freed(self) -> list[str]:
+        held: dict[int, tuple[StorageWeakRef, str]] = {}
+        for function, args, kwargs, _ in self.calls:
+            for value in _tensors((args, kwargs)):
+                if value.ndim and _place(value) not in self._made:  # a number is part of the operation
+                    held[_place(value)] = StorageWeakRef(value.untyped_storage()), f"{function} {tuple(value.shape)}"
+        self.calls.clear()
+        self._made.clear()
+        self._before.clear()
+        del args, kwargs, value
+        gc.collect()
+        return [what for storage, what in held.values() if storage.expired()]
 
     def undo(self) -> None:
         for storage, before in self._before.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,17 +23,17 @@ def train(loop: Loop, n: int) -> list[dict[str, Any]]:
     return [loop.advance().learning for _ in range(n)]
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "env", "model", "overrides"),
-    [
-        ("mappo", "spread", "mlp", [EPOCHS, "env.terminate_on_success=true"]),
-        ("maa2c", "spread", "gru", ["env.terminate_on_success=true"]),
-        ("a2c", "continuous", "mlp", ["algorithm.lr_final=0.0001"]),
-        ("ippo", "tag", "mlp", [EPOCHS]),
-        ("mappo", "dying", "gru", [EPOCHS]),
-        ("ippo", "matrix", "mlp", [EPOCHS]),
-    ],
-)
+CASES = [
+    ("mappo", "spread", "mlp", [EPOCHS, "env.terminate_on_success=true"]),
+    ("maa2c", "spread", "gru", ["env.terminate_on_success=true"]),
+    ("a2c", "continuous", "mlp", ["algorithm.lr_final=0.0001"]),
+    ("ippo", "tag", "mlp", [EPOCHS]),
+    ("mappo", "dying", "gru", [EPOCHS]),
+    ("ippo", "matrix", "mlp", [EPOCHS]),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "env", "model", "overrides"), CASES)
 def test_captured_equals_eager(algorithm: str, env: str, model: str, overrides: list[str]) -> None:
     captured, eager = (loop_of(algorithm, env, model, *overrides, by_mask=True) for _ in range(2))
     captured.capture(FakeGraph)
@@ -47,6 +48,23 @@ def test_captured_equals_eager(algorithm: str, env: str, model: str, overrides: 
         assert learner.optimizers["optimizer"].state_dict()["steps"] == other.optimizers["optimizer"].steps
         for weight, expected in zip(learner.policy.parameters(), other.policy.parameters(), strict=True):
             torch.testing.assert_close(weight, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("algorithm", "env", "model", "overrides"), CASES)
+def test_a_graph_uses_no_memory_that_is_freed(algorithm: str, env: str, model: str, overrides: list[str]) -> None:
+    """Else it overwrites what is stored there next: a saved state, in a training of MPE on a GPU."""
+    graphs: list[FakeGraph] = []
+
+    def new_graph(generators: Sequence[torch.Generator]) -> FakeGraph:
+        graphs.append(FakeGraph(generators))
+        return graphs[-1]
+
+    loop = loop_of(algorithm, env, model, *overrides, by_mask=True)
+    loop.capture(new_graph)
+    train(loop, WARM_UP_CALLS + 2)
+    if env in ("spread", "continuous", "tag"):
+        loop.env.render()
+    assert len(graphs) == 1 + len(loop.learners) and [graph.freed() for graph in graphs] == [[]] * len(graphs)
 
 
 def test_after_a_restore_it_is_captured_again() -> None:

@@ -37,14 +37,14 @@ class MPERules(Rules):
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in agent) for agent in features])
         self._feature_rows = [row for agent in features for _, row in agent]
         self._bodies: dict[torch.device, Bodies] = {}
-        self._recent: list[GroupedWorld] = []  # of the last two states, the current one first
+        self._recent: dict[tuple[int, torch.device], list[GroupedWorld]] = {}  # see `_use`
 
     def start(self, draw: Draws) -> State:
         grouped = self._unused(draw.n_envs, draw.device)
         world = grouped.world
         self._begin(world, draw.seed)
         grouped.rows = world.rows.t()
-        self._recent = [grouped, *self._recent[:1]]
+        self._use(grouped)
         return {"rows": grouped.rows, "start_range": world.start_range, **world.choice}
 
     def step(self, state: State, action: ByGroup, draw: Draws) -> tuple[State, ByGroup]:
@@ -103,11 +103,16 @@ class MPERules(Rules):
     def _grouped(self, state: State) -> GroupedWorld:
         """That of one of the last two states, or a new one; the current state is the last that was used."""
         rows = state["rows"]
-        if self._recent and self._recent[0].rows is rows:
-            return self._recent[0]
-        known = [grouped for grouped in self._recent if grouped.rows is rows]
-        grouped = known[0] if known else self._new(state)
-        self._recent = [grouped, *self._recent[:1]]
+        recent = self._recent.get((len(rows), rows.device), [])
+        if recent and recent[0].rows is rows:
+            return recent[0]
+        known = [grouped for grouped in recent if grouped.rows is rows]
+        return self._use(known[0] if known else self._new(state))
+
+    def _use(self, grouped: GroupedWorld) -> GroupedWorld:
+        """Makes it the first of the last two of its size and device. A captured step keeps writing to both of them."""
+        key = grouped.world.n_envs, grouped.world.device
+        self._recent[key] = [grouped, *(other for other in self._recent.get(key, ()) if other is not grouped)][:2]
         return grouped
 
     def _new(self, state: State) -> GroupedWorld:
@@ -119,9 +124,8 @@ class MPERules(Rules):
 
     def _unused(self, n_envs: int, device: torch.device) -> GroupedWorld:
         """That of the state before the current one, whose memory can be used again; otherwise a new one."""
-        for grouped in self._recent[1:]:
-            if grouped.world.n_envs == n_envs and grouped.world.device == device:
-                return grouped
+        for grouped in self._recent.get((n_envs, device), ())[1:]:
+            return grouped
         world = World.empty(self._bodies_on(device), n_envs)
         return GroupedWorld(self, world, world.rows.t())
 
