@@ -58,7 +58,7 @@ def test_nothing_waits_for_the_gpu(algorithm: str, env: str, model: str) -> None
             learner.learn(rollout)
 
 
-def test_a_wait_is_found() -> None:
+def test_torchs_mode_sees_a_wait() -> None:
     with pytest.raises(RuntimeError, match="synchroniz"), waiting_is_an_error():
         torch.ones((), device=DEVICE).item()
 

@@ -220,10 +220,10 @@ class TensorVectorEnv(VectorEnv):
         start = self._initial_state()
         if not self.restarts_by_mask and bool(done.all()):
             return start
-        begun = ((name, _like(done, value), start[name], value) for name, value in state.items())
+        starts = ((name, _like(done, value), start[name], value) for name, value in state.items())
         if self.rules.writes_state:  # in its own memory, which the rules know
-            return {name: torch.where(mask, first, value, out=value) for name, mask, first, value in begun}
-        return {name: torch.where(mask, first, value) for name, mask, first, value in begun}
+            return {name: torch.where(mask, first, value, out=value) for name, mask, first, value in starts}
+        return {name: torch.where(mask, first, value) for name, mask, first, value in starts}
 
     def _keep(self, state: State) -> None:
         """Makes `state` the current one; for a captured step, in the buffers that it reads."""
