@@ -38,7 +38,7 @@ class FakeGraph:
                 generator.set_state(state)
 
     def freed(self) -> list[str]:
-        """Forgets the call; returns its operations on memory that only it holds: a graph would use it after it is freed."""
+        """Forgets the call. Returns its operations on memory that only it holds, which a graph would use once freed."""
         return self._tape.freed()
 
     @torch.no_grad()
