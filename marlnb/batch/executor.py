@@ -31,12 +31,14 @@ class Executor(ABC):
         query_interval_s: a monitor calls `query` at most once in this time.
         grace_s: a job is restarted only if its files and the executor agree for this long that it is gone, since
             shared file systems show what happened on a node with a delay.
+        unsupported: keys of a profile that mean nothing to it; forms do not offer them, and `check` refuses them.
         profile: the resources of each job.
     """
 
     name: ClassVar[str]
     query_interval_s: ClassVar[float] = 10.0
     grace_s: ClassVar[float] = 30.0
+    unsupported: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile

@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from marlnb.batch.executor import EXECUTORS
 from marlnb.batch.profile import Profile, find_profile, profiles
 from marlnb.batch.sweep.parameters import read_parameters
 from marlnb.errors import MarlnbError
@@ -26,6 +27,7 @@ def batch_form(notebook: str) -> dict[str, Any]:
     Returns:
         parameters: of the notebook's cell of that tag. resources: keys of a profile, each with its help.
         profiles: by name, the values of these keys as text; none of a profile that cannot be read.
+        unsupported: by profile, those of these keys that its executor does not support.
     Raises:
         ConfigError: the notebook or its parameters cannot be read.
     """
@@ -36,12 +38,14 @@ def batch_form(notebook: str) -> dict[str, Any]:
     keys = {each.name: each.metadata for each in fields(Profile)}
     resources = [{"name": name, "help": keys[name]["help"]} for name in RESOURCES]
     values: dict[str, dict[str, str]] = {}
+    unsupported: dict[str, list[str]] = {}
     for name in sorted(profiles()):
-        values[name] = {}
+        values[name], unsupported[name] = {}, []
         with suppress(MarlnbError, OSError):  # the plan says what is wrong with it
             profile = find_profile(name).to_json()
             values[name] = {key: str(profile[key]) for key in RESOURCES if profile[key] is not None}
-    return {"parameters": parameters, "resources": resources, "profiles": values}
+            unsupported[name] = [key for key in EXECUTORS.get(profile["executor"]).unsupported if key in RESOURCES]
+    return {"parameters": parameters, "resources": resources, "profiles": values, "unsupported": unsupported}
 
 
 def run_batch(

@@ -22,6 +22,11 @@ def test_a_notebook_is_planned_and_submitted(lab: Lab, python: Path, page: Page,
     shown = page.locator(".marlnb-page:visible")
     shown.get_by_label("seed").fill("3", timeout=SLOW_MS)
     expect(shown.get_by_role("button", name="Submit")).to_be_disabled()
+    shown.get_by_label("time_limit").fill("1:00:00")
+    shown.get_by_role("combobox").select_option("ray")  # which has no limit of time
+    expect(shown.get_by_label("time_limit")).to_have_count(0)
+    shown.get_by_role("combobox").select_option("local")
+    expect(shown.get_by_label("time_limit")).to_have_value("")
     shown.get_by_role("button", name="Show plan and script").click()
     expect(shown.locator(".marlnb-plan")).to_contain_text("1 new", timeout=SLOW_MS)
     keep(page, "plan")

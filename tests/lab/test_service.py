@@ -233,6 +233,7 @@ def test_a_plan_is_the_dry_run_of_the_command_and_is_submitted(
     }  # fmt: skip
     assert {"local", "slurm"} <= set(form["profiles"]) and form["profiles"]["laptop"]["at_once"] == "1"
     assert {"name": "cores", "help": "CPU cores per job"} in form["resources"]
+    assert form["unsupported"]["ray"] == ["at_once", "time_limit"] and form["unsupported"]["slurm"] == []
     choice = {"notebook": notebook, "parameters": ["seed=0..1"], "on": "slurm", "settings": ["time_limit=4:00:00"]}
     plan = ask(session, "batch", **choice)["answer"]
     assert main(shlex.split(plan["command"])[1:]) == 0

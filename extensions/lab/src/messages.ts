@@ -133,6 +133,8 @@ export interface BatchForm {
   resources: { name: string; help: string }[];
   /** By name, the values of these keys. */
   profiles: Record<string, Record<string, string>>;
+  /** By profile, those of these keys that its executor does not support. */
+  unsupported: Record<string, string[]>;
 }
 
 /** marlnb.lab.batches.run_batch */

@@ -179,6 +179,11 @@ function Form(props: {
 }): JSX.Element {
   const { form, choice, change } = props;
   const { trans } = props.context;
+  const isSupported = (name: string, profile: string): boolean => !form.unsupported[profile]?.includes(name);
+  const changeProfile = (profile: string): void => {
+    const kept = Object.entries(choice.resources).filter(([name]) => isSupported(name, profile));
+    change({ profile, resources: Object.fromEntries(kept) });
+  };
   return (
     <div class="marlnb-form">
       {form.parameters.length === 0 && (
@@ -200,23 +205,25 @@ function Form(props: {
       <p class="marlnb-notice">{trans.__('Several values make a sweep: 0..4, or a,b. Empty fields keep the default.')}</p>
       <label>
         <span>{trans.__('Profile')}</span>
-        <select value={choice.profile} onChange={event => change({ profile: event.currentTarget.value })}>
+        <select value={choice.profile} onChange={event => changeProfile(event.currentTarget.value)}>
           {Object.keys(form.profiles).map(name => (
             <option key={name}>{name}</option>
           ))}
         </select>
       </label>
-      {form.resources.map(({ name, help }) => (
-        <label key={name}>
-          <span>{name}</span>
-          <input
-            value={choice.resources[name] ?? ''}
-            placeholder={form.profiles[choice.profile]?.[name] ?? ''}
-            onInput={event => change({ resources: { ...choice.resources, [name]: event.currentTarget.value } })}
-          />
-          <small>{help}</small>
-        </label>
-      ))}
+      {form.resources
+        .filter(({ name }) => isSupported(name, choice.profile))
+        .map(({ name, help }) => (
+          <label key={name}>
+            <span>{name}</span>
+            <input
+              value={choice.resources[name] ?? ''}
+              placeholder={form.profiles[choice.profile]?.[name] ?? ''}
+              onInput={event => change({ resources: { ...choice.resources, [name]: event.currentTarget.value } })}
+            />
+            <small>{help}</small>
+          </label>
+        ))}
       <label>
         <span>{trans.__('Other keys')}</span>
         <textarea

@@ -19,7 +19,7 @@ from marlnb.allocations import usable_cores
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, executor
 from marlnb.batch.job.job import UNKNOWN, Job, JobInfo
-from marlnb.batch.local.capacity import check_capacity, n_parallel_jobs
+from marlnb.batch.local.capacity import SCHEDULER_KEYS, check_capacity, n_parallel_jobs
 from marlnb.batch.local.machine import gpu_names
 from marlnb.batch.local.supervisor_files import LOCK, LOG, has_supervisor, is_local, read_entries, request_cancel
 from marlnb.batch.submission import Submission
@@ -37,6 +37,7 @@ class LocalExecutor(Executor):
 
     query_interval_s = 0.0
     grace_s = 2.0
+    unsupported = SCHEDULER_KEYS
 
     def check(self) -> None:
         check_capacity(self.profile)

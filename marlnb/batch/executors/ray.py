@@ -23,10 +23,6 @@ from marlnb.errors import BatchError
 from marlnb.training.control import request
 from marlnb.training.runs.files import STOP
 
-UNSUPPORTED = (
-    *("at_once", "time_limit", "partition", "account", "qos", "constraint", "gres", "options", "modules", "setup"),
-    "accounting",
-)
 FORGOTTEN = "Ray does not know it: it was refused, or the cluster was started again"
 
 
@@ -40,6 +36,10 @@ class RayExecutor(Executor):
     """
 
     query_interval_s = 10.0
+    unsupported = (
+        *("at_once", "time_limit", "partition", "account", "qos", "constraint", "gres", "options", "modules", "setup"),
+        "accounting",
+    )
 
     def check(self) -> None:
         check_profile(self.profile)
@@ -183,8 +183,8 @@ def check_profile(profile: Profile) -> None:
     Raises:
         BatchError: it sets a key that Ray has no counterpart of.
     """
-    default = Profile()
-    for name in UNSUPPORTED:
+    default, unsupported = Profile(), RayExecutor.unsupported
+    for name in unsupported:
         if getattr(profile, name) != getattr(default, name):
-            known = ", ".join(field.name for field in fields(Profile) if field.name not in UNSUPPORTED)
+            known = ", ".join(field.name for field in fields(Profile) if field.name not in unsupported)
             raise BatchError(f"profile: Ray has no {name}; leave it out. Keys for Ray: {known}")

@@ -16,7 +16,7 @@ from marlnb.batch.cancel import cancel
 from marlnb.batch.doctor.check import checks as checks_of_doctor
 from marlnb.batch.doctor.check import examine
 from marlnb.batch.executor import NoSchedulerError, executor_of
-from marlnb.batch.executors.ray import FORGOTTEN, UNSUPPORTED, RayExecutor
+from marlnb.batch.executors.ray import FORGOTTEN, RayExecutor
 from marlnb.batch.job.job import JOB_LOCK, UNKNOWN, JobInfo, JobStatus
 from marlnb.batch.profile import Profile, find_profile
 from marlnb.batch.ray.submission_record import submitted_jobs
@@ -56,7 +56,7 @@ def test_the_profile_of_marlnb() -> None:
     assert (profile.executor, profile.offline) == ("ray", False)
 
 
-@pytest.mark.parametrize("key", UNSUPPORTED)
+@pytest.mark.parametrize("key", RayExecutor.unsupported)
 def test_what_ray_does_not_have_is_an_error_before_it_is_called(key: str, make: Maker, dashboard: Dashboard) -> None:
     values: dict[str, Any] = {"at_once": 2, "time_limit": "1:00:00", "accounting": True}
     values |= dict.fromkeys(("options", "modules", "setup"), ("x",))
