@@ -72,6 +72,9 @@ class InProcess:
         with self._isolated:
             return self._batch.render(index)
 
+    def draw_ends(self, pictures: dict[int, np.ndarray]) -> None:
+        self._batch.draw_ends(pictures)
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
@@ -170,6 +173,11 @@ class ParallelVectorEnv(VectorEnv):
             )
         self._check_index(index)
         return self._stepper.render(index)
+
+    def draw_ends(self) -> None:
+        super().draw_ends()
+        if isinstance(self._stepper, InProcess) and self._end_pictures is not None:
+            self._stepper.draw_ends(self._end_pictures)
 
     def environment(self, index: int = 0) -> Any | None:
         """Env `index` itself; None if a worker process has it."""

@@ -145,6 +145,12 @@ class Regrouped(VectorEnv):
     def render(self, index: int = 0) -> np.ndarray:
         return self.env.render(index)
 
+    def draw_ends(self) -> None:
+        self.env.draw_ends()
+
+    def end_picture(self, index: int = 0) -> np.ndarray | None:
+        return self.env.end_picture(index)
+
     def close(self) -> None:
         self.env.close()
 

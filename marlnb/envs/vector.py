@@ -108,6 +108,7 @@ class VectorEnv(ABC):
     episode_stride: int | None = None
     restarts_by_mask: bool | None = None
     _actions_of_step: Mapping[str, Tensor]  # between `start_step` and `finish_step`
+    _end_pictures: dict[int, np.ndarray] | None = None  # by environment; None: they are not drawn
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{group.name} ({group.n_agents})" for group in self.spec.groups)
@@ -176,6 +177,17 @@ class VectorEnv(ABC):
             EnvError: there is no such environment, or it cannot be drawn.
         """
         raise EnvBuildError(f"{self.spec.name} cannot be rendered")
+
+    def draw_ends(self) -> None:
+        """From now on, an environment is drawn after each episode's last step, before its next one starts.
+
+        Environments in other processes are not.
+        """
+        self._end_pictures = {}
+
+    def end_picture(self, index: int = 0) -> np.ndarray | None:
+        """Environment `index` after the last step of its previous episode, as `render` draws it; None: not drawn."""
+        return None if self._end_pictures is None else self._end_pictures.get(index)
 
     def close(self) -> None:
         """Frees processes and memory. Calling it twice is allowed."""

@@ -126,5 +126,14 @@ def test_four_players_of_holdem() -> None:
 
 def test_a_board_is_drawn() -> None:
     with ENVIRONMENTS.get("pettingzoo/tictactoe")(workers=0, render=True, kwargs={"screen_height": 90}).build(1) as env:
+        env.draw_ends()
         env.reset(0)
-        assert env.render().shape == (90, 90, 3)
+        assert env.render().shape == (90, 90, 3) and env.end_picture() is None
+        empty, won = env.render(), {"player": torch.tensor([[2, 2]])}
+        for square in (0, 3, 1, 4):
+            env.step({"player": torch.tensor([[square, square]])})
+        before = env.render()
+        assert env.step(won).done.all()
+        changed = (env.end_picture() != before).any(-1).nonzero()  # type: ignore[union-attr]
+        assert changed[0].min() > 60 and changed[1].max() < 30, "the first player's third mark, bottom left"
+        np.testing.assert_array_equal(env.render(), empty)

@@ -94,6 +94,8 @@ class TensorVectorEnv(VectorEnv):
         alive, observation = self.rules.alive(state), self._observe(state)
         if self._end(state, reward, alive):
             self._write_observations(observation, alive, is_end=True)  # of agents alive before it
+            if self._end_pictures is not None:
+                self._end_pictures |= {k: self._picture(state, k) for k in self._step.done.nonzero().flatten().tolist()}
             if self.restarts_by_mask or bool(self._step.done.any()):
                 state = self._restart(state)
                 alive, observation = self.rules.alive(state), self._observe(state)
@@ -137,7 +139,10 @@ class TensorVectorEnv(VectorEnv):
 
     def render(self, index: int = 0) -> np.ndarray:
         self._check_index(index)
-        return self.rules.draw_picture({name: value[index : index + 1].cpu() for name, value in self.state.items()})
+        return self._picture(self.state, index)
+
+    def _picture(self, state: State, index: int) -> np.ndarray:
+        return self.rules.draw_picture({name: value[index : index + 1].cpu() for name, value in state.items()})
 
     def _initial_state(self) -> dict[str, Tensor]:
         if self._fixed_start is not None:

@@ -98,6 +98,8 @@ class TorchrlVectorEnv(VectorEnv):
                 ) from error
         done = self._step.done
         if done.any():
+            if self._end_pictures is not None:
+                self._end_pictures |= {index: self.render(index) for index in done.nonzero().flatten().tolist()}
             self._episode += done
             self._clock.masked_fill_(done, 0)
             self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))

@@ -157,6 +157,8 @@ class VmasVectorEnv(VectorEnv):
     def _begin(self, starting: Tensor) -> None:
         """Starts new episodes in the envs flagged in `starting` `[env]`."""
         assert self._seed is not None
+        if self._end_pictures is not None:
+            self._end_pictures |= {index: self.render(index) for index in starting.nonzero().flatten().tolist()}
         self._step.episode_seed.copy_(episode_seeds(self._seed, self._episode))
         has_own_seeds, seeds = self.config.seeds == "episode", self._step.episode_seed.tolist()
         with self._reset_streams if has_own_seeds else self._streams:

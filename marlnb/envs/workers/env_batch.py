@@ -66,6 +66,15 @@ class EnvBatch:
             raise EnvError(f"{self.source.name} cannot be rendered: render() returned {type(image).__name__}")
         return np.ascontiguousarray(image, dtype=np.uint8)
 
+    def draw_ends(self, pictures: dict[int, np.ndarray]) -> None:
+        """From now on, writes a picture of each env after its episodes' last steps into `pictures`."""
+
+        def draw(index: int) -> None:
+            pictures[index] = self.render(index)
+
+        for slot in self.slots:
+            slot.draw_end = draw
+
     @property
     def draw_python(self) -> bool:
         """Some env was seen to draw from Python's global generator."""
@@ -114,6 +123,7 @@ class EnvSlot:
         self.possible = frozenset(env.possible_agents)
         self.living: list[str] = []
         self.has_flags = self.is_resetting = False
+        self.draw_end: Callable[[int], None] | None = None
 
     def reset(self) -> None:
         """Starts episode number zero of the seed that all envs were given."""
@@ -191,6 +201,8 @@ class EnvSlot:
         self.done[0] = True
         if self.final_state is not None:
             self.final_state[...] = self.env.state()
+        if self.draw_end is not None:
+            self.draw_end(self.index)
         self.episode += 1
         self._start_episode()
 

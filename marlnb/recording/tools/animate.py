@@ -55,7 +55,7 @@ def animate(
     A recorded episode is shown from its frames where it has any; otherwise its recorded actions are played
     again in its environment.
 
-    Each picture is taken before a step. There is none after the last one: the environment then shows the next episode.
+    Each picture is taken before a step, and one after the last step; not of frames that were recorded, which have none.
 
     Args:
         source: a recording or its path, a run, its folder, or other agents.
@@ -186,6 +186,7 @@ def _play(
             for name, action in actions.items()
         }
 
+    env.draw_ends()
     generator = action_generator(env, policies, seed)
     override = None if actions is None else given
     try:
@@ -195,7 +196,10 @@ def _play(
         )  # fmt: skip
     except _LongEnough:
         return None
-    return {name: values[0] for name, values in table.returns.items()}
+    returns = {name: values[0] for name, values in table.returns.items()}
+    if (end := env.end_picture()) is not None:
+        camera.take(end, len(camera.frames), {name: float(values.mean()) for name, values in returns.items()})
+    return returns
 
 
 @closing_pools()

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -69,13 +70,19 @@ def test_the_pictures_are_those_of_the_episode_that_evaluation_plays(talkers: Ru
                 name: policies[name].act(group.observation, explore=False).action for name, group in step.groups.items()
             }
             step = env.step(acts)
-    assert len(episode) == 25 and "seed 1003" in episode.title and episode.captions[0].startswith("t = 0 ")
+    assert len(episode) == 26 and "seed 1003" in episode.title and episode.captions[0].startswith("t = 0 ")
+
+
+def test_the_last_picture_is_that_of_the_state_after_the_last_step(talkers: Run, episode: Animation) -> None:
+    longer = animate(talkers, 3, env=replace(talkers.experiment.env, max_cycles=26), max_width=120)  # type: ignore[call-arg]
+    assert len(longer) == 27 and episode.captions[25] == longer.captions[25]
+    np.testing.assert_array_equal(episode.frame(25), longer.frame(25))
 
 
 def test_a_gif_plays_every_step_with_its_caption(episode: Animation, tmp_path: Path) -> None:
     path = episode.save(tmp_path / "episode.gif")
     with Image.open(path) as gif:
-        assert [frame.size for frame in ImageSequence.Iterator(gif)] == [(120, 120 + CAPTION_HEIGHT)] * 25
+        assert [frame.size for frame in ImageSequence.Iterator(gif)] == [(120, 120 + CAPTION_HEIGHT)] * 26
         assert gif.info["duration"] == 100
     assert "data:image/gif;base64" in episode._repr_html_()
 
@@ -83,7 +90,7 @@ def test_a_gif_plays_every_step_with_its_caption(episode: Animation, tmp_path: P
 def test_the_page_of_html_has_every_picture_and_needs_nothing_else(episode: Animation, tmp_path: Path) -> None:
     page = Tags(episode.save(tmp_path / "episode.html").read_text())
     (data,) = (attributes for attributes in page.named("div") if "data-frames" in attributes)
-    assert len(json.loads(data["data-frames"] or "")) == 25
+    assert len(json.loads(data["data-frames"] or "")) == 26
     assert json.loads(data["data-captions"] or "") == episode.captions
     assert not any("http" in (value or "") for _, attributes in page.tags for value in attributes.values())
 
@@ -107,7 +114,7 @@ def test_an_mp4_is_written_by_ffmpeg(episode: Animation, tmp_path: Path, monkeyp
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin")
     options, size = episode.save(tmp_path / "episode.mp4").read_text().splitlines()
-    assert int(size) == 25 * 120 * (120 + CAPTION_HEIGHT) * 3 and "-s 120x142" in options and "-r 10" in options
+    assert int(size) == 26 * 120 * (120 + CAPTION_HEIGHT) * 3 and "-s 120x142" in options and "-r 10" in options
     program.write_text("#!/bin/sh\ncat > /dev/null\necho no such codec >&2\nexit 1\n")
     with pytest.raises(ConfigError, match="no such codec"):
         episode.save(tmp_path / "other.mp4")
@@ -120,9 +127,9 @@ def test_an_mp4_is_written_by_ffmpeg(episode: Animation, tmp_path: Path, monkeyp
 def test_a_recorded_episode_is_played_again_or_its_pictures_are_shown(talkers: Run) -> None:
     sampled = record(talkers, episodes=2, explore=True, seed=7, progress=False, name="sampled")
     again = animate(sampled, 1, max_width=120)
-    assert len(again) == 25 and "episode 1 of sampled.h5" in again.title
+    assert len(again) == 26 and "episode 1 of sampled.h5" in again.title
     final = float(again.captions[-1].rsplit("listener ", 1)[1])
-    assert final == pytest.approx(sampled.episodes.loc[1, "listener_0"], abs=2.0)  # without the last reward
+    assert final == pytest.approx(sampled.episodes.loc[1, "listener_0"], rel=1e-2)  # of three digits
     drawn = record(talkers, episodes=2, explore=True, seed=7, frames=1, progress=False, name="drawn")
     shown = animate(drawn, 1, max_width=120)
     for t in (0, 24):
