@@ -239,6 +239,7 @@ _FRESH: Values = {"algorithm.buffer_frames": "100_000"}  # what others did long 
 _LARGE: Values = {"algorithm.batch_size": "1024"}
 _SLOW_ACTOR: Values = {**_FRESH, "algorithm.lr": "1e-3", "algorithm.lr_critic": "3e-3"}
 STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found by frames (docs/verification.md)
+    "simple_speaker_listener mappo": {"algorithm.entropy_coef": "0.05"},
     "simple_speaker_listener maddpg": {
         "algorithm.gamma": "0.85",
         "algorithm.tau": "0.04",
@@ -256,7 +257,10 @@ ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
     "simple_tag masac": (_SLOW_ACTOR, _FRESH, {**_LARGE, **_FRESH}, {"algorithm.target_entropy": "0.6"}),
     "simple_tag vdn": ({"algorithm.gamma": "0.98"}, _FRESH),
     "simple_reference mappo": _CAREFUL,
-    "simple_speaker_listener mappo": _CAREFUL,
+    "simple_speaker_listener mappo": (
+        {"algorithm.entropy_coef": "0.03", "algorithm.gae_lambda": "0.9"},
+        {"algorithm.entropy_coef": "0.03", "algorithm.minibatch_frames": "1600", "algorithm.epochs": "5"},
+    ),
     "simple_speaker_listener maddpg": (
         _FRESH,
         _LARGE,
