@@ -124,8 +124,9 @@ class MPERules(Rules):
 
     def _unused(self, n_envs: int, device: torch.device) -> GroupedWorld:
         """That of the state before the current one, whose memory can be used again; otherwise a new one."""
-        for grouped in self._recent.get((n_envs, device), ())[1:]:
-            return grouped
+        recent = self._recent.get((n_envs, device), [])
+        if len(recent) > 1:
+            return recent[1]
         world = World.empty(self._bodies_on(device), n_envs)
         return GroupedWorld(self, world, world.rows.t())
 
