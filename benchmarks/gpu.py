@@ -1,10 +1,10 @@
 """Batched environments on the GPU that there is, or else on the CPU with smaller sizes, in some minutes.
 
 Tag and native MPE: the environment alone, a rollout, and training end to end; on a GPU each also by CUDA graphs, and in
-bfloat16; Tag with 1,000 agents; and the memory that envs take. All parts alternate in each repetition, every time is
-taken after synchronisation, and the median counts. The bound of a training adds the measured times of the environment
-alone and of the matrix products alone (`benchmarks.products`), of which each agent and time step has, with
-F = 2 in out operations for a layer:
+bfloat16; Tag with 1,000 agents; and the memory that envs take. The variants of a training and its peer alternate in
+each repetition, every time is taken after synchronisation, and the median counts. The bound of a training adds the
+measured times of the environment alone and of the matrix products alone (`benchmarks.products`), of which each agent
+and time step has, with F = 2 in out operations for a layer:
 
     rollout     F of every layer of the actor, and of the critic
     each epoch  3 F of every layer: output, gradient of weights, gradient of inputs; 2 F of the first, which has no
@@ -234,7 +234,7 @@ def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[R
     for width in arguments.hidden:
         for algorithm in ALGORITHMS:
             rows += training_rows(algorithm, width, n_envs, arguments, sizes)
-            if torch.cuda.is_available():
+            if is_gpu(arguments.device):
                 torch.cuda.empty_cache()
     return rows
 

@@ -37,7 +37,8 @@ class MPERules(Rules):
         self.spec = _spec(config, self.scenario, [tuple(name for name, _ in agent) for agent in features])
         self._feature_rows = [row for agent in features for _, row in agent]
         self._bodies: dict[torch.device, Bodies] = {}
-        self._recent: dict[tuple[int, torch.device], list[GroupedWorld]] = {}  # see `_use`
+        # of the last two states, by number of envs and device
+        self._recent: dict[tuple[int, torch.device], list[GroupedWorld]] = {}
 
     def start(self, draw: Draws) -> State:
         grouped = self._unused(draw.n_envs, draw.device)

@@ -55,7 +55,7 @@ def animate(
     A recorded episode is shown from its frames where it has any; otherwise its recorded actions are played
     again in its environment.
 
-    Each picture is taken before a step, and one after the last step; not of frames that were recorded, which have none.
+    There is a picture before each step, and one after the last. Recorded frames have none after the last step.
 
     Args:
         source: a recording or its path, a run, its folder, or other agents.
