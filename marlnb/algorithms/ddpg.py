@@ -20,16 +20,12 @@ from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
-from marlnb.models.policies.distributions import Generators, fill
+from marlnb.models.policies.random_numbers import fill
 
 
 @LEARNERS.register(IDDPGConfig)
 class DDPGLearner(QActorCriticLearner):
-    """Learns one group's DeterministicPolicy; for MADDPG and MATD3 as well, by their options.
-
-    Attributes:
-        generator: of the random numbers in its losses.
-    """
+    """Learns one group's DeterministicPolicy; for MADDPG and MATD3 as well, by their options."""
 
     config: IDDPGConfig
     policy: DeterministicPolicy
@@ -40,7 +36,7 @@ class DDPGLearner(QActorCriticLearner):
         if config.noise_kind == "ornstein_uhlenbeck":
             policy.process = config.noise_theta, config.noise_dt
         super().__init__(config, policy, context.env, followed={"actor": policy.actor}, trained={"actor": policy.actor})
-        self.generator: Generators = torch.Generator(context.device).manual_seed(int(torch.randint(2**62, ())))
+        self.generator = torch.Generator(context.device).manual_seed(int(torch.randint(2**62, ())))
 
     def state_dict(self) -> dict[str, Any]:
         assert isinstance(self.generator, torch.Generator)
@@ -64,20 +60,18 @@ class DDPGLearner(QActorCriticLearner):
         policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        group, config = self.group.name, self.config
         batch = self.critic_batch(sample)
-        metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
-        actor_is_due = (self.steps + 1) % config.actor_every == 0
+        metrics = self.step_critics(batch)
+        actor_is_due = (self.steps + 1) % self.config.actor_every == 0
         if actor_is_due:
-            loss = self.actor_loss(batch, sample[group, "observation"])
-            grad_norm = self.take_step("actor", loss)  # moves the actor alone
-            metrics |= {"actor_loss": loss.detach(), "grad_norm_actor": grad_norm[..., 0]}
-        if actor_is_due or config.target_every:
+            of_loss, grad_norm = self.descend("actor", batch)  # moves the actor alone
+            metrics |= of_loss | {"grad_norm_actor": grad_norm[..., 0]}
+        if actor_is_due or self.config.target_every:
             self.update_targets()
         return metrics
 
     @torch.no_grad()
-    def target(self, batch: CriticBatch, next_observation: Tensor) -> Tensor:
+    def target(self, batch: CriticBatch) -> Tensor:
         """The critics' target, `[n, agent]`:
 
             y = r + gamma (1 - terminated) min_i Q_i'(s', mu'(s'))
@@ -85,7 +79,7 @@ class DDPGLearner(QActorCriticLearner):
         where ' marks target networks, and the minimum is over TD3's twin critics.
         Source: Lillicrap et al. 2016, algorithm 1; twins: Fujimoto et al. 2018, equation 10 (arXiv:1802.09477).
         """
-        codes = batch.next_codes | {self.group.name: self._next_code(next_observation, batch.next_mask)}
+        codes = batch.next_codes | {self.group.name: self._next_code(batch.next_observation, batch.next_mask)}
         values = [critic(batch.next_encoded, codes) for critic in self.target_critics]
         next_value = values[0] if len(values) == 1 else torch.minimum(*values)
         return td_target(batch.reward, next_value, batch.terminated, batch.discount)
@@ -110,8 +104,8 @@ class DDPGLearner(QActorCriticLearner):
         choices = [part.argmax(-1) for part in code.split(self.group.action.n, dim=-1)]
         return choices[0] if self.group.action.kind == "discrete" else torch.stack(choices, dim=-1)
 
-    def actor_loss(self, batch: CriticBatch, observation: Tensor) -> Tensor:
-        """The deterministic policy gradient, of each agent i:
+    def actor_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The deterministic policy gradient, of each agent i, and metrics:
 
             L = -Q(s, a_1, ..., mu_i(o_i), ..., a_n) + output_penalty * mean(output^2)
 
@@ -119,11 +113,12 @@ class DDPGLearner(QActorCriticLearner):
         Source: Lowe et al. 2017, equation 6 (arXiv:1706.02275).
         """
         policy = self.policy
-        output = policy.actor(observation)
+        output = policy.actor(batch.observation)
         parameters = policy.actor.distribution.mask(output, batch.mask)
         own_code = policy.code(parameters, self.config.temperature, self.generator)
         if self.config.policy_actions == "all":
             value = policy.critic(batch.encoded, batch.codes | {self.group.name: own_code})
         else:
             value = policy.critic.q_with_own_action(batch.encoded, batch.codes, own_code)
-        return self.mean(self.config.output_penalty * output.square().mean(-1) - value, batch.acting)
+        loss = self.mean(self.config.output_penalty * output.square().mean(-1) - value, batch.acting)
+        return loss, {"actor_loss": loss.detach()}

@@ -1,6 +1,6 @@
 """What off-policy algorithms share: their options, and the loop of storing a rollout, sampling and gradient steps.
 
-A subclass builds its networks and implements one gradient step on a sample (`OffPolicyLearner.learn`).
+A subclass builds its networks, states its losses, and implements one gradient step on a sample (`learn`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.configs.off_policy import OffPolicyConfig
 from marlnb.algorithms.gradients.adam import PartAdam
+from marlnb.algorithms.gradients.compiled import CompiledGradient, GradientCompiler
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.replay import ReplayBuffer, Sample
@@ -22,7 +24,12 @@ from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import own_turns
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.random_numbers import Generators
 from marlnb.specs import EnvSpec
+
+
+LossFunction = Callable[[Any], tuple[Tensor, dict[str, Tensor]]]
+"""Of a minibatch: a scalar, and metrics `[]` without gradient."""
 
 
 class OffPolicyLearner(Learner):
@@ -41,10 +48,12 @@ class OffPolicyLearner(Learner):
         steps: gradient steps so far.
         targets: slowly moving copies of the followed networks, without gradient; `update_targets` moves them.
         shares_replay: the replay buffer is that of several learners, and not part of this one's state.
+        generator: of the random numbers in the losses; None: torch's global one.
         mean: of a loss's values over the agents that acted: `masked_mean`, or `masked_means` of several trainings.
     """
 
     shares_replay = False
+    generator: Generators = None
     mean: Callable[[Tensor, Tensor | None], Tensor] = staticmethod(masked_mean)
 
     def __init__(
@@ -77,7 +86,20 @@ class OffPolicyLearner(Learner):
             seed=int(torch.randint(2**62, ())),
             device=next(policy.parameters()).device,
         )
+        self._update = 0  # number of the present one
+        self._compilers: dict[str, GradientCompiler] = {}  # by optimizer
+        self._compiled: dict[str, CompiledGradient | None] = {}  # in the present update, by optimizer
         self.explore()
+
+    def compile_updates(self, after: int, start: int = 0) -> None:
+        if self.sequence_length > 1 or next(self.policy.parameters()).device.type != "cpu":
+            return
+        modules = nn.ModuleList([self.policy, self.targets])
+        for part in self.losses():
+            name = f"{self.group.name!r} ({part})" if len(self.losses()) > 1 else repr(self.group.name)
+            parameters = self.optimizers[part].all_parameters
+            loss = partial(self._loss_with, part)
+            self._compilers[part] = GradientCompiler(loss, modules, parameters, name, after=after, start=start)
 
     @property
     def warming_up(self) -> bool:
@@ -102,6 +124,7 @@ class OffPolicyLearner(Learner):
         # in turn-based games an agent's transition leads to its own next turn, not to the next step
         self.replay.add(rollout if self.env.simultaneous else own_turns(rollout, self.group))
         self.frames += rollout.batch_size.numel()
+        self._update = self.frames // rollout.batch_size.numel() - 1
 
     @property
     def updates_due(self) -> int:
@@ -119,6 +142,7 @@ class OffPolicyLearner(Learner):
     def take_steps(self, n: int, sample: Callable[[], Sample]) -> dict[str, Tensor]:
         """n gradient steps, each on a new sample; returns the means of what `learn` returned."""
         metrics: dict[str, list[Tensor]] = {}
+        self._compiled.clear()
         with fast_training(nn.ModuleList([self.policy, self.targets])):
             for _ in range(n):
                 for name, value in self.learn(sample()).items():
@@ -130,11 +154,43 @@ class OffPolicyLearner(Learner):
         """Of the next value: gamma, or `[n, 1]` to the power of each sample's steps."""
         return self.config.gamma ** sample["steps"] if "steps" in sample else self.config.gamma
 
+    def losses(self) -> Mapping[str, LossFunction]:
+        """The loss of each optimizer that `descend` steps, all of the same minibatch."""
+        return {}
+
+    def descend(self, name: str, minibatch: Any, lr: float | None = None) -> tuple[dict[str, Tensor], Tensor]:
+        """One step of an optimizer against the gradient of its loss; the metrics, and gradient norms `[part]`."""
+        compiled = self._compiled_gradient(name, minibatch) if self._compilers else None
+        if compiled is None:
+            loss, metrics = self.losses()[name](minibatch)
+            return metrics, self.take_step(name, loss, lr)
+        gradients, metrics = compiled(minibatch, self.generator)
+        optimizer = self.optimizers[name]
+        return metrics, optimizer.apply(gradients, self._rates(optimizer, lr), self.config.max_grad_norm)
+
     def take_step(self, name: str, loss: Tensor, lr: float | None = None) -> Tensor:
         """One step of an optimizer with the learning rate `lr` (None: the config's); gradient norms, `[part]`."""
-        optimizer, config = self.optimizers[name], self.config
-        rates = dict.fromkeys(optimizer.parameters, config.lr if lr is None else lr)
-        return optimizer.step(loss, rates, config.max_grad_norm)
+        optimizer = self.optimizers[name]
+        return optimizer.step(loss, self._rates(optimizer, lr), self.config.max_grad_norm)
+
+    def _rates(self, optimizer: PartAdam, lr: float | None) -> dict[str, float]:
+        return dict.fromkeys(optimizer.parameters, self.config.lr if lr is None else lr)
+
+    def _compiled_gradient(self, name: str, minibatch: Any) -> CompiledGradient | None:
+        """That of an optimizer's loss, if it is due: the same one in all steps of an update."""
+        if name not in self._compiled:
+            for compiler in self._compilers.values():  # side by side
+                compiler.start(self._update, minibatch)
+            self._compiled[name] = self._compilers[name].gradient(self._update, minibatch)
+        return self._compiled[name]
+
+    def _loss_with(self, name: str, minibatch: Any, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
+        """An optimizer's loss with the random numbers of another generator."""
+        own, self.generator = self.generator, generator
+        try:
+            return self.losses()[name](minibatch)
+        finally:
+            self.generator = own
 
     @abstractmethod
     def learn(self, sample: Sample) -> dict[str, Tensor]:
@@ -168,6 +224,7 @@ class OffPolicyLearner(Learner):
             "replay": self.replay.state_dict() if self.config.save_replay and not self.shares_replay else None,
             "frames": self.frames,
             "steps": self.steps,
+            "compiled": {name: compiler.compiled for name, compiler in self._compilers.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -178,4 +235,6 @@ class OffPolicyLearner(Learner):
         if state["replay"] is not None:
             self.replay.load_state_dict(state["replay"])
         self.frames, self.steps = int(state["frames"]), int(state["steps"])
+        for name, compiler in self._compilers.items():
+            compiler.compiled = state.get("compiled", {}).get(name)  # checkpoints of earlier versions do not say
         self.explore()

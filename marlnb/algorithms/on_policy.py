@@ -27,6 +27,7 @@ from marlnb.config import LearnerContext
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.models.policies.random_numbers import Generators
 
 Minibatch = Mapping[str, Tensor]
 Gradients = Callable[[Minibatch], tuple[Sequence[Tensor], dict[str, Tensor]]]  # and metrics
@@ -64,15 +65,16 @@ class OnPolicyLearner(Learner):
         self._new_graph: NewGraph | None = None
         self._rates: dict[str, Tensor] = {}  # on the device, where updates are captured
         self._compiler: GradientCompiler | None = None
-        self._compile_start = self._compile_after = 0
-        self._compiled: bool | None = None  # whether gradients are those of the compiler; None: not decided yet
 
     def compile_updates(self, after: int, start: int = 0) -> None:
-        parameters = self._optimizer.all_parameters
+        parameters, name = self._optimizer.all_parameters, repr(self.group.name)
         if self.recurrent or self.turn_based or parameters[0].device.type != "cpu":
             return
-        self._compiler = GradientCompiler(self.loss, self.policy, parameters, self.group.name)
-        self._compile_start, self._compile_after = start, after
+
+        def loss(minibatch: Minibatch, _: Generators) -> tuple[Tensor, dict[str, Tensor]]:
+            return self.loss(minibatch)
+
+        self._compiler = GradientCompiler(loss, self.policy, parameters, name, after=after, start=start)
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from a rollout `[env, time]`.
@@ -270,18 +272,9 @@ class OnPolicyLearner(Learner):
     def _compiled_gradient(self, samples: dict[str, Tensor], update: int) -> CompiledGradient | None:
         """The compiled gradient, from the update on that was set beforehand: it does not depend on the time."""
         bounds = self.minibatch_bounds(len(samples["log_prob"]))
-        compiler = self._compiler
-        if compiler is None or len({stop - start for start, stop in itertools.pairwise(bounds)}) > 1:
+        if self._compiler is None or len({stop - start for start, stop in itertools.pairwise(bounds)}) > 1:
             return None
-        if self._compiled is False or update < self._compile_start:
-            return None
-        example = {key: value[: bounds[1]] for key, value in samples.items()}
-        compiler.start(example)
-        if update < self._compile_after and not compiler.failed:
-            return None
-        compiled = compiler.gradient(example)
-        self._compiled = compiled is not None
-        return compiled if compiled is not None and compiled.fits(example) else None
+        return self._compiler.gradient(update, {key: value[: bounds[1]] for key, value in samples.items()})
 
     def _gradients(self, minibatch: Minibatch) -> tuple[Sequence[Tensor], dict[str, Tensor]]:
         """The gradient of each parameter, and the metrics."""
@@ -341,7 +334,7 @@ class OnPolicyLearner(Learner):
             "shuffler": self._shuffler.get_state(),
             "critic_recurrent": None if self._critic_state is None else self._critic_state.clone(),
             "frames": self.frames,
-            "compiled": self._compiled,
+            "compiled": None if self._compiler is None else self._compiler.compiled,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -352,7 +345,8 @@ class OnPolicyLearner(Learner):
         device = next(self.policy.parameters()).device
         self._critic_state = None if critic_state is None else critic_state.to(device)
         self.frames = int(state["frames"])
-        self._compiled = state.get("compiled")  # it continues as it was; checkpoints of earlier versions do not say
+        if self._compiler is not None:
+            self._compiler.compiled = state.get("compiled")  # checkpoints of earlier versions do not say
 
 
 def build_policy(config: OnPolicyConfig, context: LearnerContext) -> ActorCritic:

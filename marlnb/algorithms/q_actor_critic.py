@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.learner import Learner
-from marlnb.algorithms.off_policy import OffPolicyLearner
+from marlnb.algorithms.off_policy import LossFunction, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
 from marlnb.errors import ConfigError
 from marlnb.models.policies.q_actor_critic import QActorCritic
@@ -27,24 +27,28 @@ class CriticBatch(NamedTuple):
     """A sample as critics read it.
 
     Attributes:
+        observation: of the learner's own group, `[n, agent, ...]`.
         encoded: observations now, as `QCritic.encode_observations` joins them.
         codes: by group, the actions taken, encoded, `[n, agent, code]`.
         reward: `[n, agent]`.
         terminated: `[n, agent]`.
         acting: `[n, agent]`.
         mask: allowed choices of the learner's own group, `[n, agent, choice]`, or None.
+        next_observation: at the next step, like `observation`.
         next_encoded: observations at the next step, like `encoded`.
         next_codes: by group, the next actions, like `codes`; without the learner's own group.
         next_mask: allowed choices at the next step, like `mask`.
         discount: of the next step: a number, or of each sample `[n, 1]`.
     """
 
+    observation: Tensor
     encoded: Tensor
     codes: dict[str, Tensor]
     reward: Tensor
     terminated: Tensor
     acting: Tensor
     mask: Tensor | None
+    next_observation: Tensor
     next_encoded: Tensor
     next_codes: dict[str, Tensor]
     next_mask: Tensor | None
@@ -99,12 +103,14 @@ class QActorCriticLearner(OffPolicyLearner):
         group, critic = self.group.name, self.policy.critic
         now = {name: sample[name, "observation"] for name in critic.reads}
         return CriticBatch(
+            observation=sample[group, "observation"],
             encoded=critic.encode_observations(now, sample["state"] if critic.reads_state else None),
             codes={name: critic.encode_action(name, sample[name, "action"]) for name in critic.reads},
             reward=sample["next", group, "reward"].squeeze(-1),
             terminated=sample["next", group, "terminated"].squeeze(-1),
             acting=sample[group, "acting"],
             mask=sample.get((group, "action_mask")),
+            next_observation=sample["next", group, "observation"],
             next_encoded=critic.encode_observations(
                 next_observations(sample, critic.reads), sample["next", "state"] if critic.reads_state else None
             ),
@@ -124,24 +130,36 @@ class QActorCriticLearner(OffPolicyLearner):
     def target_critics(self) -> list[QCritic]:
         return [cast(QCritic, self.targets[name]) for name in ("critic", "critic_2") if name in self.targets]
 
-    def step_critics(self, batch: CriticBatch, target: Tensor) -> dict[str, Tensor]:
-        """One gradient step of every critic towards `target` `[n, agent]`:
+    def losses(self) -> dict[str, LossFunction]:
+        return {"critics": self.critics_loss, "actor": self.actor_loss}
+
+    def critics_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of every critic, and metrics:
 
             L = sum over critics i of mean (Q_i(s, a) - y)^2
 
         The mean is over the agents that acted.
         """
-        own_codes = batch.codes[self.group.name]
+        target, own_codes = self.target(batch), batch.codes[self.group.name]
         values = [critic(batch.encoded, batch.codes) for critic in self.policy.critics]
         if self.policy.critic.all_actions:
             values = [(value * own_codes).sum(-1) for value in values]
         losses = torch.stack([self.mean((value - target).square(), batch.acting) for value in values])
-        grad_norms = self.take_step("critics", losses.sum(0), self.config.lr_critic)
-        return {
-            "critic_loss": losses.detach().sum(0),
-            "q_mean": self.mean(values[0].detach(), batch.acting),
-            "grad_norm_critic": grad_norms.mean(-1),
-        }
+        q_mean = self.mean(values[0].detach(), batch.acting)
+        return losses.sum(0), {"critic_loss": losses.detach().sum(0), "q_mean": q_mean}
+
+    @abstractmethod
+    def target(self, batch: CriticBatch) -> Tensor:
+        """What the critics learn, y `[n, agent]`, without gradient."""
+
+    @abstractmethod
+    def actor_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The actor's loss, and metrics."""
+
+    def step_critics(self, batch: CriticBatch) -> dict[str, Tensor]:
+        """One gradient step of every critic."""
+        metrics, grad_norms = self.descend("critics", batch, self.config.lr_critic)
+        return metrics | {"grad_norm_critic": grad_norms.mean(-1)}
 
 
 def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, discount: float | Tensor) -> Tensor:

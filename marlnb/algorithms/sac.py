@@ -44,42 +44,37 @@ class SACLearner(QActorCriticLearner):
         self.policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        config, group = self.config, self.group.name
-        batch = self.critic_batch(sample)
-        metrics = self.step_critics(batch, self.target(batch, sample["next", group, "observation"]))
-        loss, entropy = self.actor_loss(batch, sample[group, "observation"])
-        grad_norm = self.take_step("actor", loss)  # moves the actor alone
+        config, batch = self.config, self.critic_batch(sample)
+        metrics = self.step_critics(batch)
+        of_loss, grad_norm = self.descend("actor", batch)  # moves the actor alone
         if config.learn_temperature:
             learning_rate = {"temperature": config.lr_temperature or config.lr}
-            self.optimizers["temperature"].step(self.temperature_loss(entropy), learning_rate, 0.0)
+            self.optimizers["temperature"].step(self.temperature_loss(of_loss["entropy"]), learning_rate, 0.0)
         self.update_targets()
-        return metrics | {
-            "actor_loss": loss.detach(),
-            "grad_norm_actor": grad_norm[0],
-            "entropy": entropy,
-            "temperature": self.policy.temperature().detach(),
-        }
+        temperature = self.policy.temperature().detach()
+        return metrics | of_loss | {"grad_norm_actor": grad_norm[0], "temperature": temperature}
 
     @torch.no_grad()
-    def target(self, batch: CriticBatch, next_observation: Tensor) -> Tensor:
+    def target(self, batch: CriticBatch) -> Tensor:
         """The critics' target, `[n, agent]`:
 
             y = r + gamma (1 - terminated) V(s'),  V(s') = E_a'[min_i Q_i'(s', a') - alpha log pi(a'|s')]
 
         Source: Haarnoja et al. 2018, equations 2 and 3 (arXiv:1812.05905).
         """
-        value, _ = self._soft_value(batch, next_observation, is_next=True)
+        value, _ = self._soft_value(batch, is_next=True)
         return td_target(batch.reward, value, batch.terminated, batch.discount)
 
-    def actor_loss(self, batch: CriticBatch, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """The actor's loss, and the policy's mean entropy without gradient:
+    def actor_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The actor's loss, and metrics, with the policy's mean entropy:
 
             L = E_a[alpha log pi(a|s) - min_i Q_i(s, a)]
 
         Source: Haarnoja et al. 2018, equation 7 (arXiv:1812.05905).
         """
-        value, entropy = self._soft_value(batch, observation, is_next=False)
-        return -masked_mean(value, batch.acting), masked_mean(entropy, batch.acting).detach()
+        value, entropy = self._soft_value(batch, is_next=False)
+        loss = -masked_mean(value, batch.acting)
+        return loss, {"actor_loss": loss.detach(), "entropy": masked_mean(entropy, batch.acting).detach()}
 
     def temperature_loss(self, entropy: Tensor) -> Tensor:
         """Lowers the temperature while the entropy, `[]` nats, is above the target, and raises it below:
@@ -91,7 +86,7 @@ class SACLearner(QActorCriticLearner):
         """
         return self.policy.temperature.log * (entropy - self.target_entropy)
 
-    def _soft_value(self, batch: CriticBatch, observation: Tensor, *, is_next: bool) -> tuple[Tensor, Tensor]:
+    def _soft_value(self, batch: CriticBatch, *, is_next: bool) -> tuple[Tensor, Tensor]:
         """The policy's value including its entropy, and the entropy in nats, both `[n, agent]`.
 
         Args:
@@ -99,15 +94,17 @@ class SACLearner(QActorCriticLearner):
                 policy too; otherwise that of this step, where they act as in the sample.
         """
         if is_next:
-            encoded, codes, mask, critics = batch.next_encoded, batch.next_codes, batch.next_mask, self.target_critics
+            observation, mask, critics = batch.next_observation, batch.next_mask, self.target_critics
+            encoded, codes = batch.next_encoded, batch.next_codes
         else:
-            encoded, codes, mask, critics = batch.encoded, batch.codes, batch.mask, self.policy.critics
+            observation, mask, critics = batch.observation, batch.mask, self.policy.critics
+            encoded, codes = batch.encoded, batch.codes
         policy, group = self.policy, self.group.name
         distribution = policy.actor.distribution
         parameters = distribution.mask(policy.actor(observation), mask)
         alpha = policy.temperature().detach()
         if policy.continuous:
-            drawn = distribution.sample(parameters)
+            drawn = distribution.sample(parameters, self.generator)
             code = drawn.stored.tanh()
             if is_next:
                 values = [critic(encoded, codes | {group: code}) for critic in critics]
@@ -118,7 +115,8 @@ class SACLearner(QActorCriticLearner):
         probs = log_probs.exp()
         with torch.no_grad():  # the critics' values are weights here: the gradient goes through the probabilities
             if is_next:
-                codes = codes | {group: policy.critic.encode_action(group, distribution.sample(parameters).action)}
+                action = distribution.sample(parameters, self.generator).action
+                codes = codes | {group: policy.critic.encode_action(group, action)}
             values_of_choices = torch.minimum(*(critic(encoded, codes) for critic in critics))
         entropy = -(probs * log_probs).sum(-1)
         return (probs * values_of_choices).sum(-1) + alpha * entropy, entropy

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig, VDNConfig
 from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import masked_mean, regression_loss
-from marlnb.algorithms.off_policy import OffPolicyLearner
+from marlnb.algorithms.off_policy import LossFunction, OffPolicyLearner
 from marlnb.algorithms.replay import Sample, next_observations
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.networks.inputs import features
@@ -84,10 +84,12 @@ class QLearner(OffPolicyLearner):
         """
         if self.steps == 0 and self.config.standardise_rewards:
             self._measure_rewards()
-        loss, metrics = self.loss(sample)
-        norms = zip(self.optimizers["q"].parameters, self.take_step("q", loss))
+        metrics, norms = self.descend("q", sample)
         self.update_targets()
-        return metrics | {f"grad_norm_{part}": norm for part, norm in norms}
+        return metrics | {f"grad_norm_{part}": norm for part, norm in zip(self.optimizers["q"].parameters, norms)}
+
+    def losses(self) -> dict[str, LossFunction]:
+        return {"q": self.loss}
 
     def _measure_rewards(self) -> None:
         """Sets the policy's scale and shift. Not if an episode terminated, gamma is 1 or the buffer is empty."""

@@ -106,9 +106,4 @@ def weights_of(*modules: nn.Module) -> TensorDict:
 
 
 def our_critic_loss(learner: QActorCriticLearner, sample: Sample) -> Tensor:
-    critic_batch = learner.critic_batch(sample)
-    target = learner.target(critic_batch, sample["next", "solo", "observation"])
-    values = [critic(critic_batch.encoded, critic_batch.codes) for critic in learner.policy.critics]
-    if learner.policy.critic.all_actions:
-        values = [(value * critic_batch.codes["solo"]).sum(-1) for value in values]
-    return torch.stack([masked_mean((value - target).square(), critic_batch.acting) for value in values]).sum()
+    return learner.critics_loss(learner.critic_batch(sample))[0]

@@ -61,7 +61,7 @@ def named(actor: nn.Module) -> TensorDictModule:
 
 def our_losses(learner: DDPGLearner, sample: Sample) -> tuple[Tensor, Tensor]:
     critics = our_critic_loss(learner, sample)
-    return critics, learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
+    return critics, learner.actor_loss(learner.critic_batch(sample))[0]
 
 
 def test_ddpgs_losses_and_gradients_equal_torchrls() -> None:
@@ -220,7 +220,7 @@ def test_the_actors_gradient_is_that_of_its_agents_one_by_one(
     policy, weights = learner.policy, list(learner.policy.actor.parameters())
 
     learner.generator = torch.Generator().manual_seed(5)
-    actual = learner.actor_loss(critic_batch, observation)
+    actual = learner.actor_loss(critic_batch)[0]
     same = torch.Generator().manual_seed(5)  # the same Gumbel noise
     named = policy.code(policy.actor(observation), config.temperature, same)
     taken = critic_batch.codes["walker"]
@@ -248,7 +248,7 @@ def test_values_after_several_steps_are_discounted_by_each_of_them(
     assert set(sample["steps"].flatten().tolist()) == {1, 2, 3}
 
     def target() -> torch.Tensor:
-        return learner.target(learner.critic_batch(sample), sample["next", "walker", "observation"])
+        return learner.target(learner.critic_batch(sample))
 
     several = target() - sample["next", "walker", "reward"][..., 0]
     factor = sample["steps"].float().sub(1).exp2()  # that 0.5 to the power of the steps lacks to 0.5
@@ -268,7 +268,7 @@ def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_roll
     for reward in (0.0, 1e6):
         sample["next", "walker", "reward"][dead] = reward
         critic_batch = learner.critic_batch(sample)
-        target = learner.target(critic_batch, sample["next", "walker", "observation"])
+        target = learner.target(critic_batch)
         value = learner.policy.critic(critic_batch.encoded, critic_batch.codes)
         losses.append(float(masked_mean((value.detach() - target).square(), critic_batch.acting)))
     assert losses[0] == losses[1]

@@ -90,10 +90,10 @@ def test_continuous_losses_equal_torchrls() -> None:
     theirs = oracle(as_tensordict(sample))
     torch.manual_seed(5)
     critics = our_critic_loss(learner, sample)  # first, as there: both draw actions
-    loss, entropy = learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
+    loss, metrics = learner.actor_loss(learner.critic_batch(sample))
     torch.testing.assert_close(loss, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(critics, theirs["loss_qvalue"], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(learner.temperature_loss(entropy), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(learner.temperature_loss(metrics["entropy"]), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
 
 
 def test_discrete_losses_equal_torchrls() -> None:
@@ -120,10 +120,10 @@ def test_discrete_losses_equal_torchrls() -> None:
     twins = weights_of(*(values(targets[name]) for name in ("critic", "critic_2")))
     follow(oracle, qvalue=twins)
     theirs = oracle(as_tensordict(sample))
-    loss, entropy = learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
+    loss, metrics = learner.actor_loss(learner.critic_batch(sample))
     torch.testing.assert_close(loss, theirs["loss_actor"], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(our_critic_loss(learner, sample), theirs["loss_qvalue"], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(learner.temperature_loss(entropy), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(learner.temperature_loss(metrics["entropy"]), theirs["loss_alpha"], atol=1e-5, rtol=1e-5)
 
 
 def test_the_joint_critic_of_one_agent_alone_says_what_its_own_would() -> None:
@@ -183,14 +183,14 @@ def test_a_forbidden_choice_has_no_part_in_the_value() -> None:
     mask = torch.ones(64, 1, 4, dtype=torch.bool)
     mask[..., 3] = False
     sample["solo", "action_mask"] = sample["next", "solo", "action_mask"] = mask
-    before = learner.target(learner.critic_batch(sample), sample["next", "solo", "observation"])
+    before = learner.target(learner.critic_batch(sample))
     with torch.no_grad():
         for name in ("critic", "critic_2"):
             learner.targets[name].network.head.bias[3] += 100.0
-    after = learner.target(learner.critic_batch(sample), sample["next", "solo", "observation"])
+    after = learner.target(learner.critic_batch(sample))
     torch.testing.assert_close(before, after)
-    loss, entropy = learner.actor_loss(learner.critic_batch(sample), sample["solo", "observation"])
-    assert torch.isfinite(loss) and float(entropy) < log(3) + 1e-5
+    loss, metrics = learner.actor_loss(learner.critic_batch(sample))
+    assert torch.isfinite(loss) and float(metrics["entropy"]) < log(3) + 1e-5
 
 
 def test_multi_discrete_actions_are_refused_by_name() -> None:

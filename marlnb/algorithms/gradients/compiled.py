@@ -16,18 +16,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from marlnb.display.notice import print_notice
 from marlnb.errors import MarlnbError
+from marlnb.models.policies.random_numbers import Draw, Draws, Generators
 
 RELATIVE_TOLERANCE = 1e-3
 
-Loss = Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+Loss = Callable[[Any, Generators], tuple[Tensor, dict[str, Tensor]]]
+"""A scalar and metrics of a minibatch, which is a tensor, or dictionaries and tuples of tensors and numbers. Random
+numbers come from the second argument."""
 
 
 class NotCompiledError(MarlnbError):
@@ -35,56 +40,72 @@ class NotCompiledError(MarlnbError):
 
 
 class GradientCompiler:
-    """Compiles the gradient of one loss while the training continues, and gives it when asked for.
+    """Compiles the gradient of one loss while the training continues, and gives it when it is due.
 
     Args:
-        loss: of a minibatch; returns a scalar, and metrics.
-        policy: whose parameters the loss reads.
-        parameters: of the policy, of which the gradient is computed.
-        name: of the group, for messages.
+        loss: what the gradient is of.
+        modules: whose parameters and buffers the loss reads. They are changed in place only.
+        parameters: of the modules, of which the gradient is computed.
+        name: of what is compiled, for messages.
+        after: number of the first update that uses the compiled gradient.
+        start: number of the update at which the compiler starts.
+
+    Attributes:
+        compiled: whether gradients are compiled ones; None: not decided yet. A resumed training continues as it was.
     """
 
-    def __init__(self, loss: Loss, policy: nn.Module, parameters: Sequence[Tensor], name: str) -> None:
-        self._loss, self._policy, self._parameters, self._name = loss, policy, list(parameters), name
+    def __init__(
+        self, loss: Loss, modules: nn.Module, parameters: Sequence[Tensor], name: str, *, after: int, start: int = 0
+    ) -> None:
+        self._loss, self._modules, self._parameters, self._name = loss, modules, list(parameters), name
+        self._after, self._start = after, start
+        self._traced: TracedGradient | None = None
         self._job: _Job | None = None
         self._gradient: CompiledGradient | None = None
+        self.compiled: bool | None = None
         self.failed = False
 
-    def start(self, minibatch: Mapping[str, Tensor]) -> None:
-        """Starts to compile for minibatches of these sizes; returns at once, and does nothing the second time."""
-        if self._job is None and not self.failed:
-            try:
-                self._job = _Job(trace(self._loss, self._policy, self._parameters, minibatch), self._inputs(minibatch))
-            except Exception as error:  # of anyone's loss: whatever cannot be traced is computed as before
-                self._fail(error)
+    def start(self, update: int, minibatch: Any) -> None:
+        """Starts to compile for minibatches of these sizes, if it is due; returns at once, and starts only once."""
+        if self._job is not None or self.failed or self.compiled is False or update < self._start:
+            return
+        try:
+            self._traced = trace(self._loss, self._modules, self._parameters, minibatch)
+            self._job = _Job(self._traced.graph, self._traced.inputs(minibatch))
+        except Exception as error:  # of anyone's loss: whatever cannot be traced is computed as before
+            self._fail(error)
 
-    def gradient(self, minibatch: Mapping[str, Tensor]) -> CompiledGradient | None:
-        """The compiled gradient; waits until it is there. None, after a notice, if it is not available.
+    def gradient(self, update: int, minibatch: Any) -> CompiledGradient | None:
+        """The compiled gradient for minibatches of these sizes; None if it is not due or, after a notice, not available.
 
-        It is compared with torch's on this minibatch first.
+        It waits for the compiler, and compares its result with torch's on this minibatch first.
         """
+        self.start(update, minibatch)
+        if self.compiled is False or (update < self._after and not self.failed):
+            return None
         if self._gradient is None and not self.failed:
-            assert self._job is not None
-            try:
-                if not self._job.finished:
-                    print_notice(f"compiling the update of {self._name!r}: up to some minutes, once on this machine")
-                compiled = CompiledGradient(self._job.wait(), self._parameters, minibatch, self._metrics(minibatch))
-                self._compare(compiled, minibatch)
-                self._gradient = compiled
-            except Exception as error:
-                self._fail(error)
-        return self._gradient
+            self._gradient = self._wait(minibatch)
+        self.compiled = self._gradient is not None
+        return self._gradient if self._gradient is not None and self._gradient.fits(minibatch) else None
 
-    def _inputs(self, minibatch: Mapping[str, Tensor]) -> list[Tensor]:
-        return [*(weight.detach() for weight in self._parameters), *minibatch.values()]
+    def _wait(self, minibatch: Any) -> CompiledGradient | None:
+        if self._job is None or self._traced is None:
+            return None
+        try:
+            if not self._job.finished:
+                print_notice(f"compiling the update of {self._name}: up to some minutes, once on this machine")
+            compiled = CompiledGradient(self._job.wait(), self._traced, minibatch)
+            self._compare(compiled, minibatch)
+            return compiled
+        except Exception as error:
+            self._fail(error)
+            return None
 
-    def _metrics(self, minibatch: Mapping[str, Tensor]) -> tuple[str, ...]:
-        with torch.no_grad():
-            return tuple(self._loss(minibatch)[1])
-
-    def _compare(self, compiled: CompiledGradient, minibatch: Mapping[str, Tensor]) -> None:
-        expected = torch.autograd.grad(self._loss(minibatch)[0], self._parameters)
-        for ours, wanted in zip(compiled(minibatch)[0], expected):
+    def _compare(self, compiled: CompiledGradient, minibatch: Any) -> None:
+        numbers = compiled.draw(Draws())
+        loss, _ = self._loss(minibatch, Draws(iter(numbers)))
+        expected = torch.autograd.grad(loss, self._parameters)
+        for ours, wanted in zip(compiled(minibatch, Draws(iter(numbers)))[0], expected):
             difference, size = (ours - wanted).abs().max(), wanted.abs().max()
             if not difference <= RELATIVE_TOLERANCE * size + 1e-6:
                 raise NotCompiledError(f"it differs from torch's by {float(difference):.2g} of {float(size):.2g}")
@@ -92,67 +113,120 @@ class GradientCompiler:
     def _fail(self, error: Exception) -> None:
         self.failed = True
         reason = str(error) or type(error).__name__
-        print_notice(f"the update of {self._name!r} is not compiled; the training continues without it: {reason}")
+        print_notice(f"the update of {self._name} is not compiled; the training continues without it: {reason}")
+
+
+class TracedGradient(NamedTuple):
+    """A graph of torch's operators from tensors to the gradient of each parameter and the stacked metrics.
+
+    Attributes:
+        graph: its arguments are parameters, constants, the minibatch's tensors and random numbers.
+        parameters: without gradient; they share memory with the modules' own.
+        constants: other parameters and buffers that the loss reads, likewise.
+        draws: the random numbers, in the order of the loss.
+        metrics: their names.
+    """
+
+    graph: torch.fx.GraphModule
+    parameters: list[Tensor]
+    constants: list[Tensor]
+    draws: list[Draw]
+    metrics: tuple[str, ...]
+
+    def inputs(self, minibatch: Any) -> list[Tensor]:
+        """Arguments of the graph, for their sizes: the random numbers are any."""
+        numbers = [draw(Draws()) for draw in self.draws]
+        return [*self.parameters, *self.constants, *tensors_of(minibatch), *numbers]
 
 
 class CompiledGradient:
-    """A library that computes the gradients and the metrics of a minibatch of fixed sizes."""
+    """A library that computes the gradients and the metrics of minibatches with the sizes of `example`."""
 
-    def __init__(
-        self, library: Path, parameters: Sequence[Tensor], example: Mapping[str, Tensor], metrics: tuple[str, ...]
-    ) -> None:
+    def __init__(self, library: Path, traced: TracedGradient, example: Any) -> None:
         self._library = torch._C._aoti.AOTIModelPackageLoader(str(library), "model", False, 1, -1)  # type: ignore[attr-defined]
-        self._parameters = [weight.detach() for weight in parameters]  # share memory with what they are of
-        self._sizes = {key: value.shape for key, value in example.items()}
-        self._metrics = metrics
+        self._weights = [*traced.parameters, *traced.constants]
+        self._draws, self._metrics, self._sizes = traced.draws, traced.metrics, _sizes(example)
 
-    def fits(self, minibatch: Mapping[str, Tensor]) -> bool:
+    def fits(self, minibatch: Any) -> bool:
         """Whether the minibatch has the fields and sizes that the library was compiled for."""
-        return self._sizes == {key: value.shape for key, value in minibatch.items()}
+        return self._sizes == _sizes(minibatch)
 
-    def __call__(self, minibatch: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+    def draw(self, generator: Generators) -> list[Tensor]:
+        """The random numbers of one call."""
+        return [draw(generator) for draw in self._draws]
+
+    def __call__(self, minibatch: Any, generator: Generators = None) -> tuple[list[Tensor], dict[str, Tensor]]:
         """The gradient of each parameter, and the metrics."""
-        *gradients, metrics = self._library.boxed_run([*self._parameters, *minibatch.values()])
+        inputs = [*self._weights, *tensors_of(minibatch), *self.draw(generator)]
+        *gradients, metrics = self._library.boxed_run(inputs)
         return gradients, dict(zip(self._metrics, metrics.unbind()))
 
 
-def trace(
-    loss: Loss, policy: nn.Module, parameters: Sequence[Tensor], minibatch: Mapping[str, Tensor]
-) -> torch.fx.GraphModule:
-    """A graph from parameters and a minibatch's fields to the gradient of each parameter and the stacked metrics.
+def trace(loss: Loss, modules: nn.Module, parameters: Sequence[Tensor], minibatch: Any) -> TracedGradient:
+    """The gradient of the loss of minibatches with these sizes.
 
     Raises:
-        NotCompiledError: the loss reads tensors that are neither.
+        NotCompiledError: the loss reads tensors that are none of the modules' and none of the minibatch's.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    names = {id(weight): name for name, weight in policy.named_parameters()}
-    module, n_weights, keys = _Loss(policy, loss), len(parameters), list(minibatch)
+    names, draws = {id(weight): name for name, weight in _tensors(modules)}, Draws()
+    with torch.no_grad():
+        metrics = tuple(loss(minibatch, draws)[1])
+    trained = [names[id(weight)] for weight in parameters]
+    others = {name: tensor for name, tensor in _tensors(modules) if name not in trained}
+    leaves, structure = tree_flatten(minibatch)
+    module, n_trained, n_weights = _Loss(modules, loss), len(trained), len(trained) + len(others)
 
     def gradient(*tensors: Tensor) -> list[Tensor]:
-        weights = tensors[:n_weights]
-        replaced = {f"policy.{names[id(weight)]}": new for weight, new in zip(parameters, weights)}
-        value, metrics = torch.func.functional_call(module, replaced, (dict(zip(keys, tensors[n_weights:])),))
-        return [*torch.autograd.grad(value, weights), torch.stack(tuple(metrics.values()))]
+        replaced = dict(zip((f"modules_read.{name}" for name in (*trained, *others)), tensors))
+        rest = iter(tensors[n_weights:])
+        whole = tree_unflatten([next(rest) if isinstance(leaf, Tensor) else leaf for leaf in leaves], structure)
+        value, of_loss = torch.func.functional_call(module, replaced, (whole, Draws(rest)))
+        return [*torch.autograd.grad(value, tensors[:n_trained]), torch.stack(tuple(of_loss.values()))]
 
     weights = [weight.detach().clone().requires_grad_() for weight in parameters]
-    graph = make_fx(gradient, tracing_mode="fake")(*weights, *minibatch.values())
+    constants = [tensor.detach() for tensor in others.values()]
+    numbers = [draw(Draws()) for draw in draws.noted]
+    arguments = (*weights, *constants, *tensors_of(minibatch), *numbers)
+    graph = make_fx(gradient, tracing_mode="fake", _allow_non_fake_inputs=True)(*arguments)
+    graph.graph.eliminate_dead_code()
     if any(node.op == "get_attr" for node in graph.graph.nodes):
         raise NotCompiledError("the loss reads a tensor that is neither a parameter nor a field of the minibatch")
+    places = [node for node in graph.graph.nodes if node.op == "placeholder"][n_trained:n_weights]
+    read = [bool(place.users) for place in places]
+    for place in (place for place, is_read in zip(places, read) if not is_read):
+        graph.graph.erase_node(place)
+    graph.recompile()
     for node in graph.graph.nodes:
         node.meta.clear()  # fake tensors of this process
-    return graph
+    constants = [tensor for tensor, is_read in zip(constants, read) if is_read]
+    return TracedGradient(graph, [weight.detach() for weight in parameters], constants, draws.noted, metrics)
+
+
+def tensors_of(minibatch: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_flatten(minibatch)[0] if isinstance(leaf, Tensor)]
+
+
+def _sizes(minibatch: Any) -> tuple[Any, ...]:
+    """What a library is compiled for: fields, shapes, and whatever is no tensor."""
+    leaves, structure = tree_flatten(minibatch)
+    return structure, [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+
+def _tensors(modules: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*modules.named_parameters(), *modules.named_buffers()]
 
 
 class _Loss(nn.Module):
-    """The loss as the output of a module, so that `functional_call` can replace its parameters."""
+    """The loss as the output of a module, so that `functional_call` can replace the tensors that it reads."""
 
-    def __init__(self, policy: nn.Module, loss: Loss) -> None:
+    def __init__(self, modules: nn.Module, loss: Loss) -> None:
         super().__init__()
-        self.policy, self._loss = policy, loss
+        self.modules_read, self._loss = modules, loss
 
-    def forward(self, minibatch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._loss(minibatch)
+    def forward(self, minibatch: Any, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._loss(minibatch, generator)
 
 
 class _Job:

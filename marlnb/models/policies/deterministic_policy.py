@@ -7,9 +7,10 @@ from torch import Tensor
 
 from marlnb.config import ModelConfig
 from marlnb.models.policies.actor import Actor
-from marlnb.models.policies.distributions import Deterministic, Generators, fill
+from marlnb.models.policies.distributions import Deterministic
 from marlnb.models.policies.policy import ActContext, ActorOutput
 from marlnb.models.policies.q_actor_critic import QActorCritic
+from marlnb.models.policies.random_numbers import Generators, fill
 from marlnb.specs import EnvSpec, GroupSpec
 
 

@@ -7,7 +7,6 @@ squashing, so that no log-probability has to invert a tanh.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from math import log, pi
 from typing import NamedTuple, get_args
 
@@ -18,11 +17,10 @@ from torch.nn import functional as F
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.categorical import log_prob_and_entropy, log_softmax
 from marlnb.models.policies.choices import Squash
+from marlnb.models.policies.random_numbers import Generators, fill
 from marlnb.specs import ActionSpec
 
 LOG_STD_RANGE = (-5.0, 2.0)
-Generators = torch.Generator | Sequence[torch.Generator] | None
-"""Of random numbers: one generator; several, each for its equal part of the first axis; None: torch's global one."""
 
 
 class Sample(NamedTuple):
@@ -231,12 +229,3 @@ def action_distribution(spec: ActionSpec, squash: Squash = "tanh") -> ActionDist
     if spec.kind == "continuous":
         return Gaussian(spec.low, spec.high, squash)
     return Categorical(spec.n[0]) if spec.kind == "discrete" else MultiDiscrete(spec.n)
-
-
-def fill(x: Tensor, draw: Callable[..., Tensor], generator: Generators) -> Tensor:
-    """Fills x with random numbers by one of the tensor's methods, such as `Tensor.normal_`."""
-    if isinstance(generator, Sequence):
-        for part, of_part in zip(x.chunk(len(generator)), generator, strict=True):
-            draw(part, generator=of_part)
-        return x
-    return draw(x, generator=generator)

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from marlnb.algorithms.gradients import compiled
-from marlnb.algorithms.gradients.compiled import trace
+from marlnb.algorithms.gradients.compiled import tensors_of, trace
+from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
+from marlnb.algorithms.q_actor_critic import QActorCriticLearner
 from marlnb.experiment import Experiment
+from marlnb.models.policies.random_numbers import Draws, Generators
 from marlnb.training import learners
 from marlnb.training.learners import COMPILING_FLOP, compiling_updates
 from marlnb.training.runs.run import Run
@@ -63,12 +67,81 @@ def test_the_traced_graph_computes_the_gradient_and_the_metrics(
         next(trainer)
         samples["weight"] = (torch.rand_like(samples["log_prob"]) < 0.5).float()
         parameters = list(learner.policy.parameters())
-        graph = trace(loss, learner.policy, parameters, {key: torch.zeros_like(x) for key, x in samples.items()})
-        *gradients, metrics = graph(*parameters, *samples.values())
+        zeros = {key: torch.zeros_like(x) for key, x in samples.items()}
+        traced = trace(lambda minibatch, _: loss(minibatch), learner.policy, parameters, zeros)
+        assert not traced.constants and not traced.draws
+        *gradients, metrics = traced.graph(*parameters, *samples.values())
         value, expected_metrics = loss(samples)
         for ours, wanted in zip(gradients, torch.autograd.grad(value, parameters)):
             torch.testing.assert_close(ours, wanted)
         torch.testing.assert_close(metrics, torch.stack(tuple(expected_metrics.values())))
+
+
+OFF_POLICY = (
+    "env=mpe/simple_tag",
+    "model=mlp",
+    "model.hidden=[8]",
+    "n_envs=4",
+    "rollout_steps=30",
+    "frames=480",
+    "algorithm.updates=2",
+    "algorithm.batch_size=16",
+    "algorithm.learning_starts=0",
+    "algorithm.buffer_frames=400",
+    "tuned=false",
+)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "overrides"),
+    [
+        ("iql", ()),
+        ("vdn", ("algorithm.n_steps=3",)),
+        ("qmix", ()),
+        ("maddpg", ()),
+        ("maddpg", ("algorithm.policy_actions=all", "algorithm.n_steps=3")),
+        ("matd3", ("env.continuous_actions=true",)),
+        ("iddpg", ("env.continuous_actions=true",)),
+        ("masac", ()),
+        ("masac", ("env.continuous_actions=true",)),
+        ("isac", ()),
+    ],
+)
+def test_off_policy_losses_are_traced_with_targets_and_random_numbers(
+    tmp_path: Path, algorithm: str, overrides: tuple[str, ...]
+) -> None:
+    experiment = Experiment.compose(*OFF_POLICY, f"algorithm={algorithm}", *overrides)
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        next(trainer)
+        learner = trainer.loop.learners["adversary"]
+        assert isinstance(learner, OffPolicyLearner) and learner.losses()
+        first, later = (learner.replay.sample(16) for _ in range(2))
+        for name, loss in learner.losses().items():
+            minibatches = first, later
+            if isinstance(learner, QActorCriticLearner):
+                minibatches = learner.critic_batch(first), learner.critic_batch(later)
+            parameters = learner.optimizers[name].all_parameters
+
+            def loss_with(minibatch: Any, generator: Generators, name: str = name) -> tuple[Tensor, dict[str, Tensor]]:
+                return learner._loss_with(name, minibatch, generator)
+
+            modules = torch.nn.ModuleList([learner.policy, learner.targets])
+            traced = trace(loss_with, modules, parameters, minibatches[0])
+            next(trainer)  # weights, targets and buffers change in place
+            numbers = [draw(torch.Generator().manual_seed(7)) for draw in traced.draws]
+            *gradients, metrics = traced.graph(*parameters, *traced.constants, *tensors_of(minibatches[1]), *numbers)
+            value, expected_metrics = learner._loss_with(name, minibatches[1], Draws(iter(numbers)))
+            assert tuple(expected_metrics) == traced.metrics
+            for ours, wanted in zip(gradients, torch.autograd.grad(value, parameters)):
+                torch.testing.assert_close(ours, wanted)
+            torch.testing.assert_close(metrics, torch.stack(tuple(expected_metrics.values())))
+            # the training's own generator gives the numbers that an ordinary call draws from it
+            if isinstance(learner.generator, torch.Generator):
+                state = learner.generator.get_state()
+                expected = loss(minibatches[1])[0]
+                learner.generator.set_state(state)
+                drawn = [draw(learner.generator) for draw in traced.draws]
+                torch.testing.assert_close(learner._loss_with(name, minibatches[1], Draws(iter(drawn)))[0], expected)
 
 
 def test_without_a_compiler_training_goes_on_and_says_so_once(
