@@ -8,6 +8,7 @@ Gumbel-softmax, as in Lowe et al., section 6. The tests compare the losses with 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -20,7 +21,7 @@ from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
-from marlnb.models.policies.random_numbers import fill
+from marlnb.models.policies.random_numbers import Generators, fill
 
 
 @LEARNERS.register(IDDPGConfig)
@@ -60,12 +61,11 @@ class DDPGLearner(QActorCriticLearner):
         policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        batch = self.critic_batch(sample)
-        metrics = self.step_critics(batch)
+        batch = cache(lambda: self.critic_batch(sample))
+        metrics = self.step_critics(sample, batch)
         actor_is_due = (self.steps + 1) % self.config.actor_every == 0
         if actor_is_due:
-            of_loss, grad_norm = self.descend("actor", batch)  # moves the actor alone
-            metrics |= of_loss | {"grad_norm_actor": grad_norm[..., 0]}
+            metrics |= self.step_actor(sample, batch)
         if actor_is_due or self.config.target_every:
             self.update_targets()
         return metrics
@@ -79,26 +79,28 @@ class DDPGLearner(QActorCriticLearner):
         where ' marks target networks, and the minimum is over TD3's twin critics.
         Source: Lillicrap et al. 2016, algorithm 1; twins: Fujimoto et al. 2018, equation 10 (arXiv:1802.09477).
         """
-        codes = batch.next_codes | {self.group.name: self._next_code(batch.next_observation, batch.next_mask)}
+        codes = batch.next_codes | {
+            self.group.name: self._next_code(batch.next_observation, batch.next_mask, self.generator)
+        }
         values = [critic(batch.next_encoded, codes) for critic in self.target_critics]
         next_value = values[0] if len(values) == 1 else torch.minimum(*values)
         return td_target(batch.reward, next_value, batch.terminated, batch.discount)
 
-    def _next_code(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+    def _next_code(self, observation: Tensor, mask: Tensor | None, generator: Generators) -> Tensor:
         """mu'(s'), encoded; in TD3 smoothed: clip(mu'(s') + clip(noise, -c, c), -1, 1)."""
         actor = cast(Actor, self.targets["actor"])
         parameters = actor.distribution.mask(actor(observation), mask)
-        code = self.policy.code(parameters, self.config.temperature, self.generator)
+        code = self.policy.code(parameters, self.config.temperature, generator)
         if not (self.config.twins and self.policy.continuous):
             return code
         bound = self.config.target_noise_clip
-        noise = fill(torch.empty_like(code), Tensor.normal_, self.generator)
+        noise = fill(torch.empty_like(code), Tensor.normal_, generator)
         noise.mul_(self.config.target_noise).clamp_(-bound, bound)
         return (code + noise).clamp_(-1, 1)
 
     @torch.no_grad()
-    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
-        code = self._next_code(observation, mask)
+    def next_action(self, observation: Tensor, mask: Tensor | None, generator: Generators) -> Tensor:
+        code = self._next_code(observation, mask, generator)
         if self.policy.continuous:
             return self.policy.action_of(code)
         choices = [part.argmax(-1) for part in code.split(self.group.action.n, dim=-1)]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.configs.off_policy import OffPolicyConfig
 from marlnb.algorithms.gradients.adam import PartAdam
-from marlnb.algorithms.gradients.compiled import CompiledGradient, GradientCompiler
+from marlnb.algorithms.gradients.compiled import CompiledStep, StepCompiler
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.replay import ReplayBuffer, Sample
@@ -27,9 +27,8 @@ from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.random_numbers import Generators
 from marlnb.specs import EnvSpec
 
-
-LossFunction = Callable[[Any], tuple[Tensor, dict[str, Tensor]]]
-"""Of a minibatch: a scalar, and metrics `[]` without gradient."""
+LossFunction = Callable[[Sample], tuple[Tensor, dict[str, Tensor]]]
+"""Of a sample: a scalar, and metrics `[]` without gradient."""
 
 
 class OffPolicyLearner(Learner):
@@ -87,19 +86,18 @@ class OffPolicyLearner(Learner):
             device=next(policy.parameters()).device,
         )
         self._update = 0  # number of the present one
-        self._compilers: dict[str, GradientCompiler] = {}  # by optimizer
-        self._compiled: dict[str, CompiledGradient | None] = {}  # in the present update, by optimizer
+        self._compilers: dict[str, StepCompiler] = {}  # by optimizer
+        self._compiled: dict[str, CompiledStep | None] = {}  # in the present update, by optimizer
         self.explore()
 
     def compile_updates(self, after: int, start: int = 0) -> None:
         if self.sequence_length > 1 or next(self.policy.parameters()).device.type != "cpu":
             return
-        modules = nn.ModuleList([self.policy, self.targets])
+        modules, max_norm = nn.ModuleList(self.modules_read()), self.config.max_grad_norm
         for part in self.losses():
             name = f"{self.group.name!r} ({part})" if len(self.losses()) > 1 else repr(self.group.name)
-            parameters = self.optimizers[part].all_parameters
-            loss = partial(self._loss_with, part)
-            self._compilers[part] = GradientCompiler(loss, modules, parameters, name, after=after, start=start)
+            what = modules, self.optimizers[part], max_norm, name
+            self._compilers[part] = StepCompiler(partial(self._loss_with, part), *what, after=after, start=start)
 
     @property
     def warming_up(self) -> bool:
@@ -155,18 +153,35 @@ class OffPolicyLearner(Learner):
         return self.config.gamma ** sample["steps"] if "steps" in sample else self.config.gamma
 
     def losses(self) -> Mapping[str, LossFunction]:
-        """The loss of each optimizer that `descend` steps, all of the same minibatch."""
+        """The loss of each optimizer that `descend` steps, by name."""
         return {}
 
-    def descend(self, name: str, minibatch: Any, lr: float | None = None) -> tuple[dict[str, Tensor], Tensor]:
-        """One step of an optimizer against the gradient of its loss; the metrics, and gradient norms `[part]`."""
-        compiled = self._compiled_gradient(name, minibatch) if self._compilers else None
-        if compiled is None:
-            loss, metrics = self.losses()[name](minibatch)
-            return metrics, self.take_step(name, loss, lr)
-        gradients, metrics = compiled(minibatch, self.generator)
-        optimizer = self.optimizers[name]
-        return metrics, optimizer.apply(gradients, self._rates(optimizer, lr), self.config.max_grad_norm)
+    def modules_read(self) -> list[nn.Module]:
+        """All modules that the losses read."""
+        return [self.policy, self.targets]
+
+    def descend(
+        self,
+        name: str,
+        sample: Sample,
+        loss: Callable[[], tuple[Tensor, dict[str, Tensor]]] | None = None,
+        lr: float | None = None,
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """One gradient step of an optimizer.
+
+        Args:
+            name: of the optimizer, and of its loss.
+            sample: what the loss is of.
+            loss: its value, if that takes less than to compute it from the sample.
+            lr: learning rate; None: the config's.
+        Returns:
+            the metrics of the loss, and gradient norms `[part]`.
+        """
+        compiled = self._compiled_step(name, sample) if self._compilers else None
+        if compiled is not None:
+            return compiled(sample, self._rates(self.optimizers[name], lr), self.generator)
+        value, metrics = self.losses()[name](sample) if loss is None else loss()
+        return metrics, self.take_step(name, value, lr)
 
     def take_step(self, name: str, loss: Tensor, lr: float | None = None) -> Tensor:
         """One step of an optimizer with the learning rate `lr` (None: the config's); gradient norms, `[part]`."""
@@ -176,19 +191,19 @@ class OffPolicyLearner(Learner):
     def _rates(self, optimizer: PartAdam, lr: float | None) -> dict[str, float]:
         return dict.fromkeys(optimizer.parameters, self.config.lr if lr is None else lr)
 
-    def _compiled_gradient(self, name: str, minibatch: Any) -> CompiledGradient | None:
-        """That of an optimizer's loss, if it is due: the same one in all steps of an update."""
+    def _compiled_step(self, name: str, sample: Sample) -> CompiledStep | None:
+        """That of an optimizer, if it is due: the same one throughout an update."""
         if name not in self._compiled:
             for compiler in self._compilers.values():  # side by side
-                compiler.start(self._update, minibatch)
-            self._compiled[name] = self._compilers[name].gradient(self._update, minibatch)
+                compiler.start(self._update, sample)
+            self._compiled[name] = self._compilers[name].step(self._update, sample)
         return self._compiled[name]
 
-    def _loss_with(self, name: str, minibatch: Any, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
-        """An optimizer's loss with the random numbers of another generator."""
+    def _loss_with(self, name: str, sample: Sample, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
+        """A loss whose random numbers come from another generator than the learner's."""
         own, self.generator = self.generator, generator
         try:
-            return self.losses()[name](minibatch)
+            return self.losses()[name](sample)
         finally:
             self.generator = own
 

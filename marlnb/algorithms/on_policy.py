@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from marlnb.algorithms.captured import Captured, NewGraph
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
 from marlnb.algorithms.gradients.adam import PartAdam
-from marlnb.algorithms.gradients.compiled import CompiledGradient, GradientCompiler
+from marlnb.algorithms.gradients.compiled import CompiledStep, StepCompiler
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, restore_generator, weights_of
 from marlnb.algorithms.losses import masked_moments
 from marlnb.algorithms.rollout import Rollout
@@ -30,7 +30,9 @@ from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.random_numbers import Generators
 
 Minibatch = Mapping[str, Tensor]
-Gradients = Callable[[Minibatch], tuple[Sequence[Tensor], dict[str, Tensor]]]  # and metrics
+LearningRates = Mapping[str, float | Tensor]  # of each part
+GradientStep = Callable[[Minibatch, LearningRates], tuple[dict[str, Tensor], Tensor]]
+"""Returns metrics and each part's gradient norm."""
 
 
 class OnPolicyLearner(Learner):
@@ -64,17 +66,17 @@ class OnPolicyLearner(Learner):
         self._captured: Captured[tuple[tuple[str, ...], Tensor, int]] | None = None
         self._new_graph: NewGraph | None = None
         self._rates: dict[str, Tensor] = {}  # on the device, where updates are captured
-        self._compiler: GradientCompiler | None = None
+        self._compiler: StepCompiler | None = None
 
     def compile_updates(self, after: int, start: int = 0) -> None:
-        parameters, name = self._optimizer.all_parameters, repr(self.group.name)
-        if self.recurrent or self.turn_based or parameters[0].device.type != "cpu":
+        if self.recurrent or self.turn_based or self._device.type != "cpu":
             return
 
         def loss(minibatch: Minibatch, _: Generators) -> tuple[Tensor, dict[str, Tensor]]:
             return self.loss(minibatch)
 
-        self._compiler = GradientCompiler(loss, self.policy, parameters, name, after=after, start=start)
+        what = self.policy, self._optimizer, self.config.max_grad_norm, repr(self.group.name)
+        self._compiler = StepCompiler(loss, *what, after=after, start=start)
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from a rollout `[env, time]`.
@@ -122,9 +124,9 @@ class OnPolicyLearner(Learner):
         samples, report = prepared
         learning_rates = self._rates or self.learning_rates()
         epochs: list[dict[str, Tensor]] = []
-        compiled = self._compiled_gradient(samples, update=self.frames // rollout.batch_size.numel() - 1)
+        step = self._compiled_step(samples, update=self.frames // rollout.batch_size.numel() - 1) or self._step
         for _ in range(self.config.epochs):
-            epochs.append(self._epoch(compiled or self._gradients, samples, learning_rates))
+            epochs.append(self._epoch(step, samples, learning_rates))
             if self.stops_after(epochs[-1]):
                 break
         means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
@@ -269,21 +271,22 @@ class OnPolicyLearner(Learner):
         frames = self.frames if frames is None else frames
         return {part: linear_schedule(lr, final, frames, n_frames) for part, lr in rates.items()}
 
-    def _compiled_gradient(self, samples: dict[str, Tensor], update: int) -> CompiledGradient | None:
-        """The compiled gradient, from the update on that was set beforehand: it does not depend on the time."""
+    def _compiled_step(self, samples: dict[str, Tensor], update: int) -> CompiledStep | None:
+        """The compiled step, from the update on that was set beforehand: it does not depend on the time."""
         bounds = self.minibatch_bounds(len(samples["log_prob"]))
         if self._compiler is None or len({stop - start for start, stop in itertools.pairwise(bounds)}) > 1:
             return None
-        return self._compiler.gradient(update, {key: value[: bounds[1]] for key, value in samples.items()})
+        return self._compiler.step(update, {key: value[: bounds[1]] for key, value in samples.items()})
 
-    def _gradients(self, minibatch: Minibatch) -> tuple[Sequence[Tensor], dict[str, Tensor]]:
-        """The gradient of each parameter, and the metrics."""
+    def _step(self, minibatch: Minibatch, learning_rates: LearningRates) -> tuple[dict[str, Tensor], Tensor]:
+        """One gradient step; metrics, and each part's gradient norm."""
         loss, metrics = self.loss(minibatch)
         # autograd.grad, not backward(): nothing accumulates in .grad, so there is nothing to zero
-        return torch.autograd.grad(loss, self._optimizer.all_parameters), metrics
+        gradients = torch.autograd.grad(loss, self._optimizer.all_parameters)
+        return metrics, self._optimizer.apply(gradients, learning_rates, self.config.max_grad_norm)
 
     def _epoch(
-        self, gradients_of: Gradients, samples: dict[str, Tensor], learning_rates: Mapping[str, float | Tensor]
+        self, step: GradientStep, samples: dict[str, Tensor], learning_rates: LearningRates
     ) -> dict[str, Tensor]:
         """One pass over the samples in a new order; returns the mean of each metric."""
         n_samples = samples["log_prob"].shape[0]
@@ -292,8 +295,7 @@ class OnPolicyLearner(Learner):
         names: tuple[str, ...] = ()
         rows = []
         for start, stop in itertools.pairwise(self.minibatch_bounds(n_samples)):
-            gradients, metrics = gradients_of({key: value[start:stop] for key, value in shuffled.items()})
-            grad_norms = self._optimizer.apply(gradients, learning_rates, self.config.max_grad_norm)
+            metrics, grad_norms = step({key: value[start:stop] for key, value in shuffled.items()}, learning_rates)
             names = (*metrics, "grad_norm_actor", "grad_norm_critic")
             rows.append(torch.cat((torch.stack(tuple(metrics.values())), grad_norms)))
         return dict(zip(names, torch.stack(rows).mean(0)))

@@ -7,7 +7,7 @@ The next actions of other groups come from their learners. A learner of these fa
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 import torch
@@ -20,6 +20,7 @@ from marlnb.algorithms.replay import Sample, next_observations
 from marlnb.errors import ConfigError
 from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.models.policies.q_critic import QCritic
+from marlnb.models.policies.random_numbers import Generators
 from marlnb.specs import EnvSpec
 
 
@@ -98,9 +99,10 @@ class QActorCriticLearner(OffPolicyLearner):
         self.policy.bind_policies({name: learner.policy for name, learner in learners.items()})
 
     @torch.no_grad()
-    def critic_batch(self, sample: Sample) -> CriticBatch:
-        """A sample `[n, ...]` of the replay buffer as critics read it."""
+    def critic_batch(self, sample: Sample, *, with_next_codes: bool = True) -> CriticBatch:
+        """A sample `[n, ...]` of the replay buffer as critics read it; an actor's loss does without the next codes."""
         group, critic = self.group.name, self.policy.critic
+        others = self.other_learners if with_next_codes else {}
         now = {name: sample[name, "observation"] for name in critic.reads}
         return CriticBatch(
             observation=sample[group, "observation"],
@@ -115,15 +117,21 @@ class QActorCriticLearner(OffPolicyLearner):
                 next_observations(sample, critic.reads), sample["next", "state"] if critic.reads_state else None
             ),
             next_codes={
-                name: critic.encode_action(name, _next_action(other, sample, name))
-                for name, other in self.other_learners.items()
+                name: critic.encode_action(name, self._next_action_of(other, sample, name))
+                for name, other in others.items()
             },
             next_mask=sample.get(("next", group, "action_mask")),
             discount=self.discount(sample),
         )
 
+    def _next_action_of(self, other: Learner, sample: Sample, name: str) -> Tensor:
+        observation, mask = sample["next", name, "observation"], sample.get(("next", name, "action_mask"))
+        if isinstance(other, QActorCriticLearner):
+            return other.next_action(observation, mask, self.generator)
+        return other.policy.act(observation, action_mask=mask, explore=False).action
+
     @abstractmethod
-    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+    def next_action(self, observation: Tensor, mask: Tensor | None, generator: Generators) -> Tensor:
         """The group's actions in the targets of critics, its own and others', `[n, agent(, component)]`."""
 
     @property
@@ -131,7 +139,15 @@ class QActorCriticLearner(OffPolicyLearner):
         return [cast(QCritic, self.targets[name]) for name in ("critic", "critic_2") if name in self.targets]
 
     def losses(self) -> dict[str, LossFunction]:
-        return {"critics": self.critics_loss, "actor": self.actor_loss}
+        return {
+            "critics": lambda sample: self.critics_loss(self.critic_batch(sample)),
+            "actor": lambda sample: self.actor_loss(self.critic_batch(sample, with_next_codes=False)),
+        }
+
+    def modules_read(self) -> list[nn.Module]:
+        others = self.other_learners.values()
+        targets = [other.targets for other in others if isinstance(other, OffPolicyLearner)]
+        return [*super().modules_read(), *(other.policy for other in others), *targets]
 
     def critics_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of every critic, and metrics:
@@ -156,10 +172,16 @@ class QActorCriticLearner(OffPolicyLearner):
     def actor_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The actor's loss, and metrics."""
 
-    def step_critics(self, batch: CriticBatch) -> dict[str, Tensor]:
-        """One gradient step of every critic."""
-        metrics, grad_norms = self.descend("critics", batch, self.config.lr_critic)
+    def step_critics(self, sample: Sample, batch: Callable[[], CriticBatch]) -> dict[str, Tensor]:
+        """One gradient step of every critic; `batch` returns the sample as critics read it."""
+        lr = self.config.lr_critic
+        metrics, grad_norms = self.descend("critics", sample, lambda: self.critics_loss(batch()), lr)
         return metrics | {"grad_norm_critic": grad_norms.mean(-1)}
+
+    def step_actor(self, sample: Sample, batch: Callable[[], CriticBatch]) -> dict[str, Tensor]:
+        """One gradient step of the actor alone."""
+        metrics, grad_norms = self.descend("actor", sample, lambda: self.actor_loss(batch()))
+        return metrics | {"grad_norm_actor": grad_norms[..., 0]}
 
 
 def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, discount: float | Tensor) -> Tensor:
@@ -175,10 +197,3 @@ def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, discount: 
     if isinstance(discount, Tensor):  # of each sample `[..., n, 1]`, or of several trainings `[training, 1, 1]`
         return torch.addcmul(reward, next_value, future * discount)
     return torch.addcmul(reward, next_value, future, value=discount)
-
-
-def _next_action(other: Learner, sample: Sample, name: str) -> Tensor:
-    observation, mask = sample["next", name, "observation"], sample.get(("next", name, "action_mask"))
-    if isinstance(other, QActorCriticLearner):
-        return other.next_action(observation, mask)
-    return other.policy.act(observation, action_mask=mask, explore=False).action

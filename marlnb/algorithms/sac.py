@@ -9,6 +9,7 @@ et al. 2017, equation 6, arXiv:1706.02275). The tests compare the losses with to
 
 from __future__ import annotations
 
+from functools import cache
 from math import log
 
 import torch
@@ -19,6 +20,7 @@ from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
+from marlnb.models.policies.random_numbers import Generators
 from marlnb.models.policies.soft_policy import SoftPolicy
 from marlnb.specs import ActionSpec
 
@@ -44,15 +46,13 @@ class SACLearner(QActorCriticLearner):
         self.policy.uniform.fill_(self.warming_up)
 
     def learn(self, sample: Sample) -> dict[str, Tensor]:
-        config, batch = self.config, self.critic_batch(sample)
-        metrics = self.step_critics(batch)
-        of_loss, grad_norm = self.descend("actor", batch)  # moves the actor alone
+        config, batch = self.config, cache(lambda: self.critic_batch(sample))
+        metrics = self.step_critics(sample, batch) | self.step_actor(sample, batch)
         if config.learn_temperature:
             learning_rate = {"temperature": config.lr_temperature or config.lr}
-            self.optimizers["temperature"].step(self.temperature_loss(of_loss["entropy"]), learning_rate, 0.0)
+            self.optimizers["temperature"].step(self.temperature_loss(metrics["entropy"]), learning_rate, 0.0)
         self.update_targets()
-        temperature = self.policy.temperature().detach()
-        return metrics | of_loss | {"grad_norm_actor": grad_norm[0], "temperature": temperature}
+        return metrics | {"temperature": self.policy.temperature().detach()}
 
     @torch.no_grad()
     def target(self, batch: CriticBatch) -> Tensor:
@@ -122,9 +122,12 @@ class SACLearner(QActorCriticLearner):
         return (probs * values_of_choices).sum(-1) + alpha * entropy, entropy
 
     @torch.no_grad()
-    def next_action(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+    def next_action(self, observation: Tensor, mask: Tensor | None, generator: Generators) -> Tensor:
         distribution = self.policy.actor.distribution
-        return distribution.sample(distribution.mask(self.policy.actor(observation), mask)).action
+        drawn = distribution.sample(distribution.mask(self.policy.actor(observation), mask), generator)
+        if self.policy.continuous:
+            return self.policy.critic.decode_action(self.group.name, drawn.stored.tanh())
+        return drawn.action
 
 
 def target_entropy(spec: ActionSpec, chosen: float | None) -> float:

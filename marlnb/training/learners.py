@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from marlnb.algorithms.configs.off_policy import QActorCriticConfig
+from marlnb.algorithms.configs.off_policy import OffPolicyConfig, QActorCriticConfig
 from marlnb.algorithms.configs.scripted import FrozenConfig
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FixedPolicyLearner
@@ -31,6 +31,7 @@ from marlnb.training.runs.run_folder import RunFolder
 COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
 COMPILING_FLOP = 2e12  # of updates while a compiler works: half a minute to minutes of one core
 COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a training which is soon stopped has none
+STEP_FLOP = 1e8  # 3 ms of one core, by the estimate above
 LONG_TRAINING = 3  # times COMPILING_FLOP: by estimate, even the first one on a single core then ends no later
 _frozen: ContextVar[tuple[tuple[Path, str], ...]] = ContextVar("_frozen", default=())  # being built, run and group
 MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
@@ -112,18 +113,28 @@ def compile_long_training(experiment: Experiment, learners: Mapping[str, Learner
 def compiling_updates(experiment: Experiment, learner: Learner) -> tuple[int, int] | None:
     """The update that starts the compiler, and the first one that uses its code; None: the training is too short.
 
-    An update takes about 6 n w e operations, with n samples, w weights and e passes. So both depend on the experiment
-    only, not on the machine or the time, and a training of a few updates starts no compiler.
+    Both depend on the experiment only, not on the machine or the time, and a training of a few updates starts no
+    compiler.
     """
     if experiment.compile != "auto" or experiment.schedule:
         return None
-    n_weights = sum(weight.numel() for weight in learner.policy.parameters())
-    n_samples = experiment.iteration_frames * learner.group.n_agents
-    epochs = getattr(experiment.algorithm_of(learner.group.name), "epochs", 1)
-    after = math.ceil(COMPILING_FLOP / max(1, 6 * n_samples * n_weights * epochs))
+    after = math.ceil(COMPILING_FLOP / max(1, _update_flop(experiment, learner)))
     if experiment.frames // experiment.iteration_frames < LONG_TRAINING * after:
         return None
     return after // COMPILING_STARTS, after
+
+
+def _update_flop(experiment: Experiment, learner: Learner) -> float:
+    """Operations of an update by estimate: 6 n w, of n samples (of all passes over them) and w weights.
+
+    Each gradient step on a replay buffer's sample has STEP_FLOP more: a small one takes as long as those.
+    """
+    config, n_agents = experiment.algorithm_of(learner.group.name), learner.group.n_agents
+    n_weights = sum(weight.numel() for weight in learner.policy.parameters())
+    if isinstance(config, OffPolicyConfig):
+        flop = 6 * config.batch_size * n_agents * n_weights + STEP_FLOP * len(learner.optimizers)
+        return config.updates * flop
+    return 6 * experiment.iteration_frames * n_agents * n_weights * getattr(config, "epochs", 1)
 
 
 def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:

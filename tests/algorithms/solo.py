@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torchrl.objectives import LossModule, SoftUpdate, ValueEstimators
 
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
-from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import QActorCriticLearner
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LearnerContext

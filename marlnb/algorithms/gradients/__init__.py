@@ -1,1 +1,1 @@
-"""Gradients of a minibatch as compiled code, and the step of Adam that they make."""
+"""Gradient steps: Adam, and a step as compiled code."""

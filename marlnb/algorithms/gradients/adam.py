@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,49 @@ from torch import Tensor, nn
 from marlnb.errors import CheckpointError
 
 BETAS = (0.9, 0.999)
+
+
+class Factors(NamedTuple):
+    """Of one part at one step: -lr / (1 - b1^t), and sqrt(1 - b2^t); numbers, or tensors `[]` on the device."""
+
+    rate: float | Tensor
+    root: float | Tensor
+
+
+@torch.no_grad()
+def adam_step(
+    parts: Sequence[Sequence[Tensor]],
+    gradients: Sequence[Tensor],
+    moments: Sequence[Tensor],
+    factors: Sequence[Factors],
+    max_norm: float,
+    eps: float,
+) -> Tensor:
+    """One step of `PartAdam`, which changes weights and moments in place.
+
+    Args:
+        parts: weights of each part.
+        gradients: of all weights in turn.
+        moments: m and v of each part in turn.
+        factors: of each part.
+        max_norm: bound on each part's gradient norm; 0: none.
+        eps: added to the root of the second moment.
+    Returns:
+        each part's gradient norm before clipping, `[part]`.
+    """
+    remaining, norms = iter(gradients), []
+    for weights, mean, square, (rate, root) in zip(parts, moments[::2], moments[1::2], factors, strict=True):
+        gradient = torch.cat([next(remaining).reshape(-1) for _ in weights])
+        norm = torch.linalg.vector_norm(gradient)
+        if max_norm > 0:
+            gradient.mul_((max_norm / (norm + 1e-6)).clamp_max_(1.0))
+        mean.lerp_(gradient, 1 - BETAS[0])
+        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        change = torch.div(mean, square.sqrt().div_(root).add_(eps), out=gradient).mul_(rate)
+        deltas = change.split([weight.numel() for weight in weights])
+        torch._foreach_add_(list(weights), [delta.view_as(weight) for delta, weight in zip(deltas, weights)])
+        norms.append(norm)
+    return torch.stack(norms)
 
 
 class PartAdam:
@@ -61,27 +104,24 @@ class PartAdam:
 
     def apply(self, gradients: Sequence[Tensor], lr: Mapping[str, float | Tensor], max_norm: float) -> Tensor:
         """As `step`, with the gradients of `all_parameters`; a learning rate may be a tensor `[]` on the device."""
-        remaining = iter(gradients)
-        self.steps += 1
-        norms = []
-        with torch.no_grad():
-            for part, weights in self.parameters.items():
-                gradient = torch.cat([next(remaining).reshape(-1) for _ in weights])
-                norm = torch.linalg.vector_norm(gradient)
-                if max_norm > 0:
-                    gradient.mul_((max_norm / (norm + 1e-6)).clamp_max_(1.0))
-                change = self._change(part, gradient, lr[part]).split([weight.numel() for weight in weights])
-                torch._foreach_add_(weights, [delta.view_as(weight) for delta, weight in zip(change, weights)])
-                norms.append(norm)
-        return torch.stack(norms)
+        factors = self.count_step(lr)
+        return adam_step(list(self.parameters.values()), gradients, self.all_moments, factors, max_norm, self.eps)
 
-    def _change(self, part: str, gradient: Tensor, lr: float | Tensor) -> Tensor:
-        """What the step adds to the weights of a part; overwrites `gradient`."""
-        mean, square = self.moments[part]
-        mean.lerp_(gradient, 1 - BETAS[0])
-        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        root = square.sqrt().div_((1 - BETAS[1] ** self.steps) ** 0.5).add_(self.eps)
-        return torch.div(mean, root, out=gradient).mul_(-lr / (1 - BETAS[0] ** self.steps))
+    @property
+    def all_moments(self) -> list[Tensor]:
+        """m and v of each part in turn."""
+        return [moment for moments in self.moments.values() for moment in moments]
+
+    def parts_of(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+        """What belongs to `all_parameters`, by part."""
+        remaining = iter(tensors)
+        return [[next(remaining) for _ in weights] for weights in self.parameters.values()]
+
+    def count_step(self, lr: Mapping[str, float | Tensor]) -> list[Factors]:
+        """Counts one more step; its factors for each part."""
+        self.steps += 1
+        root = (1 - BETAS[1] ** self.steps) ** 0.5
+        return [Factors(-lr[part] / (1 - BETAS[0] ** self.steps), root) for part in self.parameters]
 
     def state_dict(self) -> dict[str, Any]:
         moments = {part: {"mean": m.clone(), "square": v.clone()} for part, (m, v) in self.moments.items()}

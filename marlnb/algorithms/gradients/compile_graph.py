@@ -1,4 +1,4 @@
-"""The process that compiles a traced gradient: `python -m marlnb.algorithms.gradients.compile_graph GRAPH LIBRARY`."""
+"""The process that compiles a traced step: `python -m marlnb.algorithms.gradients.compile_graph GRAPH LIBRARY`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The gradient of a minibatch as machine code: traced once, compiled by torch's inductor in a process, kept on disk.
+"""A gradient step as machine code: traced once, compiled by torch's inductor in a process, kept on disk.
 
-The loss, its metrics and its gradient become one graph of torch's operators (`trace`). A process compiles it to a
-shared library (AOTInductor), which takes half a minute to minutes and needs a C++ compiler. The library is kept in
-`~/.cache/marlnb` (`$XDG_CACHE_HOME`), under a name that depends on the graph, its shapes, the processor and torch's
-version, so that a changed loss or network is another library.
+The loss, its metrics, its gradient and the step of Adam become one graph of torch's operators (`trace`). A process
+compiles it to a shared library (AOTInductor), which takes half a minute to minutes and needs a C++ compiler. The
+library is kept in `~/.cache/marlnb` (`$XDG_CACHE_HOME`), under a name that depends on the graph, its shapes, the
+processor and torch's version, so that a changed loss or network is another library.
 """
 
 from __future__ import annotations
@@ -16,52 +16,61 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from marlnb.algorithms.gradients.adam import Factors, PartAdam, adam_step
+from marlnb.algorithms.gradients.traced import (
+    Loss,
+    NotCompiledError,
+    TracedStep,
+    sizes_of,
+    tensors_of,
+    tensors_of_factors,
+    trace,
+)
 from marlnb.display.notice import print_notice
-from marlnb.errors import MarlnbError
-from marlnb.models.policies.random_numbers import Draw, Draws, Generators
+from marlnb.models.policies.random_numbers import Draws, Generators
 
 RELATIVE_TOLERANCE = 1e-3
 
-Loss = Callable[[Any, Generators], tuple[Tensor, dict[str, Tensor]]]
-"""A scalar and metrics of a minibatch, which is a tensor, or dictionaries and tuples of tensors and numbers. Random
-numbers come from the second argument."""
 
-
-class NotCompiledError(MarlnbError):
-    """A gradient cannot be compiled here; the message says why."""
-
-
-class GradientCompiler:
-    """Compiles the gradient of one loss while the training continues, and gives it when it is due.
+class StepCompiler:
+    """Compiles the gradient step of one loss while the training continues, and gives it when it is due.
 
     Args:
-        loss: what the gradient is of.
+        loss: what is minimised.
         modules: whose parameters and buffers the loss reads. They are changed in place only.
-        parameters: of the modules, of which the gradient is computed.
+        optimizer: of the parameters that the step changes.
+        max_norm: bound on the gradient norm of each part; 0: none.
         name: of what is compiled, for messages.
-        after: number of the first update that uses the compiled gradient.
+        after: number of the first update that uses the compiled step.
         start: number of the update at which the compiler starts.
 
     Attributes:
-        compiled: whether gradients are compiled ones; None: not decided yet. A resumed training continues as it was.
+        compiled: whether steps are compiled ones; None: not decided yet. A resumed training continues as it was.
     """
 
     def __init__(
-        self, loss: Loss, modules: nn.Module, parameters: Sequence[Tensor], name: str, *, after: int, start: int = 0
+        self,
+        loss: Loss,
+        modules: nn.Module,
+        optimizer: PartAdam,
+        max_norm: float,
+        name: str,
+        *,
+        after: int,
+        start: int = 0,
     ) -> None:
-        self._loss, self._modules, self._parameters, self._name = loss, modules, list(parameters), name
-        self._after, self._start = after, start
-        self._traced: TracedGradient | None = None
+        self._loss, self._modules, self._optimizer, self._max_norm = loss, modules, optimizer, max_norm
+        self._name, self._after, self._start = name, after, start
+        self._traced: TracedStep | None = None
         self._job: _Job | None = None
-        self._gradient: CompiledGradient | None = None
+        self._step: CompiledStep | None = None
         self.compiled: bool | None = None
         self.failed = False
 
@@ -70,45 +79,65 @@ class GradientCompiler:
         if self._job is not None or self.failed or self.compiled is False or update < self._start:
             return
         try:
-            self._traced = trace(self._loss, self._modules, self._parameters, minibatch)
-            self._job = _Job(self._traced.graph, self._traced.inputs(minibatch))
+            self._traced = trace(self._loss, self._modules, self._optimizer, self._max_norm, minibatch)
+            self._job = _Job(self._traced.graph, self._arguments(self._traced, minibatch))
         except Exception as error:  # of anyone's loss: whatever cannot be traced is computed as before
             self._fail(error)
 
-    def gradient(self, update: int, minibatch: Any) -> CompiledGradient | None:
-        """The compiled gradient for minibatches of these sizes; None if it is not due or, after a notice, not available.
+    def step(self, update: int, minibatch: Any) -> CompiledStep | None:
+        """The compiled step for minibatches of these sizes; None if it is not due or, after a notice, not available.
 
         It waits for the compiler, and compares its result with torch's on this minibatch first.
         """
         self.start(update, minibatch)
         if self.compiled is False or (update < self._after and not self.failed):
             return None
-        if self._gradient is None and not self.failed:
-            self._gradient = self._wait(minibatch)
-        self.compiled = self._gradient is not None
-        return self._gradient if self._gradient is not None and self._gradient.fits(minibatch) else None
+        if self._step is None and not self.failed:
+            self._step = self._wait(minibatch)
+        self.compiled = self._step is not None
+        return self._step if self._step is not None and self._step.fits(minibatch) else None
 
-    def _wait(self, minibatch: Any) -> CompiledGradient | None:
+    def _wait(self, minibatch: Any) -> CompiledStep | None:
         if self._job is None or self._traced is None:
             return None
         try:
             if not self._job.finished:
                 print_notice(f"compiling the update of {self._name}: up to some minutes, once on this machine")
-            compiled = CompiledGradient(self._job.wait(), self._traced, minibatch)
-            self._compare(compiled, minibatch)
+            compiled = CompiledStep(self._job.wait(), self._traced, self._optimizer, minibatch)
+            self._compare(compiled, self._traced, minibatch)
             return compiled
         except Exception as error:
             self._fail(error)
             return None
 
-    def _compare(self, compiled: CompiledGradient, minibatch: Any) -> None:
-        numbers = compiled.draw(Draws())
+    def _arguments(self, traced: TracedStep, minibatch: Any) -> list[Tensor]:
+        """Of the graph, for their sizes."""
+        factors = tensors_of_factors([Factors(-1.0, 1.0) for _ in self._optimizer.parameters])
+        numbers = [draw(Draws()) for draw in traced.draws]
+        moments = self._optimizer.all_moments
+        return [*traced.weights, *moments, *factors, *traced.constants, *tensors_of(minibatch), *numbers]
+
+    def _compare(self, compiled: CompiledStep, traced: TracedStep, minibatch: Any) -> None:
+        """Makes one step by both from the same weights and moments; the training's own stay as they are."""
+        optimizer, numbers = self._optimizer, [draw(Draws()) for draw in traced.draws]
+        factors = [Factors(-1.0, 1.0) for _ in optimizer.parameters]
         loss, _ = self._loss(minibatch, Draws(iter(numbers)))
-        expected = torch.autograd.grad(loss, self._parameters)
-        for ours, wanted in zip(compiled(minibatch, Draws(iter(numbers)))[0], expected):
-            difference, size = (ours - wanted).abs().max(), wanted.abs().max()
-            if not difference <= RELATIVE_TOLERANCE * size + 1e-6:
-                raise NotCompiledError(f"it differs from torch's by {float(difference):.2g} of {float(size):.2g}")
+        gradients = torch.autograd.grad(loss, optimizer.all_parameters)
+        weights, moments, expected = (
+            [tensor.clone() for tensor in tensors]
+            for tensors in (traced.weights, optimizer.all_moments, optimizer.all_moments)
+        )
+        compiled.execute(weights, moments, minibatch, numbers, factors)
+        unused = optimizer.parts_of([weight.clone() for weight in weights])
+        adam_step(unused, gradients, expected, factors, self._max_norm, optimizer.eps)
+        for ours, theirs, before in zip(moments, expected, optimizer.all_moments):
+            _check_close(ours, theirs, (theirs - before).abs().max())
+        # where a gradient is rounding alone, Adam's step may have either sign: weights are compared by these moments
+        parts = zip(optimizer.parts_of(weights), optimizer.parts_of(traced.weights), moments[::2], moments[1::2])
+        for after, before_step, mean, square in parts:
+            change = torch.cat([(w - w_before).reshape(-1) for w, w_before in zip(after, before_step)])
+            step = -mean / (square.sqrt() + optimizer.eps)
+            _check_close(change, step, step.abs().max())
 
     def _fail(self, error: Exception) -> None:
         self.failed = True
@@ -116,117 +145,45 @@ class GradientCompiler:
         print_notice(f"the update of {self._name} is not compiled; the training continues without it: {reason}")
 
 
-class TracedGradient(NamedTuple):
-    """A graph of torch's operators from tensors to the gradient of each parameter and the stacked metrics.
+class CompiledStep:
+    """A library that makes the gradient step on minibatches with the sizes of `example`."""
 
-    Attributes:
-        graph: its arguments are parameters, constants, the minibatch's tensors and random numbers.
-        parameters: without gradient; they share memory with the modules' own.
-        constants: other parameters and buffers that the loss reads, likewise.
-        draws: the random numbers, in the order of the loss.
-        metrics: their names.
-    """
-
-    graph: torch.fx.GraphModule
-    parameters: list[Tensor]
-    constants: list[Tensor]
-    draws: list[Draw]
-    metrics: tuple[str, ...]
-
-    def inputs(self, minibatch: Any) -> list[Tensor]:
-        """Arguments of the graph, for their sizes: the random numbers are any."""
-        numbers = [draw(Draws()) for draw in self.draws]
-        return [*self.parameters, *self.constants, *tensors_of(minibatch), *numbers]
-
-
-class CompiledGradient:
-    """A library that computes the gradients and the metrics of minibatches with the sizes of `example`."""
-
-    def __init__(self, library: Path, traced: TracedGradient, example: Any) -> None:
+    def __init__(self, library: Path, traced: TracedStep, optimizer: PartAdam, example: Any) -> None:
         self._library = torch._C._aoti.AOTIModelPackageLoader(str(library), "model", False, 1, -1)  # type: ignore[attr-defined]
-        self._weights = [*traced.parameters, *traced.constants]
-        self._draws, self._metrics, self._sizes = traced.draws, traced.metrics, _sizes(example)
+        self._traced, self._optimizer, self._sizes = traced, optimizer, sizes_of(example)
 
     def fits(self, minibatch: Any) -> bool:
         """Whether the minibatch has the fields and sizes that the library was compiled for."""
-        return self._sizes == _sizes(minibatch)
+        return self._sizes == sizes_of(minibatch)
 
-    def draw(self, generator: Generators) -> list[Tensor]:
-        """The random numbers of one call."""
-        return [draw(generator) for draw in self._draws]
+    def __call__(
+        self, minibatch: Any, lr: Mapping[str, float | Tensor], generator: Generators = None
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """One step, with a learning rate for each part; metrics, and each part's gradient norm `[part]`."""
+        numbers = [draw(generator) for draw in self._traced.draws]
+        factors, moments = self._optimizer.count_step(lr), self._optimizer.all_moments
+        values = self.execute(self._traced.weights, moments, minibatch, numbers, factors)
+        names = self._traced.metrics
+        return dict(zip(names, values[: len(names)].unbind())), values[len(names) :]
 
-    def __call__(self, minibatch: Any, generator: Generators = None) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """The gradient of each parameter, and the metrics."""
-        inputs = [*self._weights, *tensors_of(minibatch), *self.draw(generator)]
-        *gradients, metrics = self._library.boxed_run(inputs)
-        return gradients, dict(zip(self._metrics, metrics.unbind()))
-
-
-def trace(loss: Loss, modules: nn.Module, parameters: Sequence[Tensor], minibatch: Any) -> TracedGradient:
-    """The gradient of the loss of minibatches with these sizes.
-
-    Raises:
-        NotCompiledError: the loss reads tensors that are none of the modules' and none of the minibatch's.
-    """
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    names, draws = {id(weight): name for name, weight in _tensors(modules)}, Draws()
-    with torch.no_grad():
-        metrics = tuple(loss(minibatch, draws)[1])
-    trained = [names[id(weight)] for weight in parameters]
-    others = {name: tensor for name, tensor in _tensors(modules) if name not in trained}
-    leaves, structure = tree_flatten(minibatch)
-    module, n_trained, n_weights = _Loss(modules, loss), len(trained), len(trained) + len(others)
-
-    def gradient(*tensors: Tensor) -> list[Tensor]:
-        replaced = dict(zip((f"modules_read.{name}" for name in (*trained, *others)), tensors))
-        rest = iter(tensors[n_weights:])
-        whole = tree_unflatten([next(rest) if isinstance(leaf, Tensor) else leaf for leaf in leaves], structure)
-        value, of_loss = torch.func.functional_call(module, replaced, (whole, Draws(rest)))
-        return [*torch.autograd.grad(value, tensors[:n_trained]), torch.stack(tuple(of_loss.values()))]
-
-    weights = [weight.detach().clone().requires_grad_() for weight in parameters]
-    constants = [tensor.detach() for tensor in others.values()]
-    numbers = [draw(Draws()) for draw in draws.noted]
-    arguments = (*weights, *constants, *tensors_of(minibatch), *numbers)
-    graph = make_fx(gradient, tracing_mode="fake", _allow_non_fake_inputs=True)(*arguments)
-    graph.graph.eliminate_dead_code()
-    if any(node.op == "get_attr" for node in graph.graph.nodes):
-        raise NotCompiledError("the loss reads a tensor that is neither a parameter nor a field of the minibatch")
-    places = [node for node in graph.graph.nodes if node.op == "placeholder"][n_trained:n_weights]
-    read = [bool(place.users) for place in places]
-    for place in (place for place, is_read in zip(places, read) if not is_read):
-        graph.graph.erase_node(place)
-    graph.recompile()
-    for node in graph.graph.nodes:
-        node.meta.clear()  # fake tensors of this process
-    constants = [tensor for tensor, is_read in zip(constants, read) if is_read]
-    return TracedGradient(graph, [weight.detach() for weight in parameters], constants, draws.noted, metrics)
+    def execute(
+        self,
+        weights: Sequence[Tensor],
+        moments: Sequence[Tensor],
+        minibatch: Any,
+        numbers: Sequence[Tensor],
+        factors: Sequence[Factors],
+    ) -> Tensor:
+        """The result of the graph; changes weights and moments."""
+        rest = [*tensors_of_factors(factors), *self._traced.constants, *tensors_of(minibatch), *numbers]
+        values: Tensor = self._library.boxed_run([*weights, *moments, *rest])[0]
+        return values
 
 
-def tensors_of(minibatch: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(minibatch)[0] if isinstance(leaf, Tensor)]
-
-
-def _sizes(minibatch: Any) -> tuple[Any, ...]:
-    """What a library is compiled for: fields, shapes, and whatever is no tensor."""
-    leaves, structure = tree_flatten(minibatch)
-    return structure, [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-
-
-def _tensors(modules: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*modules.named_parameters(), *modules.named_buffers()]
-
-
-class _Loss(nn.Module):
-    """The loss as the output of a module, so that `functional_call` can replace the tensors that it reads."""
-
-    def __init__(self, modules: nn.Module, loss: Loss) -> None:
-        super().__init__()
-        self.modules_read, self._loss = modules, loss
-
-    def forward(self, minibatch: Any, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._loss(minibatch, generator)
+def _check_close(ours: Tensor, expected: Tensor, size: Tensor) -> None:
+    difference = (ours - expected).abs().max()
+    if not difference <= RELATIVE_TOLERANCE * size + 1e-6:
+        raise NotCompiledError(f"it differs from torch's by {float(difference):.2g} of {float(size):.2g}")
 
 
 class _Job:
@@ -279,7 +236,7 @@ class _Job:
 
 
 def cache_folder() -> Path:
-    """Where compiled gradients are kept; may be deleted at any time."""
+    """Where compiled steps are kept; may be deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "marlnb" / "gradients"
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,12 @@ import torch
 from torch import Tensor
 
 from marlnb.algorithms.gradients import compiled
-from marlnb.algorithms.gradients.compiled import tensors_of, trace
+from marlnb.algorithms.gradients.adam import PartAdam
+from marlnb.algorithms.gradients.traced import TracedStep, tensors_of, tensors_of_factors, trace
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
-from marlnb.algorithms.q_actor_critic import QActorCriticLearner
 from marlnb.experiment import Experiment
-from marlnb.models.policies.random_numbers import Draws, Generators
+from marlnb.models.policies.random_numbers import Draws
 from marlnb.training import learners
 from marlnb.training.learners import COMPILING_FLOP, compiling_updates
 from marlnb.training.runs.run import Run
@@ -32,6 +34,7 @@ TRAINING = (
     "checkpoint_every=2",
     "tuned=false",
 )
+LR, MAX_NORM = 1e-3, 0.5
 UPDATE_FLOP = 6 * (4 * 8 * 3) * (18 * 8 + 8 + 8 * 5 + 5 + 18 * 8 + 8 + 8 + 1) * 2  # samples, weights, epochs
 
 
@@ -66,15 +69,10 @@ def test_the_traced_graph_computes_the_gradient_and_the_metrics(
         monkeypatch.setattr(learner, "loss", noted)
         next(trainer)
         samples["weight"] = (torch.rand_like(samples["log_prob"]) < 0.5).float()
-        parameters = list(learner.policy.parameters())
-        zeros = {key: torch.zeros_like(x) for key, x in samples.items()}
-        traced = trace(lambda minibatch, _: loss(minibatch), learner.policy, parameters, zeros)
+        optimizer, zeros = learner.optimizers["optimizer"], {key: torch.zeros_like(x) for key, x in samples.items()}
+        traced = trace(lambda minibatch, _: loss(minibatch), learner.policy, optimizer, MAX_NORM, zeros)
         assert not traced.constants and not traced.draws
-        *gradients, metrics = traced.graph(*parameters, *samples.values())
-        value, expected_metrics = loss(samples)
-        for ours, wanted in zip(gradients, torch.autograd.grad(value, parameters)):
-            torch.testing.assert_close(ours, wanted)
-        torch.testing.assert_close(metrics, torch.stack(tuple(expected_metrics.values())))
+        check_step(traced, optimizer, samples, [], loss(samples))
 
 
 OFF_POLICY = (
@@ -117,31 +115,38 @@ def test_off_policy_losses_are_traced_with_targets_and_random_numbers(
         assert isinstance(learner, OffPolicyLearner) and learner.losses()
         first, later = (learner.replay.sample(16) for _ in range(2))
         for name, loss in learner.losses().items():
-            minibatches = first, later
-            if isinstance(learner, QActorCriticLearner):
-                minibatches = learner.critic_batch(first), learner.critic_batch(later)
-            parameters = learner.optimizers[name].all_parameters
-
-            def loss_with(minibatch: Any, generator: Generators, name: str = name) -> tuple[Tensor, dict[str, Tensor]]:
-                return learner._loss_with(name, minibatch, generator)
-
-            modules = torch.nn.ModuleList([learner.policy, learner.targets])
-            traced = trace(loss_with, modules, parameters, minibatches[0])
+            optimizer, modules = learner.optimizers[name], torch.nn.ModuleList(learner.modules_read())
+            traced = trace(partial(learner._loss_with, name), modules, optimizer, MAX_NORM, first)
             next(trainer)  # weights, targets and buffers change in place
             numbers = [draw(torch.Generator().manual_seed(7)) for draw in traced.draws]
-            *gradients, metrics = traced.graph(*parameters, *traced.constants, *tensors_of(minibatches[1]), *numbers)
-            value, expected_metrics = learner._loss_with(name, minibatches[1], Draws(iter(numbers)))
-            assert tuple(expected_metrics) == traced.metrics
-            for ours, wanted in zip(gradients, torch.autograd.grad(value, parameters)):
-                torch.testing.assert_close(ours, wanted)
-            torch.testing.assert_close(metrics, torch.stack(tuple(expected_metrics.values())))
-            # the training's own generator gives the numbers that an ordinary call draws from it
-            if isinstance(learner.generator, torch.Generator):
+            check_step(traced, optimizer, later, numbers, learner._loss_with(name, later, Draws(iter(numbers))))
+            if isinstance(learner.generator, torch.Generator):  # an ordinary call draws the same numbers from it
                 state = learner.generator.get_state()
-                expected = loss(minibatches[1])[0]
+                expected = loss(later)[0]
                 learner.generator.set_state(state)
                 drawn = [draw(learner.generator) for draw in traced.draws]
-                torch.testing.assert_close(learner._loss_with(name, minibatches[1], Draws(iter(drawn)))[0], expected)
+                torch.testing.assert_close(learner._loss_with(name, later, Draws(iter(drawn)))[0], expected)
+
+
+def check_step(
+    traced: TracedStep,
+    optimizer: PartAdam,
+    minibatch: Any,
+    numbers: list[Tensor],
+    expected: tuple[Tensor, dict[str, Tensor]],
+) -> None:
+    """The graph's metrics are the loss's, and its step is torch's own."""
+    loss, metrics = expected
+    ours, theirs = (copy.deepcopy(optimizer) for _ in range(2))
+    gradients = torch.autograd.grad(loss, optimizer.all_parameters)
+    norms = theirs.apply(gradients, dict.fromkeys(theirs.parameters, LR), MAX_NORM)
+    factors = tensors_of_factors(ours.count_step(dict.fromkeys(ours.parameters, LR)))
+    weights = [weight.detach() for weight in ours.all_parameters]
+    result = traced.graph(*weights, *ours.all_moments, *factors, *traced.constants, *tensors_of(minibatch), *numbers)
+    assert tuple(metrics) == traced.metrics
+    torch.testing.assert_close(result, torch.cat((torch.stack(tuple(metrics.values())), norms)))
+    for changed, wanted in zip((*weights, *ours.all_moments), (*theirs.all_parameters, *theirs.all_moments)):
+        torch.testing.assert_close(changed, wanted.detach(), atol=1e-6, rtol=1e-3)
 
 
 def test_without_a_compiler_training_goes_on_and_says_so_once(
@@ -155,7 +160,7 @@ def test_without_a_compiler_training_goes_on_and_says_so_once(
     for ours, wanted in zip(reports, expected):
         assert ours == pytest.approx(wanted, rel=1e-3, abs=1e-5)
     monkeypatch.undo()  # a resumed run stays without
-    monkeypatch.setattr(compiled.GradientCompiler, "start", None)
+    monkeypatch.setattr(compiled, "trace", lambda *_: pytest.fail("it was traced again"))
     assert len(train(tmp_path / "run", 1, resume=True)) == 1
 
 

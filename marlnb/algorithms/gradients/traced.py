@@ -1,0 +1,121 @@
+"""A gradient step as a graph of torch's operators: the loss, its metrics, its gradient and the step of Adam."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from marlnb.algorithms.gradients.adam import Factors, PartAdam, adam_step
+from marlnb.errors import MarlnbError
+from marlnb.models.policies.random_numbers import Draw, Draws, Generators
+
+Loss = Callable[[Any, Generators], tuple[Tensor, dict[str, Tensor]]]
+"""A scalar and metrics of a minibatch, which is a tensor, or dictionaries and tuples of tensors and numbers. Random
+numbers come from the second argument."""
+
+
+class NotCompiledError(MarlnbError):
+    """A step cannot be compiled here; the message says why."""
+
+
+class TracedStep(NamedTuple):
+    """A gradient step, which changes weights and moments in place.
+
+    Attributes:
+        graph: from weights, moments, factors, constants, the minibatch's tensors and random numbers to the metrics and
+            each part's gradient norm, `[metric + part]`.
+        weights: of the optimizer's parts in turn, without gradient; they share memory with the modules' own.
+        constants: other parameters and buffers that the loss reads, likewise.
+        draws: the random numbers, in the order of the loss.
+        metrics: their names.
+    """
+
+    graph: torch.fx.GraphModule
+    weights: list[Tensor]
+    constants: list[Tensor]
+    draws: list[Draw]
+    metrics: tuple[str, ...]
+
+
+def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, minibatch: Any) -> TracedStep:
+    """A gradient step on minibatches with these sizes; `StepCompiler` has the arguments.
+
+    Raises:
+        NotCompiledError: the loss reads tensors that are none of the modules' and none of the minibatch's.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    names, draws = {id(weight): name for name, weight in _named_tensors(modules)}, Draws()
+    with torch.no_grad():
+        metrics = tuple(loss(minibatch, draws)[1])
+    trained = [names[id(weight)] for weight in optimizer.all_parameters]
+    others = {name: tensor.detach() for name, tensor in _named_tensors(modules) if name not in trained}
+    weights = [weight.detach() for weight in optimizer.all_parameters]
+    factors = tensors_of_factors([Factors(-1.0, 1.0) for _ in optimizer.parameters])
+    leaves, structure = tree_flatten(minibatch)
+    module = _Loss(modules, loss)
+    counts = len(weights), len(optimizer.all_moments), len(factors), len(others)
+
+    def step(*arguments: Tensor) -> Tensor:
+        remaining = iter(arguments)
+        changed, moments, factors, read = (list(itertools.islice(remaining, count)) for count in counts)
+        whole = tree_unflatten([next(remaining) if isinstance(leaf, Tensor) else leaf for leaf in leaves], structure)
+        variables = [weight.detach().requires_grad_() for weight in changed]
+        replaced = dict(zip((f"modules_read.{name}" for name in (*trained, *others)), (*variables, *read)))
+        value, of_loss = torch.func.functional_call(module, replaced, (whole, Draws(remaining)))
+        gradients = torch.autograd.grad(value, variables)
+        pairs = [Factors(*pair) for pair in zip(factors[::2], factors[1::2])]
+        norms = adam_step(optimizer.parts_of(changed), gradients, moments, pairs, max_norm, optimizer.eps)
+        return torch.cat((torch.stack(tuple(of_loss.values())), norms))
+
+    changed = [tensor.clone() for tensor in (*weights, *optimizer.all_moments)]
+    numbers = [draw(Draws()) for draw in draws.noted]
+    arguments = (*changed, *factors, *others.values(), *tensors_of(minibatch), *numbers)
+    graph = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*arguments)
+    graph.graph.eliminate_dead_code()
+    if any(node.op == "get_attr" for node in graph.graph.nodes):
+        raise NotCompiledError("the loss reads a tensor that is neither a parameter nor a field of the minibatch")
+    places = [node for node in graph.graph.nodes if node.op == "placeholder"][sum(counts[:3]) : sum(counts)]
+    constants = [tensor for tensor, place in zip(others.values(), places, strict=True) if place.users]
+    for place in places:
+        if not place.users:
+            graph.graph.erase_node(place)
+    graph.recompile()
+    for node in graph.graph.nodes:
+        node.meta.clear()  # fake tensors of this process
+    return TracedStep(graph, weights, constants, draws.noted, metrics)
+
+
+def tensors_of(minibatch: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_flatten(minibatch)[0] if isinstance(leaf, Tensor)]
+
+
+def sizes_of(minibatch: Any) -> tuple[Any, ...]:
+    """What a step is traced for: fields, shapes, and whatever is no tensor."""
+    leaves, structure = tree_flatten(minibatch)
+    return structure, [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+
+def tensors_of_factors(factors: Sequence[Factors]) -> list[Tensor]:
+    """As arguments of the graph."""
+    return [torch.tensor(float(factor)) for of_part in factors for factor in of_part]
+
+
+def _named_tensors(modules: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*modules.named_parameters(), *modules.named_buffers()]
+
+
+class _Loss(nn.Module):
+    """The loss as the output of a module, so that `functional_call` can replace the tensors that it reads."""
+
+    def __init__(self, modules: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.modules_read, self._loss = modules, loss
+
+    def forward(self, minibatch: Any, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._loss(minibatch, generator)
