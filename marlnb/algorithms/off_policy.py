@@ -93,10 +93,10 @@ class OffPolicyLearner(Learner):
     def compile_updates(self, after: int, start: int = 0) -> None:
         if self.sequence_length > 1 or next(self.policy.parameters()).device.type != "cpu":
             return
-        modules, max_norm = nn.ModuleList(self.modules_read()), self.config.max_grad_norm
         for part in self.losses():
             name = f"{self.group.name!r} ({part})" if len(self.losses()) > 1 else repr(self.group.name)
-            what = modules, self.optimizers[part], max_norm, name
+            # its critics' other groups are not known yet
+            what = (lambda: nn.ModuleList(self.modules_read())), self.optimizers[part], self.config.max_grad_norm, name
             self._compilers[part] = StepCompiler(partial(self._loss_with, part), *what, after=after, start=start)
 
     @property

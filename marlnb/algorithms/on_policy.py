@@ -75,7 +75,7 @@ class OnPolicyLearner(Learner):
         def loss(minibatch: Minibatch, _: Generators) -> tuple[Tensor, dict[str, Tensor]]:
             return self.loss(minibatch)
 
-        what = self.policy, self._optimizer, self.config.max_grad_norm, repr(self.group.name)
+        what = (lambda: self.policy), self._optimizer, self.config.max_grad_norm, repr(self.group.name)
         self._compiler = StepCompiler(loss, *what, after=after, start=start)
 
     def update(self, rollout: Rollout) -> dict[str, float]:

@@ -16,9 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +25,10 @@ from torch import Tensor, nn
 from marlnb.algorithms.gradients.adam import Factors, PartAdam, adam_step
 from marlnb.algorithms.gradients.traced import (
     Loss,
+    Minibatch,
     NotCompiledError,
     TracedStep,
     sizes_of,
-    tensors_of,
     tensors_of_factors,
     trace,
 )
@@ -44,7 +43,7 @@ class StepCompiler:
 
     Args:
         loss: what is minimised.
-        modules: whose parameters and buffers the loss reads. They are changed in place only.
+        modules: returns the one whose parameters and buffers the loss reads. They are changed in place only.
         optimizer: of the parameters that the step changes.
         max_norm: bound on the gradient norm of each part; 0: none.
         name: of what is compiled, for messages.
@@ -58,7 +57,7 @@ class StepCompiler:
     def __init__(
         self,
         loss: Loss,
-        modules: nn.Module,
+        modules: Callable[[], nn.Module],
         optimizer: PartAdam,
         max_norm: float,
         name: str,
@@ -74,17 +73,17 @@ class StepCompiler:
         self.compiled: bool | None = None
         self.failed = False
 
-    def start(self, update: int, minibatch: Any) -> None:
+    def start(self, update: int, minibatch: Minibatch) -> None:
         """Starts to compile for minibatches of these sizes, if it is due; returns at once, and starts only once."""
         if self._job is not None or self.failed or self.compiled is False or update < self._start:
             return
         try:
-            self._traced = trace(self._loss, self._modules, self._optimizer, self._max_norm, minibatch)
+            self._traced = trace(self._loss, self._modules(), self._optimizer, self._max_norm, minibatch)
             self._job = _Job(self._traced.graph, self._arguments(self._traced, minibatch))
         except Exception as error:  # of anyone's loss: whatever cannot be traced is computed as before
             self._fail(error)
 
-    def step(self, update: int, minibatch: Any) -> CompiledStep | None:
+    def step(self, update: int, minibatch: Minibatch) -> CompiledStep | None:
         """The compiled step for minibatches of these sizes; None if it is not due or, after a notice, not available.
 
         It waits for the compiler, and compares its result with torch's on this minibatch first.
@@ -97,7 +96,7 @@ class StepCompiler:
         self.compiled = self._step is not None
         return self._step if self._step is not None and self._step.fits(minibatch) else None
 
-    def _wait(self, minibatch: Any) -> CompiledStep | None:
+    def _wait(self, minibatch: Minibatch) -> CompiledStep | None:
         if self._job is None or self._traced is None:
             return None
         try:
@@ -110,14 +109,14 @@ class StepCompiler:
             self._fail(error)
             return None
 
-    def _arguments(self, traced: TracedStep, minibatch: Any) -> list[Tensor]:
+    def _arguments(self, traced: TracedStep, minibatch: Minibatch) -> list[Tensor]:
         """Of the graph, for their sizes."""
         factors = tensors_of_factors([Factors(-1.0, 1.0) for _ in self._optimizer.parameters])
         numbers = [draw(Draws()) for draw in traced.draws]
         moments = self._optimizer.all_moments
-        return [*traced.weights, *moments, *factors, *traced.constants, *tensors_of(minibatch), *numbers]
+        return [*traced.weights, *moments, *factors, *traced.constants, *minibatch.values(), *numbers]
 
-    def _compare(self, compiled: CompiledStep, traced: TracedStep, minibatch: Any) -> None:
+    def _compare(self, compiled: CompiledStep, traced: TracedStep, minibatch: Minibatch) -> None:
         """Makes one step by both from the same weights and moments; the training's own stay as they are."""
         optimizer, numbers = self._optimizer, [draw(Draws()) for draw in traced.draws]
         factors = [Factors(-1.0, 1.0) for _ in optimizer.parameters]
@@ -148,16 +147,16 @@ class StepCompiler:
 class CompiledStep:
     """A library that makes the gradient step on minibatches with the sizes of `example`."""
 
-    def __init__(self, library: Path, traced: TracedStep, optimizer: PartAdam, example: Any) -> None:
+    def __init__(self, library: Path, traced: TracedStep, optimizer: PartAdam, example: Minibatch) -> None:
         self._library = torch._C._aoti.AOTIModelPackageLoader(str(library), "model", False, 1, -1)  # type: ignore[attr-defined]
         self._traced, self._optimizer, self._sizes = traced, optimizer, sizes_of(example)
 
-    def fits(self, minibatch: Any) -> bool:
+    def fits(self, minibatch: Minibatch) -> bool:
         """Whether the minibatch has the fields and sizes that the library was compiled for."""
         return self._sizes == sizes_of(minibatch)
 
     def __call__(
-        self, minibatch: Any, lr: Mapping[str, float | Tensor], generator: Generators = None
+        self, minibatch: Minibatch, lr: Mapping[str, float | Tensor], generator: Generators = None
     ) -> tuple[dict[str, Tensor], Tensor]:
         """One step, with a learning rate for each part; metrics, and each part's gradient norm `[part]`."""
         numbers = [draw(generator) for draw in self._traced.draws]
@@ -170,12 +169,12 @@ class CompiledStep:
         self,
         weights: Sequence[Tensor],
         moments: Sequence[Tensor],
-        minibatch: Any,
+        minibatch: Minibatch,
         numbers: Sequence[Tensor],
         factors: Sequence[Factors],
     ) -> Tensor:
         """The result of the graph; changes weights and moments."""
-        rest = [*tensors_of_factors(factors), *self._traced.constants, *tensors_of(minibatch), *numbers]
+        rest = [*tensors_of_factors(factors), *self._traced.constants, *minibatch.values(), *numbers]
         values: Tensor = self._library.boxed_run([*weights, *moments, *rest])[0]
         return values
 

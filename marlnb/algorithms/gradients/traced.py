@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from marlnb.algorithms.gradients.adam import Factors, PartAdam, adam_step
 from marlnb.errors import MarlnbError
 from marlnb.models.policies.random_numbers import Draw, Draws, Generators
 
+Minibatch = Mapping[Any, Tensor]
+"""Tensors by any keys."""
 Loss = Callable[[Any, Generators], tuple[Tensor, dict[str, Tensor]]]
-"""A scalar and metrics of a minibatch, which is a tensor, or dictionaries and tuples of tensors and numbers. Random
-numbers come from the second argument."""
+"""A scalar and metrics of a Minibatch. Random numbers come from the second argument."""
 
 
 class NotCompiledError(MarlnbError):
@@ -42,9 +42,13 @@ class TracedStep(NamedTuple):
     metrics: tuple[str, ...]
 
 
-def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, minibatch: Any) -> TracedStep:
-    """A gradient step on minibatches with these sizes; `StepCompiler` has the arguments.
+def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, minibatch: Minibatch) -> TracedStep:
+    """A gradient step on minibatches with these sizes.
 
+    Args:
+        loss, optimizer, max_norm: as of `StepCompiler`.
+        modules: whose parameters and buffers the loss reads.
+        minibatch: an example.
     Raises:
         NotCompiledError: the loss reads tensors that are none of the modules' and none of the minibatch's.
     """
@@ -57,14 +61,13 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
     others = {name: tensor.detach() for name, tensor in _named_tensors(modules) if name not in trained}
     weights = [weight.detach() for weight in optimizer.all_parameters]
     factors = tensors_of_factors([Factors(-1.0, 1.0) for _ in optimizer.parameters])
-    leaves, structure = tree_flatten(minibatch)
     module = _Loss(modules, loss)
     counts = len(weights), len(optimizer.all_moments), len(factors), len(others)
 
     def step(*arguments: Tensor) -> Tensor:
         remaining = iter(arguments)
         changed, moments, factors, read = (list(itertools.islice(remaining, count)) for count in counts)
-        whole = tree_unflatten([next(remaining) if isinstance(leaf, Tensor) else leaf for leaf in leaves], structure)
+        whole = {key: next(remaining) for key in minibatch}
         variables = [weight.detach().requires_grad_() for weight in changed]
         replaced = dict(zip((f"modules_read.{name}" for name in (*trained, *others)), (*variables, *read)))
         value, of_loss = torch.func.functional_call(module, replaced, (whole, Draws(remaining)))
@@ -75,7 +78,7 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
 
     changed = [tensor.clone() for tensor in (*weights, *optimizer.all_moments)]
     numbers = [draw(Draws()) for draw in draws.noted]
-    arguments = (*changed, *factors, *others.values(), *tensors_of(minibatch), *numbers)
+    arguments = (*changed, *factors, *others.values(), *minibatch.values(), *numbers)
     graph = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*arguments)
     graph.graph.eliminate_dead_code()
     if any(node.op == "get_attr" for node in graph.graph.nodes):
@@ -91,14 +94,9 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
     return TracedStep(graph, weights, constants, draws.noted, metrics)
 
 
-def tensors_of(minibatch: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_flatten(minibatch)[0] if isinstance(leaf, Tensor)]
-
-
-def sizes_of(minibatch: Any) -> tuple[Any, ...]:
-    """What a step is traced for: fields, shapes, and whatever is no tensor."""
-    leaves, structure = tree_flatten(minibatch)
-    return structure, [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+def sizes_of(minibatch: Minibatch) -> list[tuple[Any, torch.Size]]:
+    """What a step is traced for: the fields in their order, and their shapes."""
+    return [(key, value.shape) for key, value in minibatch.items()]
 
 
 def tensors_of_factors(factors: Sequence[Factors]) -> list[Tensor]:
@@ -117,5 +115,5 @@ class _Loss(nn.Module):
         super().__init__()
         self.modules_read, self._loss = modules, loss
 
-    def forward(self, minibatch: Any, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, minibatch: Minibatch, generator: Generators) -> tuple[Tensor, dict[str, Tensor]]:
         return self._loss(minibatch, generator)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from torch import Tensor
 
 from marlnb.algorithms.gradients import compiled
 from marlnb.algorithms.gradients.adam import PartAdam
-from marlnb.algorithms.gradients.traced import TracedStep, tensors_of, tensors_of_factors, trace
+from marlnb.algorithms.gradients.traced import TracedStep, tensors_of_factors, trace
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.experiment import Experiment
 from marlnb.models.policies.random_numbers import Draws
 from marlnb.training import learners
-from marlnb.training.learners import COMPILING_FLOP, compiling_updates
+from marlnb.training.learners import COMPILING_FLOP, STEP_FLOP, compiling_updates
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 
@@ -131,7 +132,7 @@ def test_off_policy_losses_are_traced_with_targets_and_random_numbers(
 def check_step(
     traced: TracedStep,
     optimizer: PartAdam,
-    minibatch: Any,
+    minibatch: Mapping[Any, Tensor],
     numbers: list[Tensor],
     expected: tuple[Tensor, dict[str, Tensor]],
 ) -> None:
@@ -142,7 +143,7 @@ def check_step(
     norms = theirs.apply(gradients, dict.fromkeys(theirs.parameters, LR), MAX_NORM)
     factors = tensors_of_factors(ours.count_step(dict.fromkeys(ours.parameters, LR)))
     weights = [weight.detach() for weight in ours.all_parameters]
-    result = traced.graph(*weights, *ours.all_moments, *factors, *traced.constants, *tensors_of(minibatch), *numbers)
+    result = traced.graph(*weights, *ours.all_moments, *factors, *traced.constants, *minibatch.values(), *numbers)
     assert tuple(metrics) == traced.metrics
     torch.testing.assert_close(result, torch.cat((torch.stack(tuple(metrics.values())), norms)))
     for changed, wanted in zip((*weights, *ours.all_moments), (*theirs.all_parameters, *theirs.all_moments)):
@@ -187,6 +188,26 @@ def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
     assert len(list(cache.glob("*.pt2"))) == 1
 
 
+def test_compiled_off_policy_updates_learn_the_same_and_resume_bit_for_bit(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The compiler itself, twice: a minute of a core."""
+    monkeypatch.setenv("AOT_INDUCTOR_COMPILE_WRAPPER_OPT_LEVEL", "O0")
+    options = (*OFF_POLICY, "env=mpe/simple_spread", "algorithm=maddpg", "checkpoint_every=2")
+
+    def train(path: Path, iterations: int, *words: str, resume: bool = False) -> list[dict[str, float]]:
+        run = Run.open(path) if resume else Run.create(path, Experiment.compose(*options, *words))
+        with Trainer.resume(run) as trainer:
+            return [next(trainer).learning["agent"] for _ in range(iterations)]
+
+    reports = train(tmp_path / "whole", 4, "compile=first")
+    assert len(list(cache.glob("*.pt2"))) == 2 and "is not compiled" not in capfd.readouterr().err
+    for ours, wanted in zip(reports, train(tmp_path / "plain", 4)):
+        assert ours == pytest.approx(wanted, rel=1e-2, abs=1e-4)
+    first = train(tmp_path / "halves", 2, "compile=first")
+    assert [*first, *train(tmp_path / "halves", 2, resume=True)] == reports
+
+
 @pytest.mark.parametrize(
     ("overrides", "updates"),
     [
@@ -203,3 +224,14 @@ def test_only_long_trainings_compile_by_themselves(
     with Trainer.resume(run) as trainer:
         learner = trainer.loop.learners["agent"]
         assert compiling_updates(trainer.experiment, learner) == updates
+
+
+@pytest.mark.parametrize(("frames", "is_long"), [(1_700_000, False), (1_800_000, True)])
+def test_an_off_policy_training_is_long_by_its_gradient_steps(tmp_path: Path, frames: int, is_long: bool) -> None:
+    """14,167 and 15,000 updates of two steps of two optimizers, 3 ms each at least: 170 and 180 s."""
+    words = (*OFF_POLICY, "env=mpe/simple_spread", "algorithm=maddpg", f"frames={frames}")
+    n_weights = (18 * 8 + 8 + 8 * 5 + 5) + (3 * (18 + 5) * 8 + 8 + 8 + 1)
+    after = int(COMPILING_FLOP // (2 * (6 * 16 * 3 * n_weights + 2 * STEP_FLOP))) + 1
+    with Trainer.resume(Run.create(tmp_path / "run", Experiment.compose(*words))) as trainer:
+        updates = compiling_updates(trainer.experiment, trainer.loop.learners["agent"])
+    assert updates == ((after // 4, after) if is_long else None)
