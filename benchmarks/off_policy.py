@@ -19,8 +19,13 @@ ALGORITHMS = ("maddpg", "masac", "qmix", "iql")
 BENCHMARL_TARGETS, AGILERL_TARGET = {"maddpg": 5.0, "masac": 5.0, "qmix": 5.0, "iql": 3.0}, 1.5
 
 
-def sides(peer: str, driver: Driver, *options: str, ours: tuple[str, ...] = ()) -> tuple[Contestant, Contestant]:
-    return Contestant(peer, driver, options=options), Contestant("marlnb", "marlnb", options=(*options, *ours))
+def sides(peer: str, driver: Driver, *options: str, ours: tuple[str, ...] = ()) -> list[Contestant]:
+    """The peer, and marlnb with torch's operators and with compiled gradient steps."""
+    both = [
+        Contestant(f"marlnb, compile={kind}", "marlnb", options=(*options, *ours, "--compile", kind))
+        for kind in ("never", "first")
+    ]
+    return [Contestant(peer, driver, options=options), *both]
 
 
 def against_benchmarl(algorithm: str, repetitions: int) -> None:
@@ -31,8 +36,8 @@ def against_benchmarl(algorithm: str, repetitions: int) -> None:
             ", marlnb by equation 6": ("--policy-actions", "own"),
         }
     for what, ours in variants.items():
-        both = sides("BenchMARL", "benchmarl", "--algorithm", algorithm, ours=ours)
-        rows = measure(both, "simple_spread", "cpu_s", repetitions, BENCHMARL_TARGETS[algorithm])
+        contestants = sides("BenchMARL", "benchmarl", "--algorithm", algorithm, ours=ours)
+        rows = measure(contestants, "simple_spread", "cpu_s", repetitions, BENCHMARL_TARGETS[algorithm])
         name = "-".join(("off-policy", algorithm, *ours[1:]))
         report(name, f"{algorithm.upper()} on simple_spread{what}, one core", rows)
 
@@ -49,8 +54,8 @@ def main() -> None:
         for algorithm in arguments.algorithms:
             against_benchmarl(algorithm, arguments.repetitions)
     if "agilerl" in arguments.peers and "maddpg" in arguments.algorithms:
-        both = sides("AgileRL", "agilerl", "--algorithm", "maddpg", "--updates", "125")
-        rows = measure(both, "simple_spread", "cpu_s", arguments.repetitions, AGILERL_TARGET)
+        contestants = sides("AgileRL", "agilerl", "--algorithm", "maddpg", "--updates", "125")
+        rows = measure(contestants, "simple_spread", "cpu_s", arguments.repetitions, AGILERL_TARGET)
         report("off-policy-agilerl", "MADDPG on simple_spread, 125 updates an iteration, one core", rows)
 
 

@@ -77,7 +77,7 @@ class Experiment:
     )
     compile: Literal["auto", "never", "first", "background"] = option(
         "auto",
-        help="gradients of PPO's minibatches by compiled code, for feed-forward networks on a CPU; first: from the "
+        help="gradient steps by compiled code, for feed-forward networks on a CPU; first: from the "
         "first update on, after a minute of compiling; background: from the 100th on, compiling meanwhile; auto: in "
         "the background of trainings that take about three minutes or more. Cached",
         choices=("auto", "never", "first", "background"),

@@ -50,7 +50,8 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
         modules: whose parameters and buffers the loss reads.
         minibatch: an example.
     Raises:
-        NotCompiledError: the loss reads tensors that are none of the modules' and none of the minibatch's.
+        NotCompiledError: the loss reads tensors that are none of the modules' and none of the minibatch's, or draws
+            random numbers from another generator than the one that it is given.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -83,6 +84,8 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
     graph.graph.eliminate_dead_code()
     if any(node.op == "get_attr" for node in graph.graph.nodes):
         raise NotCompiledError("the loss reads a tensor that is neither a parameter nor a field of the minibatch")
+    if any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in graph.graph.nodes):
+        raise NotCompiledError("the loss draws random numbers from another generator than the learner's")
     places = [node for node in graph.graph.nodes if node.op == "placeholder"][sum(counts[:3]) : sum(counts)]
     constants = [tensor for tensor, place in zip(others.values(), places, strict=True) if place.users]
     for place in places:

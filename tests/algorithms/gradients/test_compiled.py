@@ -12,7 +12,7 @@ from torch import Tensor
 
 from marlnb.algorithms.gradients import compiled
 from marlnb.algorithms.gradients.adam import PartAdam
-from marlnb.algorithms.gradients.traced import TracedStep, tensors_of_factors, trace
+from marlnb.algorithms.gradients.traced import NotCompiledError, TracedStep, tensors_of_factors, trace
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.experiment import Experiment
@@ -127,6 +127,18 @@ def test_off_policy_losses_are_traced_with_targets_and_random_numbers(
                 learner.generator.set_state(state)
                 drawn = [draw(learner.generator) for draw in traced.draws]
                 torch.testing.assert_close(learner._loss_with(name, later, Draws(iter(drawn)))[0], expected)
+
+
+def test_a_loss_with_random_numbers_of_another_generator_is_not_traced(tmp_path: Path) -> None:
+    words = [word.replace("algorithm.", "algorithms.adversary.") for word in OFF_POLICY]
+    experiment = Experiment.compose(*words, "algorithms.adversary=maddpg", "algorithms.agent=random")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        next(trainer)
+        learner = trainer.loop.learners["adversary"]
+        assert isinstance(learner, OffPolicyLearner)
+        modules, optimizer = torch.nn.ModuleList(learner.modules_read()), learner.optimizers["critics"]
+        with pytest.raises(NotCompiledError, match="another generator"):  # the next actions of the random group
+            trace(partial(learner._loss_with, "critics"), modules, optimizer, MAX_NORM, learner.replay.sample(16))
 
 
 def check_step(
