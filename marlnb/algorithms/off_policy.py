@@ -194,7 +194,7 @@ class OffPolicyLearner(Learner):
     def _compiled_step(self, name: str, sample: Sample) -> CompiledStep | None:
         """That of an optimizer, if it is due: the same one throughout an update."""
         if name not in self._compiled:
-            for compiler in self._compilers.values():  # side by side
+            for compiler in self._compilers.values():
                 compiler.start(self._update, sample)
             self._compiled[name] = self._compilers[name].step(self._update, sample)
         return self._compiled[name]

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -74,8 +75,13 @@ class StepCompiler:
         self.failed = False
 
     def start(self, update: int, minibatch: Minibatch) -> None:
-        """Starts to compile for minibatches of these sizes, if it is due; returns at once, and starts only once."""
+        """Starts to compile for minibatches of these sizes, if it is due; returns at once, and starts only once.
+
+        Before the compiled step is due, this process runs one compiler at a time: each takes up to a gigabyte.
+        """
         if self._job is not None or self.failed or self.compiled is False or update < self._start:
+            return
+        if update < self._after and _Job.is_any_running():
             return
         try:
             self._traced = trace(self._loss, self._modules(), self._optimizer, self._max_norm, minibatch)
@@ -188,6 +194,13 @@ def _check_close(ours: Tensor, expected: Tensor, size: Tensor) -> None:
 class _Job:
     """The process that compiles, or the library that exists already."""
 
+    _started: ClassVar[list[subprocess.Popen[bytes]]] = []
+
+    @classmethod
+    def is_any_running(cls) -> bool:
+        cls._started = [process for process in cls._started if process.poll() is None]
+        return bool(cls._started)
+
     def __init__(self, graph: torch.fx.GraphModule, inputs: Sequence[Tensor]) -> None:
         sizes = [(tuple(value.shape), str(value.dtype)) for value in inputs]
         circumstances = (torch.__version__, platform.machine(), _processor(), torch.get_num_threads())
@@ -213,6 +226,7 @@ class _Job:
                 stderr=log,
                 env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")},
             )
+        self._started.append(self._process)
 
     @property
     def finished(self) -> bool:
