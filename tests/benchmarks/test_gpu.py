@@ -37,7 +37,8 @@ def test_the_bound_counts_the_products_of_a_training() -> None:
     observation = torch.randn(n_samples, 100, gpu.N_FEATURES)
     stored = torch.randint(21, (n_samples, 100, 2))
     with FlopCounterMode(display=False) as learning:
-        runner._gradients({"observation": observation, "stored": stored, **numbers})
+        loss, _ = runner.loss({"observation": observation, "stored": stored, **numbers})
+        torch.autograd.grad(loss, runner.optimizers["optimizer"].all_parameters)
     with FlopCounterMode(display=False) as acting, torch.no_grad():
         runner.policy.actor(observation)
         runner.policy.critic(observation)
