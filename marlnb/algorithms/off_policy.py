@@ -95,9 +95,15 @@ class OffPolicyLearner(Learner):
             return
         for part in self.losses():
             name = f"{self.group.name!r} ({part})" if len(self.losses()) > 1 else repr(self.group.name)
-            # its critics' other groups are not known yet
-            what = (lambda: nn.ModuleList(self.modules_read())), self.optimizers[part], self.config.max_grad_norm, name
-            self._compilers[part] = StepCompiler(partial(self._loss_with, part), *what, after=after, start=start)
+            self._compilers[part] = StepCompiler(
+                partial(self._loss_with, part),
+                lambda: nn.ModuleList(self.modules_read()),  # later: the groups that critics read are not known yet
+                self.optimizers[part],
+                self.config.max_grad_norm,
+                name,
+                after=after,
+                start=start,
+            )
 
     @property
     def warming_up(self) -> bool:

@@ -75,8 +75,15 @@ class OnPolicyLearner(Learner):
         def loss(minibatch: Minibatch, _: Generators) -> tuple[Tensor, dict[str, Tensor]]:
             return self.loss(minibatch)
 
-        what = (lambda: self.policy), self._optimizer, self.config.max_grad_norm, repr(self.group.name)
-        self._compiler = StepCompiler(loss, *what, after=after, start=start)
+        self._compiler = StepCompiler(
+            loss,
+            lambda: self.policy,
+            self._optimizer,
+            self.config.max_grad_norm,
+            repr(self.group.name),
+            after=after,
+            start=start,
+        )
 
     def update(self, rollout: Rollout) -> dict[str, float]:
         """Learns from a rollout `[env, time]`.

@@ -132,7 +132,13 @@ class QActorCriticLearner(OffPolicyLearner):
 
     @abstractmethod
     def next_action(self, observation: Tensor, mask: Tensor | None, generator: Generators) -> Tensor:
-        """The group's actions in the targets of critics, its own and others', `[n, agent(, component)]`."""
+        """The group's actions in the targets of critics, its own and others', `[n, agent(, component)]`.
+
+        Args:
+            observation: at the next step, `[n, agent, ...]`.
+            mask: allowed choices, `[n, agent, choice]`; None: all.
+            generator: of the random numbers: that of the learner whose targets they are.
+        """
 
     @property
     def target_critics(self) -> list[QCritic]:

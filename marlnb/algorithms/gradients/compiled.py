@@ -34,7 +34,7 @@ from marlnb.algorithms.gradients.traced import (
     trace,
 )
 from marlnb.display.notice import print_notice
-from marlnb.models.policies.random_numbers import Draws, Generators
+from marlnb.models.policies.random_numbers import Generators, RandomInputs
 
 RELATIVE_TOLERANCE = 1e-3
 
@@ -118,15 +118,15 @@ class StepCompiler:
     def _arguments(self, traced: TracedStep, minibatch: Minibatch) -> list[Tensor]:
         """Of the graph, for their sizes."""
         factors = tensors_of_factors([Factors(-1.0, 1.0) for _ in self._optimizer.parameters])
-        numbers = [draw(Draws()) for draw in traced.draws]
+        numbers = [draw(RandomInputs()) for draw in traced.draws]
         moments = self._optimizer.all_moments
         return [*traced.weights, *moments, *factors, *traced.constants, *minibatch.values(), *numbers]
 
     def _compare(self, compiled: CompiledStep, traced: TracedStep, minibatch: Minibatch) -> None:
         """Makes one step by both from the same weights and moments; the training's own stay as they are."""
-        optimizer, numbers = self._optimizer, [draw(Draws()) for draw in traced.draws]
+        optimizer, numbers = self._optimizer, [draw(RandomInputs()) for draw in traced.draws]
         factors = [Factors(-1.0, 1.0) for _ in optimizer.parameters]
-        loss, _ = self._loss(minibatch, Draws(iter(numbers)))
+        loss, _ = self._loss(minibatch, RandomInputs(iter(numbers)))
         gradients = torch.autograd.grad(loss, optimizer.all_parameters)
         weights, moments, expected = (
             [tensor.clone() for tensor in tensors]

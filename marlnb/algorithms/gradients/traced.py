@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.gradients.adam import Factors, PartAdam, adam_step
 from marlnb.errors import MarlnbError
-from marlnb.models.policies.random_numbers import Draw, Draws, Generators
+from marlnb.models.policies.random_numbers import Generators, RandomInputs, RandomSpec
 
 Minibatch = Mapping[Any, Tensor]
 """Tensors by any keys."""
@@ -38,7 +38,7 @@ class TracedStep(NamedTuple):
     graph: torch.fx.GraphModule
     weights: list[Tensor]
     constants: list[Tensor]
-    draws: list[Draw]
+    draws: list[RandomSpec]
     metrics: tuple[str, ...]
 
 
@@ -55,7 +55,7 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    names, draws = {id(weight): name for name, weight in _named_tensors(modules)}, Draws()
+    names, draws = {id(weight): name for name, weight in _named_tensors(modules)}, RandomInputs()
     with torch.no_grad():
         metrics = tuple(loss(minibatch, draws)[1])
     trained = [names[id(weight)] for weight in optimizer.all_parameters]
@@ -71,14 +71,14 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
         whole = {key: next(remaining) for key in minibatch}
         variables = [weight.detach().requires_grad_() for weight in changed]
         replaced = dict(zip((f"modules_read.{name}" for name in (*trained, *others)), (*variables, *read)))
-        value, of_loss = torch.func.functional_call(module, replaced, (whole, Draws(remaining)))
+        value, of_loss = torch.func.functional_call(module, replaced, (whole, RandomInputs(remaining)))
         gradients = torch.autograd.grad(value, variables)
         pairs = [Factors(*pair) for pair in zip(factors[::2], factors[1::2])]
         norms = adam_step(optimizer.parts_of(changed), gradients, moments, pairs, max_norm, optimizer.eps)
         return torch.cat((torch.stack(tuple(of_loss.values())), norms))
 
     changed = [tensor.clone() for tensor in (*weights, *optimizer.all_moments)]
-    numbers = [draw(Draws()) for draw in draws.noted]
+    numbers = [draw(RandomInputs()) for draw in draws.noted]
     arguments = (*changed, *factors, *others.values(), *minibatch.values(), *numbers)
     graph = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*arguments)
     graph.graph.eliminate_dead_code()

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 
-class Draw(NamedTuple):
-    """Random numbers of one distribution: their shape and type, and the tensor's method that draws them."""
+class RandomSpec(NamedTuple):
+    """Random numbers of one distribution: shape, type, and the tensor's method that draws them."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -22,7 +22,7 @@ class Draw(NamedTuple):
 
 
 @dataclass
-class Draws:
+class RandomInputs:
     """Stands in for a generator, so that the random numbers of a function can become its arguments.
 
     Attributes:
@@ -32,7 +32,7 @@ class Draws:
     """
 
     given: Iterator[Tensor] | None = None
-    noted: list[Draw] = field(default_factory=list)
+    noted: list[RandomSpec] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._generator = torch.Generator()
@@ -40,17 +40,17 @@ class Draws:
     def fill(self, x: Tensor, method: Callable[..., Tensor]) -> Tensor:
         if self.given is not None:
             return x.copy_(next(self.given))
-        self.noted.append(Draw(x.shape, x.dtype, method))
+        self.noted.append(RandomSpec(x.shape, x.dtype, method))
         return method(x, generator=self._generator)
 
 
-Generators = torch.Generator | Sequence[torch.Generator] | Draws | None
+Generators = torch.Generator | Sequence[torch.Generator] | RandomInputs | None
 """Of random numbers: one generator; several, each for its equal part of the first axis; None: torch's global one."""
 
 
 def fill(x: Tensor, method: Callable[..., Tensor], generator: Generators) -> Tensor:
     """Fills x with random numbers by one of the tensor's methods, such as `Tensor.normal_`."""
-    if isinstance(generator, Draws):
+    if isinstance(generator, RandomInputs):
         return generator.fill(x, method)
     if isinstance(generator, Sequence):
         for part, of_part in zip(x.chunk(len(generator)), generator, strict=True):

@@ -16,7 +16,7 @@ from marlnb.algorithms.gradients.traced import NotCompiledError, TracedStep, ten
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.experiment import Experiment
-from marlnb.models.policies.random_numbers import Draws
+from marlnb.models.policies.random_numbers import RandomInputs
 from marlnb.training import learners
 from marlnb.training.learners import COMPILING_FLOP, STEP_FLOP, compiling_updates
 from marlnb.training.runs.run import Run
@@ -120,13 +120,13 @@ def test_off_policy_losses_are_traced_with_targets_and_random_numbers(
             traced = trace(partial(learner._loss_with, name), modules, optimizer, MAX_NORM, first)
             next(trainer)  # weights, targets and buffers change in place
             numbers = [draw(torch.Generator().manual_seed(7)) for draw in traced.draws]
-            check_step(traced, optimizer, later, numbers, learner._loss_with(name, later, Draws(iter(numbers))))
+            check_step(traced, optimizer, later, numbers, learner._loss_with(name, later, RandomInputs(iter(numbers))))
             if isinstance(learner.generator, torch.Generator):  # an ordinary call draws the same numbers from it
                 state = learner.generator.get_state()
                 expected = loss(later)[0]
                 learner.generator.set_state(state)
                 drawn = [draw(learner.generator) for draw in traced.draws]
-                torch.testing.assert_close(learner._loss_with(name, later, Draws(iter(drawn)))[0], expected)
+                torch.testing.assert_close(learner._loss_with(name, later, RandomInputs(iter(drawn)))[0], expected)
 
 
 def test_a_loss_with_random_numbers_of_another_generator_is_not_traced(tmp_path: Path) -> None:
