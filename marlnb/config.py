@@ -146,12 +146,14 @@ class EnvConfig(ABC):
     Attributes:
         tuned: settings tuned for it: a YAML file (`marlnb.composition.tuned` has the format), or the list of its
             entries; None: there are none.
+        tunable: options that tuned settings may set: how much of the environment agents see, never what their task is.
     """
 
     registry: ClassVar[Registry[type[EnvConfig]]] = ENVIRONMENTS
     unloaded: ClassVar[type[UnloadedEnv]]
     name: ClassVar[str]
     tuned: ClassVar[Path | Sequence[Mapping[str, Any]] | None] = None
+    tunable: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         validate(self)

@@ -125,7 +125,7 @@ GAME = Guess(
         "algorithm.entropy_coef": ("0.03", "0.05", "0.1"),
     },
 )
-LONG_GAME: Values = {  # less exploration, and self-play meets ever fewer positions (docs/verification.md)
+LONG_GAME: Values = {  # less exploration, and self-play meets ever fewer positions (docs/tuned-settings.md)
     "algorithm.epochs": "6",
     "algorithm.minibatch_frames": "512",
     "algorithm.entropy_coef": "0.1",
@@ -180,21 +180,34 @@ KNIGHTS = Guess(
         {"algorithm.gamma": "0.99", "algorithm.entropy_coef": "0.003"},
     ),
 )
-# A frame has 20 images of 457 x 120 pixels, which bound the length of a rollout.
-PISTONS: Values = {
-    "model.channels": "[8,16]",
-    "model.kernels": "[16,5]",
-    "model.strides": "[12,3]",
-    "model.hidden": "[64]",
-    "n_envs": "2",
-    "rollout_steps": "16",
-    "algorithm.lr": "1e-3",
-    "algorithm.gamma": "0.95",
-    "algorithm.gae_lambda": "0.95",
-    "algorithm.epochs": "2",
-    "algorithm.minibatch_frames": "8",
-    "algorithm.initial_log_std": "-0.5",
-}
+PISTONS = Guess(  # a frame has 20 images of 457 x 120 pixels
+    {
+        "env.pixel_stride": "8",
+        "model.channels": "[8,16]",
+        "model.kernels": "[5,3]",
+        "model.strides": "[3,2]",
+        "model.hidden": "[64]",
+        "n_envs": "8",
+        "rollout_steps": "32",
+        "algorithm.lr": "2e-3",
+        "algorithm.gamma": "0.9",
+        "algorithm.gae_lambda": "0.95",
+        "algorithm.epochs": "6",
+        "algorithm.minibatch_frames": "64",
+        "algorithm.initial_log_std": "0.0",
+    },
+    {
+        "algorithm.lr": ("1e-3", "2e-3"),
+        "algorithm.gamma": ("0.9", "0.95", "0.98"),
+        "algorithm.epochs": ("3", "6"),
+        "algorithm.initial_log_std": ("-0.5", "0.0"),
+    },
+    (
+        {"algorithm.lr": "1e-3"},
+        {"algorithm.epochs": "3"},
+        {"algorithm.gamma": "0.98", "algorithm.epochs": "3", "algorithm.lr": "1e-3"},
+    ),
+)
 BATCHED = Guess(
     {
         "n_envs": "256",
@@ -238,7 +251,7 @@ _CAREFUL: tuple[Values, ...] = (  # words are learned by chance
 _FRESH: Values = {"algorithm.buffer_frames": "100_000"}  # what others did long ago misleads agents that learn together
 _LARGE: Values = {"algorithm.batch_size": "1024"}
 _SLOW_ACTOR: Values = {**_FRESH, "algorithm.lr": "1e-3", "algorithm.lr_critic": "3e-3"}
-STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found by frames (docs/verification.md)
+STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found by frames (docs/tuned-settings.md)
     "simple_speaker_listener mappo": {"algorithm.entropy_coef": "0.05"},
     "simple_speaker_listener maddpg": {
         "algorithm.gamma": "0.85",
@@ -311,7 +324,7 @@ CELLS = (
     _other("vmas/navigation", NAVIGATION, HALVING, episodes=100),
     _other("pettingzoo/multiwalker", WALKERS, SLOW, episodes=40, marks_s=SLOW_MARKS_S),
     _other("pettingzoo/knights_archers_zombies", KNIGHTS, SLOW, episodes=24, marks_s=SLOW_MARKS_S),
-    _other("pettingzoo/pistonball", Guess(PISTONS, {}), SLOW, "model=cnn", episodes=8, marks_s=SLOW_MARKS_S),
+    _other("pettingzoo/pistonball", PISTONS, SLOW, "model=cnn", episodes=16, marks_s=SLOW_MARKS_S),
 )
 
 

@@ -15,9 +15,9 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.tune.curve import Clock, Point, learning_curve, warm_up
 from benchmarks.tune.halving import Cell
 from benchmarks.tune.journal import append_line
-from benchmarks.tune.scoring import SEATS, objective, scores
+from benchmarks.tune.scoring import SEATS, Scores, objective, scores
 from benchmarks.tune.spaces import choose, in_one_thread
 from marlnb.composition.differences import started_values
 from marlnb.envs.mpe.scripted import REFERENCE_RETURNS
@@ -34,12 +34,21 @@ from marlnb.experiment import Experiment
 from marlnb.training.runs.files import read_lines
 
 FOLDER = Path(__file__).with_name("default_settings")  # the lines of each clock
-COLUMNS_S = (60.0, 300.0)
+GOAL_S, LATE_S = 60.0, 300.0
 SHARE_OF_BEST = 0.9
 HEAD = (
-    "| environment | algorithm | random | scripted | best known "
-    "| after 60 s | after 300 s | seconds to 90% of the best known |"
+    "| environment | algorithm | random | scripted | best known | after 60 s | by seed | goal | after 300 s "
+    "| seconds to 90% of the best known |"
 )
+WINS = "{} player's wins"
+GOALS: Mapping[str, Mapping[str, float]] = {  # after 60 seconds of two cores, by row of the table and algorithm
+    "mpe/simple_spread": {"ippo": -10, "mappo": -10, "maddpg": -11, "qmix": -14, "vdn": -14},
+    "mpe/simple_speaker_listener": {"mappo": -9, "maddpg": -9},
+    "mpe/simple_reference": {"mappo": -15},
+    "mpe/simple_tag": dict.fromkeys(("ippo", "mappo", "maddpg", "masac", "qmix", "vdn"), 30),
+    "pettingzoo/connect_four, first player's wins": {"ippo": 0.97},
+    "pettingzoo/connect_four, second player's wins": {"ippo": 0.92},
+}
 
 
 @dataclass(frozen=True)
@@ -54,16 +63,29 @@ class Curve:
     def is_of(self, cell: Cell, seed: int) -> bool:
         return (self.env, self.algorithm, self.seed) == (cell.env, cell.algorithm, seed)
 
-    def score(self, seconds: float) -> float | None:
+    def score(self, seconds: float, quantity: Quantity) -> float | None:
         """The greedy score at the first point that is not before a mark; None where the training was shorter."""
         late = (point for point in self.points if point.seconds >= seconds)
         point = next(late, None)
-        return None if point is None else objective(self.env, point.greedy)
+        return None if point is None else quantity.of(point.greedy)
 
-    def seconds_to(self, target: float) -> float:
+    def seconds_to(self, target: float, quantity: Quantity) -> float:
         """When a greedy score first reached the target; infinite if none did."""
-        good = (point.seconds for point in self.points if objective(self.env, point.greedy) >= target)
+        good = (point.seconds for point in self.points if quantity.of(point.greedy) >= target)
         return next(good, inf)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a row of the table shows of an environment.
+
+    Attributes:
+        name: after the environment's; empty where it has one row.
+        of: the number, of greedy scores; the higher, the better.
+    """
+
+    name: str
+    of: Callable[[Scores], float]
 
 
 def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder: Path, clock: Clock = "wall") -> None:
@@ -73,8 +95,8 @@ def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder:
     for seed in seeds:
         for cell in cells:
             if cell.env not in random_scores(folder):
-                value = objective(cell.env, scores(compose(cell, 0), None, episodes=cell.episodes, explore=True))
-                append_line(folder / "random.jsonl", {"env": cell.env, "score": round(value, 3)})
+                values = scores(compose(cell, 0), None, episodes=cell.episodes, explore=True)
+                append_line(folder / "random.jsonl", {"env": cell.env, "scores": values})
             if any(curve.is_of(cell, seed) and curve.points[-1].seconds >= seconds for curve in curves(folder)):
                 continue
             experiment = compose(cell, seed, *(in_one_thread(cell.env) if clock == "cpu" else ()))
@@ -117,8 +139,19 @@ def curves(folder: Path) -> list[Curve]:
     return [Curve(*key, tuple(Point(**point) for point in row["points"])) for key, row in rows.items()]
 
 
-def random_scores(folder: Path) -> dict[str, float]:
-    return {row["env"]: row["score"] for row in read_lines(folder / "random.jsonl")}
+def random_scores(folder: Path) -> dict[str, Scores]:
+    return {row["env"]: row["scores"] for row in read_lines(folder / "random.jsonl")}
+
+
+def quantities(env: str) -> list[Quantity]:
+    """A game has a row for each seat, with the share of games won; draws count as half."""
+    if env not in SEATS:
+        return [Quantity("", partial(objective, env))]
+    return [Quantity(WINS.format(seat), partial(_wins, seat)) for seat in SEATS[env]]
+
+
+def _wins(seat: str, values: Scores) -> float:
+    return (1 + values[seat]) / 2
 
 
 def table(folder: Path) -> str:
@@ -126,11 +159,12 @@ def table(folder: Path) -> str:
     measured, random = curves(folder), random_scores(folder)
     rows = []
     for env in dict.fromkeys(curve.env for curve in measured):
-        best = best_known(env, [curve for curve in measured if curve.env == env])
-        for algorithm in dict.fromkeys(curve.algorithm for curve in measured if curve.env == env):
-            same = [curve for curve in measured if (curve.env, curve.algorithm) == (env, algorithm)]
-            rows.append(_row(env, algorithm, same, random[env], best))
-    return "\n".join([HEAD, "| --- " * 8 + "|", *rows]) + "\n"
+        of_env = [curve for curve in measured if curve.env == env]
+        for algorithm in dict.fromkeys(curve.algorithm for curve in of_env):
+            same = sorted((curve for curve in of_env if curve.algorithm == algorithm), key=lambda curve: curve.seed)
+            for shown in quantities(env):
+                rows.append(_row(same, shown, shown.of(random[env]), best_known(env, of_env, shown)))
+    return "\n".join([HEAD, "| --- " * HEAD.count(" |") + "|", *rows]) + "\n"
 
 
 def scripted(env: str) -> float | None:
@@ -138,23 +172,37 @@ def scripted(env: str) -> float | None:
     return REFERENCE_RETURNS.get(env.removeprefix("mpe/"), {}).get("scripted oracle")
 
 
-def best_known(env: str, measured: Sequence[Curve]) -> float:
+def best_known(env: str, measured: Sequence[Curve], shown: Quantity) -> float:
     """The scripted policy's score or the best one measured, whichever is higher; in games, winning always."""
     if env in SEATS:
         return 1.0
-    candidates = [objective(env, point.greedy) for curve in measured for point in curve.points]
+    candidates = [shown.of(point.greedy) for curve in measured for point in curve.points]
     oracle = scripted(env)
     return max(candidates if oracle is None else [*candidates, oracle])
 
 
-def _row(env: str, algorithm: str, same: Sequence[Curve], random: float, best: float) -> str:
+def _row(same: Sequence[Curve], shown: Quantity, random: float, best: float) -> str:
+    """Of the trainings of one environment and algorithm."""
+    env, algorithm, form = same[0].env, same[0].algorithm, ".3f" if shown.name else ".2f"
     target, oracle = random + SHARE_OF_BEST * (best - random), scripted(env)
-    scores_at = {mark: [score for curve in same if (score := curve.score(mark)) is not None] for mark in COLUMNS_S}
-    columns = (_interval(scores_at[mark], ".2f") for mark in COLUMNS_S)
-    seconds = _interval([curve.seconds_to(target) for curve in same], ".0f")
-    oracle_text = "" if oracle is None else f"{oracle:.2f}"
-    known = f"{random:.2f} | {oracle_text} | {best:.2f}"
-    return f"| `{env}` | {algorithm} | {known} | {' | '.join(columns)} | {seconds} |"
+    early, late = (
+        {curve.seed: score for curve in same if (score := curve.score(mark, shown)) is not None}
+        for mark in (GOAL_S, LATE_S)
+    )
+    goal = GOALS.get(f"{env}, {shown.name}" if shown.name else env, {}).get(algorithm)
+    columns = [
+        f"`{env}`" + (f", {shown.name}" if shown.name else ""),
+        algorithm,
+        f"{random:{form}}",
+        "" if oracle is None else f"{oracle:{form}}",
+        f"{best:{form}}",
+        _interval(list(early.values()), form),
+        ", ".join(f"{seed}: {score:{form}}" for seed, score in early.items()),
+        "" if goal is None or not early else f"{goal:g}, {'met' if median(early.values()) >= goal else 'missed'}",
+        _interval(list(late.values()), form),
+        _interval([curve.seconds_to(target, shown) for curve in same], ".0f"),
+    ]
+    return f"| {' | '.join(columns)} |"
 
 
 def _interval(values: Sequence[float], form: str) -> str:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -20,12 +21,14 @@ from matplotlib.figure import Figure
 
 import docs.images.analyses  # noqa: F401  registers its figures
 import marlnb as mnb
+from benchmarks.tune.scoring import objective
+from benchmarks.verify import default_settings
 from docs.images.diagrams import DIAGRAMS
 from docs.images.drawing import save, terminal, tiles
 from docs.images.trained import FIGURES, ROOT, Trained, of_page
 from marlnb import plots
 from marlnb.envs.steps import random_actions
-from marlnb.plots.canvas import OKABE_ITO, finish, heat_map
+from marlnb.plots.canvas import MUTED, OKABE_ITO, finish, heat_map, line_style
 
 
 @of_page
@@ -128,6 +131,34 @@ def verification(trained: Trained) -> Figure:
         name = re.split("[:,]", row["check"])[0]
         finish(ax, title=name.replace("-", "\n", 1), x="seed", y="return" if ax is axes[0] else "")
     axes[0].legend(frameon=False, fontsize=8)
+    return axes[0].figure
+
+
+@of_page
+def tuned_settings(trained: Trained) -> Figure:
+    """What trainings reach that name an environment and an algorithm alone: medians over seeds."""
+    measured = default_settings.curves(default_settings.FOLDER / "wall")
+    algorithms = sorted({curve.algorithm for curve in measured})
+    envs = [env for env in dict.fromkeys(curve.env for curve in measured) if env in default_settings.GOALS]
+    axes = plots.panels(len(envs), width=2.9, height=2.9)
+    for ax, env in zip(axes, envs):
+        goals = default_settings.GOALS[env]
+        for algorithm in goals:
+            curves = [curve for curve in measured if (curve.env, curve.algorithm) == (env, algorithm)]
+            seconds = [median(point.seconds for point in points) for points in zip(*(c.points for c in curves))]
+            scores = [
+                median(objective(env, point.greedy) for point in points) for points in zip(*(c.points for c in curves))
+            ]
+            style = line_style(algorithms.index(algorithm))
+            ax.plot(seconds, scores, **style, markersize=4, linewidth=1.4, label=algorithm.upper())
+        for goal in set(goals.values()):
+            ax.axhline(goal, color=MUTED, linewidth=0.8, linestyle=":")
+        name = env.removeprefix("mpe/simple_").replace("_", " ")
+        finish(ax, title=name, x="seconds of training", y="greedy return" if ax is axes[0] else "")
+    lines = {line.get_label(): line for ax in axes for line in ax.get_legend_handles_labels()[0]}
+    axes[0].figure.legend(
+        lines.values(), lines, loc="outside lower center", ncols=len(lines), frameon=False, fontsize=9
+    )
     return axes[0].figure
 
 

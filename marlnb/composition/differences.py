@@ -77,7 +77,8 @@ class _Base:
             value = None if config is None else {"name": config.name, **defaults_json(type(config))}
             set_value(self.own, tuple(part.split(".", 1)), value)
         self.given: set[Path] = {("model", "name")}  # `options` has it already
-        self.options = {**deepcopy(self.own), "env": self.data["env"], "critic": None}
+        self.tunable = {name: self.own["env"][name] for name in type(self.env).tunable}
+        self.options = {**deepcopy(self.own), "env": {**self.data["env"], **self.tunable}, "critic": None}
 
     @property
     def tuned(self) -> Any:
@@ -144,7 +145,8 @@ class _Base:
         started = self._started()
         for path in dict.fromkeys(paths):
             value, has_default = _at(self.data, path), path[-1] in _at(self.own, path[:-1])
-            default = _at(self.own if path[0] == "env" else started, path) if has_default else ""
+            is_task = path[0] == "env" and path[1] not in self.tunable  # of which `options` has the values already
+            default = _at(self.own if is_task else started, path) if has_default else ""
             if value != default or not has_default:
                 yield Difference(".".join(path), value, default)
                 self.given.add(path)

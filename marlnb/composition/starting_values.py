@@ -80,6 +80,7 @@ class _Start:
     def start(self) -> StartingValues:
         entry = self.entries[("algorithm",)]
         if entry is not None:
+            self._start_env(entry)
             self._start_model(entry)
         rollout = entry.part("") if entry is not None else rollout_defaults(self.env.facts)
         self._put_all((), rollout, entry)
@@ -103,6 +104,14 @@ class _Start:
     def _has_lengths(self) -> bool:
         lengths: list[Any] = [self.options.get(name) for name in ("frames", "n_envs", "rollout_steps")]
         return all(type(value) in (int, float) and 0 < value < float("inf") for value in lengths)
+
+    def _start_env(self, entry: TunedEntry) -> None:
+        """What the agents see of the environment; never what their task is."""
+        options, tunable = entry.part("env"), type(self.env).tunable
+        if wrong := sorted(set(options) - set(tunable)):
+            what = f"option in a tuned entry for {self.env.name}"
+            raise ConfigError(unknown(what, f"env.{wrong[0]}", [f"env.{name}" for name in tunable]))
+        self._put_all(("env",), options, entry)
 
     def _start_model(self, entry: TunedEntry) -> None:
         """The kind of network that was tuned, if none was chosen, with the options that were set."""

@@ -24,8 +24,9 @@ from marlnb.config import EnvConfig, option
 from marlnb.errors import ConfigError
 from marlnb.values import validate
 
-PARTS = ("algorithm", "model", "critic")
-"""Parts of an experiment whose options an entry may set, such as `algorithm.lr`."""
+PARTS = ("algorithm", "model", "critic", "env")
+"""Parts of an experiment whose options an entry may set, such as `algorithm.lr`; of an environment, those of
+`EnvConfig.tunable`."""
 NOT_TUNED = (
     *("env", "seed", "device", "groups", "league", "evolution"),
     *("algorithms", "models", "critics", "loggers", "tuned"),
@@ -78,7 +79,7 @@ class TunedEntry:
         validate(self)
         for key in self.options:
             part, _, name = key.partition(".")
-            if part in NOT_TUNED or (bool(name) != (part in PARTS) and key != "model"):
+            if key in NOT_TUNED or (bool(name) != (part in PARTS) and key != "model"):
                 raise ConfigError(
                     f"options.{key}: an entry sets options of an experiment (n_envs, ...), but none of "
                     f"{', '.join(NOT_TUNED)}, and those of {', '.join(f'{part}.*' for part in PARTS)}"

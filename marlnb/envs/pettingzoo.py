@@ -33,6 +33,7 @@ class PettingZooConfig(EnvConfig):
     defaults: ClassVar[Mapping[str, Any]] = {}
     arguments_class: ClassVar[type[Any] | None] = None  # a dataclass that checks kwargs
     tuned = Path(__file__).parent / "workers" / "tuned.yaml"
+    tunable = ("pixel_stride",)
 
     kwargs: Mapping[str, Any] = option({}, help="keyword arguments of the environment's constructor")
     groups: Mapping[str, tuple[str, ...]] = option({}, help="agents by group; none: those named <group>_<index>")
@@ -45,6 +46,13 @@ class PettingZooConfig(EnvConfig):
         unit="steps",
         ge=1,
         le=1_000_000,
+    )
+    pixel_stride: int = option(
+        1,
+        help="of observations that are images, every n-th pixel is kept in both directions",
+        unit="pixels",
+        ge=1,
+        le=64,
     )
     turn_based: bool = option(False, help="step a parallel environment turn by turn")
     agents_wait: bool = option(
@@ -84,6 +92,7 @@ class PettingZooConfig(EnvConfig):
             state=self.state,
             render=self.render,
             agents_wait=self.agents_wait,
+            pixel_stride=self.pixel_stride,
         )
         return ParallelVectorEnv(source, n_envs, usable_cores() if self.workers < 0 else self.workers, device)
 

@@ -14,7 +14,7 @@ from marlnb.training.runs.files import read_lines
 
 def test_medians_and_time_to_most_of_the_best(tmp_path: Path) -> None:
     """By hand: random -26, best the scripted policy's -7.67, so 90% of the way is -9.503."""
-    append_line(tmp_path / "random.jsonl", {"env": "mpe/simple_spread", "score": -26.0})
+    append_line(tmp_path / "random.jsonl", {"env": "mpe/simple_spread", "scores": {"agent": -26.0}})
     for seed, scores in enumerate(((-15.0, -9.0, -8.0), (-20.0, -9.5, -8.5), (-9.0, -12.0, -10.0))):
         points = [
             Point(seconds, 100, {"agent": score}, {"agent": -99.0}).to_json()
@@ -26,9 +26,22 @@ def test_medians_and_time_to_most_of_the_best(tmp_path: Path) -> None:
         )
     line = table(tmp_path).splitlines()[-1]
     assert line == (
-        "| `mpe/simple_spread` | ippo | -26.00 | -7.67 | -7.67 "
-        "| -9.50 (-12.00 to -9.00) | -8.50 (-10.00 to -8.00) | 61 (30 to 61) |"
+        "| `mpe/simple_spread` | ippo | -26.00 | -7.67 | -7.67 | -9.50 (-12.00 to -9.00) "
+        "| 0: -9.00, 1: -9.50, 2: -12.00 | -10, met | -8.50 (-10.00 to -8.00) | 61 (30 to 61) |"
     )
+
+
+def test_a_game_has_a_row_for_each_seat(tmp_path: Path) -> None:
+    """Of returns from -1 to 1 the share won is (1 + return) / 2."""
+    env = "pettingzoo/connect_four"
+    append_line(tmp_path / "random.jsonl", {"env": env, "scores": {"first": 0.1, "second": -0.1}})
+    point = Point(60.7, 100, {"first": 0.96, "second": 0.8}, {"first": 0.0, "second": 0.0})
+    row = {"env": env, "algorithm": "ippo", "seed": 3, "settings": settings(env, "ippo"), "points": [point.to_json()]}
+    append_line(tmp_path / "curves.jsonl", row)
+    first, second = table(tmp_path).splitlines()[-2:]
+    start = "| `pettingzoo/connect_four`, {} player's wins | ippo | {} |  | 1.000 | {} | 3: {} | {} |  | {} |"
+    assert first == start.format("first", "0.550", "0.980", "0.980", "0.97, met", "61")
+    assert second == start.format("second", "0.450", "0.900", "0.900", "0.92, missed", "not reached")
 
 
 def test_a_measurement_is_not_repeated(tmp_path: Path) -> None:
@@ -36,7 +49,8 @@ def test_a_measurement_is_not_repeated(tmp_path: Path) -> None:
     measure([cell], [0], 0.01, tmp_path)
     measure([cell], [0, 1], 0.01, tmp_path)
     assert [curve.seed for curve in curves(tmp_path)] == [0, 1]
-    assert -30 <= random_scores(tmp_path)["matrix/climbing"] <= 11  # the lowest and the highest reward of the game
+    (score,) = set(random_scores(tmp_path)["matrix/climbing"].values())
+    assert -30 <= score <= 11  # the lowest and the highest reward of the game
     assert "| `matrix/climbing` | ippo |" in table(tmp_path)
 
 

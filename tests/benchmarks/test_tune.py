@@ -94,6 +94,7 @@ def test_every_setting_is_an_option_and_no_shown_seed_is_searched() -> None:
             "": Experiment,
             "algorithm": ALGORITHMS.get(cell.algorithm),
             "model": MODELS.get(network),
+            "env": ENVIRONMENTS.get(cell.env),
         }
         for name in {*cell.start, *cell.space}:
             part, _, option = name.rpartition(".")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pettingzoo.butterfly.pistonball.pistonball import parallel_env
 
+from marlnb.composition.differences import started_values
 from marlnb.composition.overrides import overrides_of
 from marlnb.composition.tuned import tuned_entries
 from marlnb.config import ALGORITHMS, ENVIRONMENTS
@@ -187,6 +188,41 @@ def test_an_own_environment_registers_its_own_settings() -> None:
     environment(name, tuned=[entry])(parallel_env)
     experiment = Experiment.compose(f"env={name}", "algorithm=ippo")
     assert experiment.n_envs == 160 and "found by hand" in repr(experiment)
+
+
+def test_an_entry_sets_what_agents_see_and_not_their_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, names = ENVIRONMENTS.get("pettingzoo/pistonball"), ("env=pettingzoo/pistonball", "algorithm=ippo")
+    entry = {"env": kind.name, "algorithm": "ippo", "options": {"env.pixel_stride": 5}, "found_by": FOUND_BY}
+    monkeypatch.setattr(kind, "tuned", [entry])
+    experiment = Experiment.compose(*names)
+    assert experiment.to_json()["env"]["pixel_stride"] == 5
+    assert overrides_of(experiment) == [*names]
+    assert started_values(experiment) == {"env.pixel_stride": (5, 1)}
+    monkeypatch.setattr(kind, "tuned", [{**entry, "options": {"env.max_steps": 10}}])
+    with pytest.raises(ConfigError, match=r"no option in a tuned entry .*'env.max_steps'.* Valid: env.pixel_stride"):
+        Experiment.compose(*names)
+
+
+@pytest.mark.parametrize(
+    ("words", "stride"),
+    [
+        (["env.pixel_stride=1"], 1),
+        (["env.pixel_stride=2"], 2),
+        (["tuned=false"], 1),
+        (["tuned=false", "env.pixel_stride=4"], 4),
+        (["algorithm=a2c"], 1),
+        (["algorithm=a2c", "env.pixel_stride=4"], 4),
+    ],
+)
+def test_an_override_of_what_agents_see_is_composed_again(
+    words: list[str], stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = ENVIRONMENTS.get("pettingzoo/pistonball")
+    entry = {"env": kind.name, "algorithm": "ippo", "options": {"env.pixel_stride": 5}, "found_by": FOUND_BY}
+    monkeypatch.setattr(kind, "tuned", [entry])
+    experiment = Experiment.compose("env=pettingzoo/pistonball", *words)
+    assert experiment.to_json()["env"]["pixel_stride"] == stride
+    assert Experiment.compose(*overrides_of(experiment)) == experiment
 
 
 def test_every_shipped_entry_composes_on_its_environments_with_its_values(monkeypatch: pytest.MonkeyPatch) -> None:

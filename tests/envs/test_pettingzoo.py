@@ -207,6 +207,25 @@ def test_pistonball_agents_see_the_ball_move() -> None:
         assert not torch.equal(first, rows.observation)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_every_nth_pixel_is_that_of_the_whole_image(workers: int) -> None:
+    options: dict[str, Any] = {"kwargs": {"n_pistons": 3}}
+    with (
+        config("pistonball", workers=0, **options).build(2) as whole,
+        config("pistonball", workers=workers, pixel_stride=6, **options).build(2) as env,
+    ):
+        assert env.spec.group("piston").observation.shape == (77, 20, 3)
+        rows, images = env.reset(0).groups["piston"], whole.reset(0).groups["piston"]
+        for _ in range(3):
+            assert torch.equal(rows.observation, images.observation[:, :, ::6, ::6])
+            for each in (env, whole):
+                each.step({"piston": torch.ones(2, 3, 1)})
+    with pytest.raises(
+        EnvError, match=r"pixel_stride=6 needs images.*'walker_0' observes Box.*Valid here: pixel_stride=1"
+    ):
+        config("multiwalker", workers=workers, pixel_stride=6).build(1)
+
+
 def test_groups() -> None:
     with pytest.raises(EnvError, match=r"'a_0' and 'a_1' of group 'a' have different observation.*groups="):
         vector_env(sample_envs.Mixed, 1, workers=0)

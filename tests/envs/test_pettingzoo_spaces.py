@@ -47,6 +47,19 @@ def test_boxes_keep_their_shape(space: spaces.Box, shape: tuple[int, ...], dtype
     np.testing.assert_array_equal(row.reshape(space.shape), value.astype(dtype))
 
 
+@pytest.mark.parametrize("shape", [(7, 9, 3), (6, 6), (1, 10, 2)])
+def test_of_an_image_every_third_pixel_is_kept(shape: tuple[int, ...]) -> None:
+    space = spaces.Box(0, 255, shape, np.uint8, seed=0)
+    codec, value = observation_codec("a", space, pixel_stride=3), space.sample()
+    row = np.empty(codec.spec.shape, np.uint8)
+    codec.write(value, row)
+    kept = [[value[y, x].tolist() for x in range(0, shape[1], 3)] for y in range(0, shape[0], 3)]
+    assert row.tolist() == kept
+    with pytest.raises(ValueError, match="its space says"):
+        codec.write(value[:, :-1], row)  # a pixel is missing, though as many would be kept
+    assert observation_codec("a", BOX, pixel_stride=3).spec.shape == BOX.shape  # no image
+
+
 def test_a_mask_is_no_observation() -> None:
     mask = spaces.Box(0, 1, (3,), np.int8)
     codec = observation_codec("a", spaces.Dict({"observation": BOX, "action_mask": mask}))

@@ -112,7 +112,7 @@ class EnvSlot:
         self.episode_seed = arrays.episode_seed[index : index + 1]
         self.state = None if arrays.state is None else arrays.state[index]
         self.final_state = None if arrays.final_state is None else arrays.final_state[index]
-        codecs = codecs_of(env)
+        codecs = codecs_of(source, env)
         self.groups = [GroupRows(group, arrays.groups[group.name], index, codecs) for group in spec.groups]
         self.label_rows = LabelRows(env, spec, arrays.labels, index)
         self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())

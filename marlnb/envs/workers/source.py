@@ -33,6 +33,7 @@ class EnvSource:
         state: read the global state.
         render: build the environment so that it can be rendered.
         agents_wait: an agent that is missing from a step of a ParallelEnv waits, unless it was reported as ended.
+        pixel_stride: every n-th pixel of images is observed, in both directions.
         stock: always use the environment's own `step`, never a faster equivalent.
     """
 
@@ -44,6 +45,7 @@ class EnvSource:
     state: bool = False
     render: bool = False
     agents_wait: bool = False
+    pixel_stride: int = 1
     stock: bool = False
 
     def make(self) -> Any:
@@ -116,17 +118,20 @@ class Codecs:
     action: Mapping[str, ActionCodec]
 
 
-def codecs_of(env: Any) -> Codecs:
+def codecs_of(source: EnvSource, env: Any) -> Codecs:
     """Codecs by agent.
 
     Raises:
-        EnvBuildError: a space that is not supported.
+        EnvBuildError: a space that is not supported; pixels are to be left out, but no agent observes an image.
     """
-    agents = list(env.possible_agents)
-    return Codecs(
-        {agent: observation_codec(agent, env.observation_space(agent)) for agent in agents},
-        {agent: action_codec(agent, env.action_space(agent)) for agent in agents},
-    )
+    agents, stride = list(env.possible_agents), source.pixel_stride
+    observations = {agent: observation_codec(agent, env.observation_space(agent), stride) for agent in agents}
+    if stride > 1 and agents and all(codec.image_shape is None for codec in observations.values()):
+        raise EnvBuildError(
+            f"{source.name}: pixel_stride={stride} needs images, uint8 [height, width, ...]; {agents[0]!r} observes "
+            f"{env.observation_space(agents[0])}. Valid here: pixel_stride=1"
+        )
+    return Codecs(observations, {agent: action_codec(agent, env.action_space(agent)) for agent in agents})
 
 
 def describe(source: EnvSource, env: Any) -> EnvSpec:
@@ -135,7 +140,7 @@ def describe(source: EnvSource, env: Any) -> EnvSpec:
     Raises:
         EnvBuildError: agents of one group have different spaces, or a space, group or label is not supported.
     """
-    codecs, agents = codecs_of(env), tuple(env.possible_agents)
+    codecs, agents = codecs_of(source, env), tuple(env.possible_agents)
     if not agents:
         raise EnvBuildError(
             f"{source.name}: possible_agents is empty; PettingZoo's API requires it to list all agents that can appear"

@@ -28,11 +28,15 @@ class ObservationCodec:
         spec: the array's shape and dtype.
         mask_inside: the observation is a dict that also contains the action mask.
         flatten: makes a flat float32 array; None if the observation is an array already.
+        image_shape: of an image before pixels are left out; None: the observation is no image.
+        pixel_stride: every n-th pixel of an image is kept, in both directions.
     """
 
     spec: ObservationSpec
     mask_inside: bool
     flatten: Callable[[Any], np.ndarray] | None
+    image_shape: tuple[int, ...] | None = None
+    pixel_stride: int = 1
 
     @property
     def is_plain(self) -> bool:
@@ -49,11 +53,12 @@ class ObservationCodec:
             value = without_mask(value)
         if self.flatten is not None:
             value = self.flatten(value)
-        elif row.dtype == np.uint8:
-            value = whole_numbers(value, row.dtype)
-        shape = np.shape(value)
-        if (shape or (1,)) != row.shape:
-            raise ValueError(f"an array of shape {shape}; its space says {row.shape}")
+        shape, expected = np.shape(value), self.image_shape or row.shape
+        if (shape or (1,)) != expected:
+            raise ValueError(f"an array of shape {shape}; its space says {expected}")
+        if self.image_shape is not None:
+            kept = np.asarray(value)[:: self.pixel_stride, :: self.pixel_stride]
+            value = whole_numbers(kept, row.dtype)
         row[...] = value
 
 
@@ -76,9 +81,11 @@ def without_mask(value: Any) -> Any:
     return rest[OBSERVATION] if list(rest) == [OBSERVATION] else rest
 
 
-def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
+def observation_codec(agent: str, space: spaces.Space, pixel_stride: int = 1) -> ObservationCodec:
     """How `agent`'s observations are read.
 
+    Args:
+        pixel_stride: of an image, `[height, width, ...]` uint8, every n-th pixel is kept in both directions.
     Raises:
         EnvError: a space, or a part of one, that is not supported.
     """
@@ -87,9 +94,11 @@ def observation_codec(agent: str, space: spaces.Space) -> ObservationCodec:
         rest = {key: item for key, item in space.spaces.items() if key != MASK}
         space = rest[OBSERVATION] if list(rest) == [OBSERVATION] else spaces.Dict(rest)
     if isinstance(space, spaces.Box):
-        is_image = space.dtype == np.uint8 and len(space.shape) > 1
-        spec = ObservationSpec(space.shape or (1,), "uint8" if is_image else "float32")
-        return ObservationCodec(spec, mask_inside, None)
+        if space.dtype == np.uint8 and len(space.shape) > 1:
+            height, width, *rest = space.shape
+            kept = (-(-height // pixel_stride), -(-width // pixel_stride), *rest)
+            return ObservationCodec(ObservationSpec(kept, "uint8"), mask_inside, None, space.shape, pixel_stride)
+        return ObservationCodec(ObservationSpec(space.shape or (1,), "float32"), mask_inside, None)
     for path, leaf in leaves(space):
         if not isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
             where = f" at {path!r}" if path else ""
