@@ -96,7 +96,8 @@ def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder:
         for cell in cells:
             if cell.env not in random_scores(folder):
                 values = scores(compose(cell, 0), None, episodes=cell.episodes, explore=True)
-                append_line(folder / "random.jsonl", {"env": cell.env, "scores": values})
+                rounded = {name: round(value, 3) for name, value in values.items()}
+                append_line(folder / "random.jsonl", {"env": cell.env, "scores": rounded})
             if any(curve.is_of(cell, seed) and curve.points[-1].seconds >= seconds for curve in curves(folder)):
                 continue
             experiment = compose(cell, seed, *(in_one_thread(cell.env) if clock == "cpu" else ()))
