@@ -137,7 +137,7 @@ def verification(trained: Trained) -> Figure:
 @of_page
 def tuned_settings(trained: Trained) -> Figure:
     """What trainings reach that name an environment and an algorithm alone: medians over seeds."""
-    measured = default_settings.curves(default_settings.FOLDER / "wall")
+    measured = default_settings.curves(default_settings.FOLDER / "cpu-avx512")
     algorithms = sorted({curve.algorithm for curve in measured})
     envs = [env for env in dict.fromkeys(curve.env for curve in measured) if env in default_settings.GOALS]
     axes = plots.panels(len(envs), width=2.9, height=2.9)
