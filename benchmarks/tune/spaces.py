@@ -319,7 +319,7 @@ CELLS = (
     *(_mpe(*pair) for pair in SEARCHED),
     _other("pettingzoo/connect_four", Guess({**GAME.start, **LONG_GAME}, GAME.space), HALVING),
     *(_mpe(task, name) for task in MPE_TASKS for name in GUESSES if (task, name) not in SEARCHED),
-    _other("pettingzoo/tictactoe", Guess(GAME.start, {}), COMPARISON),
+    _other("pettingzoo/tictactoe", Guess({**GAME.start, **LONG_GAME}, {}), COMPARISON),
     _other("vmas/balance", BATCHED, HALVING, episodes=100),
     _other("vmas/navigation", NAVIGATION, HALVING, episodes=100),
     _other("pettingzoo/multiwalker", WALKERS, SLOW, episodes=40, marks_s=SLOW_MARKS_S),
