@@ -235,10 +235,16 @@ def _check_range(value: Any, path: str, metadata: Mapping[str, Any]) -> None:
     for word, sign, holds in _BOUNDS:
         bound = metadata.get(word)
         if bound is not None and not holds(value, bound):
-            unit = f" {metadata['unit']}" if metadata.get("unit") else ""
-            raise ConfigError(f"{path} must be {sign} {bound}{unit}; got {shown(value)}")
+            raise ConfigError(f"{path} must be {sign} {_quantity(bound, metadata.get('unit', ''))}; got {shown(value)}")
     if isinstance(value, float) and math.isinf(value) and metadata.get("le", math.inf) != math.inf:
         raise ConfigError(f"{path} must be finite; got {value!r}")
+
+
+def _quantity(number: float, unit: str) -> str:
+    """1 frame, 2 frames, 1 s, 0.5."""
+    if number == 1 and len(unit) > 1:
+        unit = unit.removesuffix("s")
+    return f"{number} {unit}".rstrip()
 
 
 _BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (

@@ -49,7 +49,7 @@ def test_words_become_the_values_of_a_config() -> None:
 
 
 def test_bad_values_are_errors() -> None:
-    with pytest.raises(ConfigError, match=r"ToyConfig\.count must be at least 1 rows; got 0"):
+    with pytest.raises(ConfigError, match=r"ToyConfig\.count must be at least 1 row; got 0"):
         parsed("--count", "0")
     with pytest.raises(ConfigError, match="'c'"):
         parsed("--kind", "c")

@@ -123,7 +123,7 @@ def test_other_options_are_an_error(trained: tuple[Run, Run]) -> None:
     run, _ = trained
     with pytest.raises(RecordingError, match=r"seed.*give another name"):
         mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, callbacks=[callback(seed=1)])
-    with pytest.raises(ConfigError, match="every_iterations must be at least 1 iterations; got 0"):
+    with pytest.raises(ConfigError, match="every_iterations must be at least 1 iteration; got 0"):
         mnb.RecordWhileTraining(every_iterations=0)
 
 
