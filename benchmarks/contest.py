@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -48,6 +49,30 @@ class Contestant:
     def command(self, task: str) -> list[str]:
         words = [str(PYTHONS[self.driver]), "-m", f"benchmarks.drivers.{self.driver}", task]
         return [*words, "--threads", str(self.threads), *self.options]
+
+
+def ways_of_marlnb(
+    precisions: Sequence[str], *, threads: int = 1, n_cores: int = 1, options: tuple[str, ...] = ()
+) -> list[Contestant]:
+    """marlnb with torch's operators and with compiled gradient steps, with networks of each precision."""
+    ways = []
+    for precision in precisions:
+        name = "marlnb" if precision == "float32" else f"marlnb, {precision}"
+        for kind in ("never", "first"):
+            words = (*options, "--precision", precision, "--compile", kind)
+            ways.append(Contestant(f"{name}, compile={kind}", "marlnb", threads, n_cores, words))
+    return ways
+
+
+def add_precisions(parser: argparse.ArgumentParser) -> None:
+    """The argument `precisions` of `ways_of_marlnb`."""
+    parser.add_argument(
+        "--precisions",
+        nargs="+",
+        choices=["float32", "bfloat16"],
+        default=["float32"],
+        help="of marlnb's networks (%(default)s); without instructions for bfloat16 it is many times slower",
+    )
 
 
 class Session:

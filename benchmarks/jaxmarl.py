@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import peers
-from benchmarks.contest import Clock, Contestant, check_peers, measure
+from benchmarks.contest import Clock, Contestant, add_precisions, check_peers, measure, ways_of_marlnb
 from benchmarks.drivers.settings import NATIVE
 from benchmarks.table import report
 
@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=list(NATIVE), default=list(NATIVE), help="envs x hidden units")
     parser.add_argument("--cores", nargs="+", type=int, choices=[1, 2], default=[1, 2])
     parser.add_argument("--repetitions", type=int, default=5, help="requests that each is measured on")
+    add_precisions(parser)
     arguments = parser.parse_args()
     check_peers(peers.JAXMARL)
     for task in arguments.tasks:
@@ -30,8 +31,7 @@ def main() -> None:
         for cores in arguments.cores:
             sides = (
                 Contestant("JaxMARL", "jaxmarl", cores, cores, every),
-                Contestant("marlnb, compile=never", "marlnb", cores, cores, every),
-                Contestant("marlnb, compile=first", "marlnb", cores, cores, (*every, "--compile", "first")),
+                *ways_of_marlnb(arguments.precisions, threads=cores, n_cores=cores, options=every),
             )
             clock: Clock = "cpu_s" if cores == 1 else "wall_s"
             rows = measure(sides, task, clock, arguments.repetitions, TARGET)

@@ -9,23 +9,15 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import peers
-from benchmarks.contest import Contestant, check_peers, measure
+from benchmarks.contest import Contestant, add_precisions, check_peers, measure, ways_of_marlnb
 from benchmarks.table import report
 
 ONE_CORE_TARGETS = {"multiwalker": 1.9, "simple_spread": 4.0, "navigation": 1.5}
 ALL_CORES_TARGETS = {"multiwalker": 3.5, "simple_spread": 5.0, "navigation": None}
-COMPILED = ("--compile", "first")
-ONE_CORE = (
-    Contestant("BenchMARL", "benchmarl"),
-    Contestant("marlnb, compile=never", "marlnb"),
-    Contestant("marlnb, compile=first", "marlnb", options=COMPILED),
-)
-ALL_CORES = (
+BENCHMARL_ON_ALL_CORES = (
     Contestant("BenchMARL, 1 thread", "benchmarl", 1, 2),
     Contestant("BenchMARL, 2 threads", "benchmarl", 2, 2),
     Contestant("BenchMARL, 8 workers", "benchmarl", 1, 2, ("--workers",)),
-    Contestant("marlnb, compile=never", "marlnb", 2, 2),
-    Contestant("marlnb, compile=first", "marlnb", 2, 2, COMPILED),
 )
 
 
@@ -34,14 +26,17 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=sorted(ONE_CORE_TARGETS), default=sorted(ONE_CORE_TARGETS))
     parser.add_argument("--repetitions", type=int, default=5, help="iterations that each is measured on")
     parser.add_argument("--part", choices=["one-core", "all-cores"], help="only this part")
+    add_precisions(parser)
     arguments = parser.parse_args()
     check_peers(peers.BENCHMARL)
+    one_core = (Contestant("BenchMARL", "benchmarl"), *ways_of_marlnb(arguments.precisions))
+    all_cores = (*BENCHMARL_ON_ALL_CORES, *ways_of_marlnb(arguments.precisions, threads=2, n_cores=2))
     for task in arguments.tasks:
         if arguments.part != "all-cores":
-            rows = measure(ONE_CORE, task, "cpu_s", arguments.repetitions, ONE_CORE_TARGETS[task])
+            rows = measure(one_core, task, "cpu_s", arguments.repetitions, ONE_CORE_TARGETS[task])
             report(f"training-{task}-one-core", f"IPPO on {task}, one core", rows)
         if arguments.part != "one-core" and ALL_CORES_TARGETS[task] is not None:
-            rows = measure(ALL_CORES, task, "wall_s", arguments.repetitions, ALL_CORES_TARGETS[task])
+            rows = measure(all_cores, task, "wall_s", arguments.repetitions, ALL_CORES_TARGETS[task])
             report(f"training-{task}-two-cores", f"IPPO on {task}, two cores", rows)
 
 

@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="iterations of a request")
     parser.add_argument("--compile", choices=["never", "first"], default="never", help="the experiment's option")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of the networks")
     parser.add_argument("--device", default="cpu", help="a GPU's updates and rollouts are CUDA graphs")
     arguments = parser.parse_args()
     task, every = arguments.task, arguments.every
@@ -133,7 +134,7 @@ def main() -> None:
         words = native_overrides(task, arguments.threads)
     else:
         words = overrides(task, arguments.algorithm, arguments.updates, arguments.threads, arguments.policy_actions)
-    words += [f"compile={arguments.compile}", f"device={arguments.device}"]
+    words += [f"compile={arguments.compile}", f"device={arguments.device}", f"model.precision={arguments.precision}"]
     words += ["cuda_graphs=true"] if arguments.device != "cpu" else []
     experiment = Experiment.compose(*words)
     pace = Pace(experiment.iteration_frames * every)

@@ -23,7 +23,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.gradients.adam import Factors, PartAdam, adam_step
+from marlnb.algorithms.gradients.adam import Factors, PartAdam
+from marlnb.algorithms.gradients.comparison import check_step
 from marlnb.algorithms.gradients.traced import (
     Loss,
     Minibatch,
@@ -35,8 +36,6 @@ from marlnb.algorithms.gradients.traced import (
 )
 from marlnb.display.notice import print_notice
 from marlnb.models.policies.random_numbers import Generators, RandomInputs
-
-RELATIVE_TOLERANCE = 1e-3
 
 
 class StepCompiler:
@@ -109,7 +108,7 @@ class StepCompiler:
             if not self._job.finished:
                 print_notice(f"compiling the update of {self._name}: up to some minutes, once on this machine")
             compiled = CompiledStep(self._job.wait(), self._traced, self._optimizer, minibatch)
-            self._compare(compiled, self._traced, minibatch)
+            check_step(compiled, self._traced, self._loss, self._modules(), self._optimizer, self._max_norm, minibatch)
             return compiled
         except Exception as error:
             self._fail(error)
@@ -121,28 +120,6 @@ class StepCompiler:
         numbers = [draw(RandomInputs()) for draw in traced.draws]
         moments = self._optimizer.all_moments
         return [*traced.weights, *moments, *factors, *traced.constants, *minibatch.values(), *numbers]
-
-    def _compare(self, compiled: CompiledStep, traced: TracedStep, minibatch: Minibatch) -> None:
-        """Makes one step by both from the same weights and moments; the training's own stay as they are."""
-        optimizer, numbers = self._optimizer, [draw(RandomInputs()) for draw in traced.draws]
-        factors = [Factors(-1.0, 1.0) for _ in optimizer.parameters]
-        loss, _ = self._loss(minibatch, RandomInputs(iter(numbers)))
-        gradients = torch.autograd.grad(loss, optimizer.all_parameters)
-        weights, moments, expected = (
-            [tensor.clone() for tensor in tensors]
-            for tensors in (traced.weights, optimizer.all_moments, optimizer.all_moments)
-        )
-        compiled.execute(weights, moments, minibatch, numbers, factors)
-        unused = optimizer.parts_of([weight.clone() for weight in weights])
-        adam_step(unused, gradients, expected, factors, self._max_norm, optimizer.eps)
-        for ours, theirs, before in zip(moments, expected, optimizer.all_moments):
-            _check_close(ours, theirs, (theirs - before).abs().max())
-        # where a gradient is rounding alone, Adam's step may have either sign: weights are compared by these moments
-        parts = zip(optimizer.parts_of(weights), optimizer.parts_of(traced.weights), moments[::2], moments[1::2])
-        for after, before_step, mean, square in parts:
-            change = torch.cat([(w - w_before).reshape(-1) for w, w_before in zip(after, before_step)])
-            step = -mean / (square.sqrt() + optimizer.eps)
-            _check_close(change, step, step.abs().max())
 
     def _fail(self, error: Exception) -> None:
         self.failed = True
@@ -183,12 +160,6 @@ class CompiledStep:
         rest = [*tensors_of_factors(factors), *self._traced.constants, *minibatch.values(), *numbers]
         values: Tensor = self._library.boxed_run([*weights, *moments, *rest])[0]
         return values
-
-
-def _check_close(ours: Tensor, expected: Tensor, size: Tensor) -> None:
-    difference = (ours - expected).abs().max()
-    if not difference <= RELATIVE_TOLERANCE * size + 1e-6:
-        raise NotCompiledError(f"it differs from torch's by {float(difference):.2g} of {float(size):.2g}")
 
 
 class _Job:

@@ -200,6 +200,30 @@ def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
     assert len(list(cache.glob("*.pt2"))) == 1
 
 
+def test_compiled_updates_in_bfloat16_differ_by_rounding_and_a_wrong_step_is_refused(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The compiler itself: half a minute of a core."""
+    monkeypatch.setenv("AOT_INDUCTOR_COMPILE_WRAPPER_OPT_LEVEL", "O0")
+    reports = train(tmp_path / "run", 3, "compile=first", "model.precision=bfloat16")
+    assert len(list(cache.glob("*.pt2"))) == 1 and "is not compiled" not in capfd.readouterr().err
+    plain = train(tmp_path / "plain", 3, "model.precision=bfloat16")
+    assert reports[-1] != plain[-1]
+    for ours, wanted in zip(reports, plain):
+        assert ours == pytest.approx(wanted, rel=5e-2, abs=1e-2)
+    execute = compiled.CompiledStep.execute
+
+    def wrong(step: compiled.CompiledStep, weights: list[Tensor], moments: list[Tensor], *rest: Any) -> Tensor:
+        before = moments[0].clone()
+        result = execute(step, weights, moments, *rest)
+        moments[0].add_(moments[0] - before, alpha=0.2)  # the gradient times 1.2
+        return result
+
+    monkeypatch.setattr(compiled.CompiledStep, "execute", wrong)
+    assert train(tmp_path / "wrong", 3, "compile=first", "model.precision=bfloat16") == plain
+    assert "differs from torch's" in capfd.readouterr().err
+
+
 def test_compiled_off_policy_updates_learn_the_same_and_resume_bit_for_bit(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

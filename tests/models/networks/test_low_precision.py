@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,6 +19,7 @@ from marlnb.models.hooks.capture import capture
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.fast_linear import MIN_ROWS
 from marlnb.models.networks.layers import fast_training
+from marlnb.models.networks.low_precision import full_precision
 from marlnb.specs import InputSpec
 from marlnb.training.learners import build_learners
 
@@ -59,6 +63,30 @@ def test_gradients_of_many_rows_are_those_of_float32_up_to_the_precision() -> No
             gradients.append(torch.autograd.grad(network(x)[0].square().mean(), list(network.parameters())))
     for low, full in zip(*gradients, strict=True):
         assert 0 < (low - full).abs().max() < 0.05 * full.abs().max()
+
+
+def test_full_precision_is_float32s_to_the_bit_and_ends_with_its_block() -> None:
+    x, networks = torch.randn(8, 1, 6), []
+    for precision in ("bfloat16", "float32"):
+        torch.manual_seed(0)
+        networks.append(MLPConfig(hidden=(16,), precision=precision).build(1, InputSpec(((6,),)), 2))  # type: ignore[arg-type]
+    low, full = networks
+    with full_precision(torch.nn.ModuleList([low])):
+        assert torch.equal(low(x)[0], full(x)[0])
+    assert not torch.equal(low(x)[0], full(x)[0])
+
+
+def test_a_training_says_that_its_processor_is_slow_with_bfloat16(tmp_path: Path) -> None:
+    """On a processor whose instructions for bfloat16 oneDNN may not use, as AVX2's has none."""
+    words = ("env=probe/match", "algorithm=ippo", "n_envs=4", "rollout_steps=8", "frames=32", "tuned=false")
+    for precision, is_noted in (("bfloat16", True), ("float32", False)):
+        command = [sys.executable, "-m", "marlnb", "train", *words, f"model.precision={precision}"]
+        environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+        ended = subprocess.run(
+            [*command, f"run={tmp_path / precision}"], env=environment, capture_output=True, text=True, check=True
+        )
+        notices = [line for line in ended.stderr.splitlines() if "times as long for a product in bfloat16" in line]
+        assert len(notices) == is_noted
 
 
 def test_a_sequence_has_one_precision() -> None:
