@@ -2,9 +2,9 @@
 
 MADDPG, MASAC, QMIX and IQL on simple_spread: 8 environments, 1000 frames an iteration, minibatches of 256 frames, 100
 updates (125 in the comparison with AgileRL, which learns once every step of its 8 environments). Frames per second of
-CPU time, one core, one thread. MADDPG is compared with BenchMARL twice: with BenchMARL's actor update, which replaces
-all agents' actions at once, and with equation 6 of Lowe et al. 2017, the default of marlnb and AgileRL. Run it on an
-idle machine.
+CPU time, one core, one thread. MADDPG and MASAC are compared with BenchMARL twice: with BenchMARL's actor update, which
+replaces all agents' actions at once, and with equation 6 of Lowe et al. 2017, the default of marlnb and AgileRL. Run it
+on an idle machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BENCHMARL_TARGETS, AGILERL_TARGET = {"maddpg": 5.0, "masac": 5.0, "qmix": 5.0, "
 
 def against_benchmarl(algorithm: str, repetitions: int, precisions: Sequence[str]) -> None:
     variants: dict[str, tuple[str, ...]] = {"": ()}
-    if algorithm == "maddpg":
+    if algorithm in ("maddpg", "masac"):
         variants = {
             ", all actions at once": ("--policy-actions", "all"),
             ", marlnb by equation 6": ("--policy-actions", "own"),

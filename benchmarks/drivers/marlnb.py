@@ -99,10 +99,8 @@ def ippo_options(settings: Settings) -> dict[str, Any]:
 
 def off_policy_options(algorithm: str, updates: int, policy_actions: str) -> dict[str, Any]:
     own: dict[str, Any] = {"double": False, "standardise_rewards": False}  # as BenchMARL's Q-learning
-    if algorithm == "maddpg":
+    if algorithm in ("maddpg", "masac"):
         own = {"policy_actions": policy_actions}
-    elif algorithm == "masac":
-        own = {}
     return {
         **own,
         "lr": OFF_POLICY.lr,
@@ -122,7 +120,7 @@ def main() -> None:
     parser.add_argument("task", choices=[*TASKS, *NATIVE, *ON_GPU])
     parser.add_argument("--algorithm", choices=ALGORITHMS, default="ippo")
     parser.add_argument("--updates", type=int, default=OFF_POLICY.updates)
-    parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of MADDPG's actor loss")
+    parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of MADDPG's and MASAC's actor loss")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="iterations of a request")
     parser.add_argument("--compile", choices=["never", "first"], default="never", help="the experiment's option")

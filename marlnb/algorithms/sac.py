@@ -4,7 +4,8 @@ Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), with a learned temp
 2019 (arXiv:1910.07207), with exact expectations over an agent's own choices. In MASAC an agent's critic also reads all
 other agents' observations and actions. For discrete actions it has a value for each own choice, given the others' (as
 COMA, Foerster et al. 2018, arXiv:1705.08926). The actor learns next to the others' remembered actions (as MADDPG, Lowe
-et al. 2017, equation 6, arXiv:1706.02275). The tests compare the losses with torchrl's.
+et al. 2017, equation 6, arXiv:1706.02275) or next to those of the current policy (as MAAC, Iqbal and Sha 2019,
+arXiv:1810.02912). The tests compare the losses with torchrl's.
 """
 
 from __future__ import annotations
@@ -91,8 +92,10 @@ class SACLearner(QActorCriticLearner):
 
         Args:
             is_next: the value of the next step by the target critics, where the other agents of the group act by the
-                policy too; otherwise that of this step, where they act as in the sample.
+                policy too; otherwise that of this step, where they act as in the sample or by the policy
+                (`policy_actions`).
         """
+        all_by_policy = is_next or self.config.policy_actions == "all"
         if is_next:
             observation, mask, critics = batch.next_observation, batch.next_mask, self.target_critics
             encoded, codes = batch.next_encoded, batch.next_codes
@@ -106,7 +109,7 @@ class SACLearner(QActorCriticLearner):
         if policy.continuous:
             drawn = distribution.sample(parameters, self.generator)
             code = drawn.stored.tanh()
-            if is_next:
+            if all_by_policy:
                 values = [critic(encoded, codes | {group: code}) for critic in critics]
             else:
                 values = [critic.q_with_own_action(encoded, codes, code) for critic in critics]
@@ -114,7 +117,7 @@ class SACLearner(QActorCriticLearner):
         log_probs = parameters.log_softmax(-1)
         probs = log_probs.exp()
         with torch.no_grad():  # the critics' values are weights here: the gradient goes through the probabilities
-            if is_next:
+            if all_by_policy:
                 action = distribution.sample(parameters, self.generator).action
                 codes = codes | {group: policy.critic.encode_action(group, action)}
             values_of_choices = torch.minimum(*(critic(encoded, codes) for critic in critics))

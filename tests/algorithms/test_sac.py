@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log
 
 import pytest
 import torch
+from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 from torchrl.modules import ProbabilisticActor, TanhNormal
 from torchrl.objectives import DiscreteSACLoss, SACLoss
 
+from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.configs.sac import ISACConfig, MASACConfig
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.sac import SACLearner, target_entropy
@@ -18,7 +22,7 @@ from marlnb.config import LearnerContext
 from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.q_critic import QCritic
-from marlnb.specs import ActionSpec
+from marlnb.specs import ActionSpec, EnvSpec
 from tests.algorithms.solo import (
     CONTINUOUS,
     DISCRETE,
@@ -134,6 +138,54 @@ def test_the_joint_critic_of_one_agent_alone_says_what_its_own_would() -> None:
     other = critic_batch.codes["solo"].roll(1, -1)
     values = learner.policy.critic(critic_batch.encoded, critic_batch.codes)
     assert torch.equal(values, learner.policy.critic(critic_batch.encoded, {"solo": other}))
+
+
+@pytest.mark.parametrize("whose", ["own", "all"])
+@pytest.mark.parametrize("action", [CONTINUOUS, DISCRETE], ids=lambda a: a.kind)
+def test_the_actors_loss_is_that_of_its_agents_one_by_one(
+    whose: str, action: ActionSpec, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    config = MASACConfig(policy_actions=whose, learning_starts=0, updates=3, temperature=0.3)  # type: ignore[arg-type]
+    env, model, lengths = make_env(action), MLPConfig(hidden=(16,)), {"n_envs": 4, "rollout_steps": 20}
+    torch.manual_seed(0)
+    learners = {
+        "walker": config.build(LearnerContext(env.group("walker"), env, model, model, **lengths)),
+        "other": IPPOConfig().build(LearnerContext(env.group("other"), env, model, model, **lengths)),
+    }
+    learner = learners["walker"]
+    assert isinstance(learner, SACLearner)
+    learner.bind_learners(learners)
+    learner.update(make_rollout(env, {name: each.policy for name, each in learners.items()}))
+    sample = learner.replay.sample(64)
+    critic_batch, policy = learner.critic_batch(sample), learner.policy
+    weights = list(policy.actor.parameters())
+    torch.manual_seed(5)
+    actual = learner.actor_loss(critic_batch)[0]
+
+    torch.manual_seed(5)  # the same random actions
+    parameters, alpha = policy.actor(sample["walker", "observation"]), policy.temperature().detach()
+    drawn = policy.actor.distribution.sample(parameters) if whose == "all" or policy.continuous else None
+    taken, other = critic_batch.codes["walker"], critic_batch.codes["other"]
+    if drawn is None:
+        acted = taken
+    else:
+        acted = drawn.stored.tanh() if policy.continuous else one_hot(drawn.action, action.n[0]).float()
+    losses = []
+    for agent in range(taken.shape[1]):
+        own = [acted[:, k] if k == agent or whose == "all" else taken[:, k] for k in range(taken.shape[1])]
+        codes = {"walker": torch.stack(own, 1), "other": other}
+        value = torch.minimum(*(critic(critic_batch.encoded, codes)[:, agent] for critic in policy.critics))
+        if policy.continuous:
+            assert drawn is not None
+            losses.append(alpha * drawn.log_prob[:, agent] - value)
+        else:
+            choices = torch.distributions.Categorical(logits=parameters[:, agent])
+            losses.append(-(choices.probs * value.detach()).sum(-1) - alpha * choices.entropy())
+    expected = torch.stack(losses).mean()
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
+    theirs = torch.autograd.grad(expected, weights)
+    for ours, gradient in zip(torch.autograd.grad(actual, weights), theirs):
+        torch.testing.assert_close(ours, gradient, atol=1e-6, rtol=1e-4)
 
 
 def test_target_entropies_by_hand() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from marlnb.algorithms.configs.off_policy import QActorCriticConfig
+from marlnb.algorithms.configs.off_policy import CentralisedCriticConfig, QActorCriticConfig
 from marlnb.config import ALGORITHMS, SearchRange, option
 
 
@@ -16,7 +16,6 @@ class IDDPGConfig(QActorCriticConfig):
 
     twins: ClassVar[bool] = False
     # options of MADDPG and MATD3
-    policy_actions = "own"
     actor_every = 1
     target_noise = target_noise_clip = 0.0
 
@@ -44,19 +43,8 @@ class IDDPGConfig(QActorCriticConfig):
 
 @ALGORITHMS.register("maddpg")
 @dataclass(frozen=True)
-class MADDPGConfig(IDDPGConfig):
+class MADDPGConfig(CentralisedCriticConfig, IDDPGConfig):
     """Multi-agent DDPG: the critic reads every group's observations and actions, and the state if there is one."""
-
-    centralised: ClassVar[bool] = True
-    simultaneous_only: ClassVar[bool] = True
-
-    policy_actions: Literal["own", "all"] = option(
-        "own",
-        help="whose actions the current policy chooses in the actor's loss; own: the agent's, with the others' "
-        "actions from the replay buffer (Lowe et al. 2017, equation 6); all: its group's at once, which is cheaper "
-        "(as in BenchMARL)",
-        choices=("own", "all"),
-    )
 
 
 @ALGORITHMS.register("matd3")

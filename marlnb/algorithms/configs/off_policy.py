@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
@@ -100,6 +100,7 @@ class QActorCriticConfig(OffPolicyConfig):
 
     recurrent: ClassVar[bool] = False
     centralised: ClassVar[bool] = False
+    policy_actions = "own"  # an option of those with centralised critics
 
     lr_critic: float | None = option(
         None,
@@ -107,4 +108,20 @@ class QActorCriticConfig(OffPolicyConfig):
         gt=0,
         le=10,
         search=SearchRange("log", 1e-5, 1e-2),
+    )
+
+
+@dataclass(frozen=True)
+class CentralisedCriticConfig(QActorCriticConfig):
+    """Options of those whose critics read every group's observations and actions, and the state if there is one."""
+
+    centralised: ClassVar[bool] = True
+    simultaneous_only: ClassVar[bool] = True
+
+    policy_actions: Literal["own", "all"] = option(
+        "own",
+        help="whose actions the current policy chooses in the actor's loss; own: the agent's, with the others' "
+        "actions from the replay buffer (Lowe et al. 2017, equation 6); all: its group's at once (as in BenchMARL), "
+        "which is cheaper where actions are continuous or relaxed",
+        choices=("own", "all"),
     )

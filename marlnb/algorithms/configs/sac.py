@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from marlnb.algorithms.configs.off_policy import QActorCriticConfig
+from marlnb.algorithms.configs.off_policy import CentralisedCriticConfig, QActorCriticConfig
 from marlnb.config import ALGORITHMS, option
 from marlnb.specs import ActionKind
 
@@ -27,8 +27,5 @@ class ISACConfig(QActorCriticConfig):
 
 @ALGORITHMS.register("masac")
 @dataclass(frozen=True)
-class MASACConfig(ISACConfig):
+class MASACConfig(CentralisedCriticConfig, ISACConfig):
     """Multi-agent SAC: the critics read every group's observations and actions, and the state if there is one."""
-
-    centralised: ClassVar[bool] = True
-    simultaneous_only: ClassVar[bool] = True

@@ -102,7 +102,9 @@ OFF_POLICY = (
         ("matd3", ("env.continuous_actions=true",)),
         ("iddpg", ("env.continuous_actions=true",)),
         ("masac", ()),
+        ("masac", ("algorithm.policy_actions=all",)),
         ("masac", ("env.continuous_actions=true",)),
+        ("masac", ("env.continuous_actions=true", "algorithm.policy_actions=all")),
         ("isac", ()),
     ],
 )

@@ -23,8 +23,8 @@ class NetworkConfig(ModelConfig):
 
     precision: Literal["float32", "bfloat16"] = option(
         "float32",
-        help="of the network's products and hidden units; its weights, inputs and outputs are always float32. bfloat16 is "
-        "faster on GPUs and on processors that have instructions for it",
+        help="of the network's products and hidden units; its weights, inputs and outputs are always float32. bfloat16 "
+        "is faster on GPUs and on processors that have instructions for it",
         choices=("float32", "bfloat16"),
     )
     agent_id: bool = option(False, help="append the agent's index, one-hot, to its input; for shared weights")
