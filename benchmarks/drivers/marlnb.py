@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("task", choices=[*TASKS, *NATIVE, *ON_GPU])
     parser.add_argument("--algorithm", choices=ALGORITHMS, default="ippo")
     parser.add_argument("--updates", type=int, default=OFF_POLICY.updates)
-    parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of MADDPG's and MASAC's actor loss")
+    parser.add_argument("--policy-actions", choices=["own", "all"], default="own", help="of the actor's loss")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="iterations of a request")
     parser.add_argument("--compile", choices=["never", "first"], default="never", help="the experiment's option")
