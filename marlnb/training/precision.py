@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from marlnb.display.notice import print_notice
@@ -13,12 +11,12 @@ from marlnb.models.networks.low_precision import bfloat16_speed
 SLOWER = 0.9  # times the speed of float32; a measurement of milliseconds is not more exact
 
 
-def note_slow_precision(experiment: Experiment, groups: Sequence[str], device: torch.device) -> None:
+def note_slow_precision(experiment: Experiment, device: torch.device) -> None:
     """Prints a notice if networks compute in bfloat16 on a processor that is slower with it.
 
     Processors without instructions for bfloat16 take 2 to 30 times as long for a product as in float32.
     """
-    configs = [config for group in groups for config in (experiment.actor_of(group), experiment.critic_of(group))]
+    configs = (experiment.model, experiment.critic, *experiment.models.values(), *experiment.critics.values())
     if device.type != "cpu" or all(getattr(config, "precision", "float32") == "float32" for config in configs):
         return
     speed = bfloat16_speed()

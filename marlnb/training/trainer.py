@@ -126,7 +126,7 @@ class Trainer:
             publish(env, run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
                 self.loop = build(experiment, env, device, run.path)
-                note_slow_precision(experiment, env.spec.group_names, device)
+                note_slow_precision(experiment, device)
             self._resources.callback(self.loop.close)
             check_length(experiment, env.spec)
             if experiment.target_group is not None:

@@ -15,7 +15,7 @@ class IDDPGConfig(QActorCriticConfig):
     """Independent DDPG: each agent's critic reads what the agent observes and does."""
 
     twins: ClassVar[bool] = False
-    # options of MADDPG and MATD3
+    # options of MATD3
     actor_every = 1
     target_noise = target_noise_clip = 0.0
 
