@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,7 @@ def test_full_precision_is_float32s_to_the_bit_and_ends_with_its_block() -> None
     assert not torch.equal(low(x)[0], full(x)[0])
 
 
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="oneDNN's switch is for x86 processors")
 def test_a_training_says_that_its_processor_is_slow_with_bfloat16(tmp_path: Path) -> None:
     """On a processor whose instructions for bfloat16 oneDNN may not use, as AVX2's has none."""
     words = ("env=probe/match", "algorithm=ippo", "n_envs=4", "rollout_steps=8", "frames=32", "tuned=false")
