@@ -3,8 +3,8 @@
 Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), with a learned temperature. Discrete actions: Christodoulou
 2019 (arXiv:1910.07207), with exact expectations over an agent's own choices. In MASAC an agent's critic also reads all
 other agents' observations and actions. For discrete actions it has a value for each own choice, given the others' (as
-COMA, Foerster et al. 2018, arXiv:1705.08926). The actor learns next to the others' remembered actions (as MADDPG, Lowe
-et al. 2017, equation 6, arXiv:1706.02275) or next to those of the current policy (as MAAC, Iqbal and Sha 2019,
+COMA, Foerster et al. 2018, arXiv:1705.08926). The actor learns given the others' remembered actions (as MADDPG, Lowe
+et al. 2017, equation 6, arXiv:1706.02275) or given those of the current policy (as MAAC, Iqbal and Sha 2019,
 arXiv:1810.02912). The tests compare the losses with torchrl's.
 """
 

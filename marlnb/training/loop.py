@@ -30,6 +30,7 @@ from marlnb.training.collect.seeds import RandomStreams, derive_seed
 from marlnb.training.learners import MISFIT, build_learners, compile_long_training, load_learners
 from marlnb.training.limits import Trained
 from marlnb.training.population_support import population_support
+from marlnb.training.precision import note_slow_precision
 from marlnb.training.report import Report
 from marlnb.training.shared_return import shared_return
 
@@ -316,6 +317,7 @@ def build_loop(experiment: Experiment, env: VectorEnv, device: torch.device, fol
         experiment, env, device: as of `Loop`.
         folder: of the run, where leagues and populations keep their players.
     """
+    note_slow_precision(experiment, device)
     if experiment.league is None and experiment.evolution is None:
         training = Loop(experiment, env, device)
         compile_long_training(experiment, training.learners)

@@ -30,7 +30,6 @@ from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.memory import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
-from marlnb.training.precision import note_slow_precision
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
@@ -126,7 +125,6 @@ class Trainer:
             publish(env, run.path)
             with torch_threads(experiment.threads):  # the bits of initial weights depend on it
                 self.loop = build(experiment, env, device, run.path)
-                note_slow_precision(experiment, device)
             self._resources.callback(self.loop.close)
             check_length(experiment, env.spec)
             if experiment.target_group is not None:

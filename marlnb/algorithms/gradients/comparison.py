@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,24 +13,15 @@ from marlnb.models.networks.low_precision import full_precision
 from marlnb.models.policies.random_numbers import RandomInputs
 
 RELATIVE_TOLERANCE = 1e-3
-ROUNDINGS = 4  # both steps have one, and that of a single weight may be twice that of all
+ROUNDINGS = 4  # each of both steps has one, and one tensor's may be twice that of all together
 
 
-class Executable(Protocol):
-    """A compiled step, `CompiledStep`."""
-
-    def execute(
-        self,
-        weights: Sequence[Tensor],
-        moments: Sequence[Tensor],
-        minibatch: Minibatch,
-        numbers: Sequence[Tensor],
-        factors: Sequence[Factors],
-    ) -> Tensor: ...
+Execute = Callable[[Sequence[Tensor], Sequence[Tensor], Minibatch, Sequence[Tensor], Sequence[Factors]], Tensor]
+"""`CompiledStep.execute`: weights, moments, minibatch, random numbers, factors; it changes weights and moments."""
 
 
 def check_step(
-    compiled: Executable,
+    execute: Execute,
     traced: TracedStep,
     loss: Loss,
     modules: nn.Module,
@@ -39,12 +29,12 @@ def check_step(
     max_norm: float,
     minibatch: Minibatch,
 ) -> None:
-    """Makes one step by both from the same weights and moments; the training's own stay as they are.
+    """Makes one step, compiled and by torch, from the same weights and moments; the training's own stay as they are.
 
-    Steps of networks in lower precision may differ more: by some times the rounding error of torch's step.
+    Steps of networks in lower precision may differ by ROUNDINGS times the rounding error of torch's step as well.
 
     Args:
-        compiled: the step of `traced`.
+        execute: makes the compiled step of `traced`.
         loss, modules, optimizer, max_norm: as of `trace`.
         minibatch: that of the step.
     Raises:
@@ -61,7 +51,7 @@ def check_step(
         return after
 
     weights, moments = _copies(traced.weights), _copies(before)
-    compiled.execute(weights, moments, minibatch, numbers, factors)
+    execute(weights, moments, minibatch, numbers, factors)
     expected = moments_by_torch()
     with full_precision(modules):
         exact = moments_by_torch()

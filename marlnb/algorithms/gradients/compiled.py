@@ -108,7 +108,8 @@ class StepCompiler:
             if not self._job.finished:
                 print_notice(f"compiling the update of {self._name}: up to some minutes, once on this machine")
             compiled = CompiledStep(self._job.wait(), self._traced, self._optimizer, minibatch)
-            check_step(compiled, self._traced, self._loss, self._modules(), self._optimizer, self._max_norm, minibatch)
+            modules, optimizer = self._modules(), self._optimizer
+            check_step(compiled.execute, self._traced, self._loss, modules, optimizer, self._max_norm, minibatch)
             return compiled
         except Exception as error:
             self._fail(error)
