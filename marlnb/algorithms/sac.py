@@ -1,8 +1,8 @@
 """ISAC and MASAC: stochastic actors with an entropy bonus, improved along twin critics of their actions.
 
 Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), with a learned temperature. Discrete actions: Christodoulou
-2019 (arXiv:1910.07207), with exact expectations over an agent's own choices. In MASAC an agent's critic also reads all
-other agents' observations and actions. For discrete actions it has a value for each own choice, given the others' (as
+2019 (arXiv:1910.07207), with exact expectations over an agent's own choices. In MASAC the critics read all agents'
+observations and actions. Discrete actions are judged by the values of each own choice, given the others' actions (as in
 COMA, Foerster et al. 2018, arXiv:1705.08926). The actor learns given the others' remembered actions (as MADDPG, Lowe
 et al. 2017, equation 6, arXiv:1706.02275) or given those of the current policy (as MAAC, Iqbal and Sha 2019,
 arXiv:1810.02912). The tests compare the losses with torchrl's.
@@ -120,7 +120,7 @@ class SACLearner(QActorCriticLearner):
             if all_by_policy:
                 action = distribution.sample(parameters, self.generator).action
                 codes = codes | {group: policy.critic.encode_action(group, action)}
-            values_of_choices = torch.minimum(*(critic(encoded, codes) for critic in critics))
+            values_of_choices = torch.minimum(*(critic.q_of_choices(encoded, codes) for critic in critics))
         entropy = -(probs * log_probs).sum(-1)
         return (probs * values_of_choices).sum(-1) + alpha * entropy, entropy
 

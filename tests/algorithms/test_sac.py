@@ -136,8 +136,9 @@ def test_the_joint_critic_of_one_agent_alone_says_what_its_own_would() -> None:
     sample = solo_sample(DISCRETE)
     critic_batch = learner.critic_batch(sample)
     other = critic_batch.codes["solo"].roll(1, -1)
-    values = learner.policy.critic(critic_batch.encoded, critic_batch.codes)
-    assert torch.equal(values, learner.policy.critic(critic_batch.encoded, {"solo": other}))
+    values = learner.policy.critic.q_of_choices(critic_batch.encoded, critic_batch.codes)
+    assert values.shape == (64, 1, 4)
+    torch.testing.assert_close(values, learner.policy.critic.q_of_choices(critic_batch.encoded, {"solo": other}))
 
 
 @pytest.mark.parametrize("whose", ["own", "all"])
@@ -171,16 +172,21 @@ def test_the_actors_loss_is_that_of_its_agents_one_by_one(
     else:
         acted = drawn.stored.tanh() if policy.continuous else one_hot(drawn.action, action.n[0]).float()
     losses = []
+
+    def value_of(agent: int, own: Tensor) -> Tensor:
+        """Of one agent's own action, `[n, code]`, by a pass of its own."""
+        agents = [acted[:, k] if whose == "all" else taken[:, k] for k in range(taken.shape[1])]
+        codes = {"walker": torch.stack([*agents[:agent], own, *agents[agent + 1 :]], 1), "other": other}
+        return torch.minimum(*(critic(critic_batch.encoded, codes)[:, agent] for critic in policy.critics))
+
     for agent in range(taken.shape[1]):
-        own = [acted[:, k] if k == agent or whose == "all" else taken[:, k] for k in range(taken.shape[1])]
-        codes = {"walker": torch.stack(own, 1), "other": other}
-        value = torch.minimum(*(critic(critic_batch.encoded, codes)[:, agent] for critic in policy.critics))
         if policy.continuous:
             assert drawn is not None
-            losses.append(alpha * drawn.log_prob[:, agent] - value)
+            losses.append(alpha * drawn.log_prob[:, agent] - value_of(agent, acted[:, agent]))
         else:
             choices = torch.distributions.Categorical(logits=parameters[:, agent])
-            losses.append(-(choices.probs * value.detach()).sum(-1) - alpha * choices.entropy())
+            each = torch.stack([value_of(agent, one.expand(64, -1)) for one in torch.eye(action.n[0])], -1).detach()
+            losses.append(-(choices.probs * each).sum(-1) - alpha * choices.entropy())
     expected = torch.stack(losses).mean()
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
     theirs = torch.autograd.grad(expected, weights)

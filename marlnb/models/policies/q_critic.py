@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import cast
 
 import torch
@@ -43,27 +42,22 @@ class ActionEncoder(nn.Module):
 
 
 class QCritic(nn.Module):
-    """Q values of the actions taken, `[..., agent]`, or of each choice that an agent has, `[..., agent, choice]`.
+    """Q values of the actions taken, `[..., agent]`, and of each choice that an agent has, `[..., agent, choice]`.
 
     Decentralised: each agent from its own observation and action. Centralised: from every agent's observation, agent
-    by agent in the environment's order, the state if there is one, then every agent's action.
-    Of the actions taken: with shared weights the joint vector passes once through one network, whose head has a unit
-    for each agent's value, so the sites have an agent axis of 1; with unshared weights each agent has its own network.
-    Of every choice: an agent's network, shared or not, reads the joint vector with the agent's own action set to zero,
-    and its head has a unit for each choice, as in COMA (Foerster et al. 2018, section 4, arXiv:1705.08926). A shared
-    network reads the agents of the group in a circle that begins with the agent itself (`own_first`), since it must
-    know whose choice it values.
+    by agent in the environment's order, the state if there is one, then every agent's action. With shared weights the
+    joint vector passes once through one network, whose head has a unit for each agent's value, so the sites have an
+    agent axis of 1; with unshared weights each agent has its own network.
 
     Args:
         group: the agents and their spaces.
         env: the environment.
         config: the network.
         centralised: read every group's observations and actions, and the state.
-        all_actions: evaluate every choice of a discrete action at once, rather than the one taken.
+        all_actions: read no action, and have a unit in the head for each choice of a discrete one; decentralised only.
     """
 
     _own: Tensor
-    _order: Tensor | None
 
     def __init__(
         self, group: GroupSpec, env: EnvSpec, config: ModelConfig, *, centralised: bool, all_actions: bool = False
@@ -77,7 +71,7 @@ class QCritic(nn.Module):
         self.reads = tuple(self.axes)
         self.state_axes = len(env.state_shape or ())
         self.reads_state = centralised and env.state_shape is not None
-        self.shared_forward = centralised and config.share_parameters and not all_actions
+        self.shared_forward = centralised and config.share_parameters
         if centralised:
             inputs = joint_q_input_spec(env)
         else:
@@ -87,8 +81,6 @@ class QCritic(nn.Module):
             self.network = config.build(1, inputs, group.n_agents)
         else:
             self.network = config.build(group.n_agents, inputs, group.action.n_logits if all_actions else 1)
-        is_shared = centralised and all_actions and config.share_parameters and group.n_agents > 1
-        self.register_buffer("_order", own_first(group, env) if is_shared else None, persistent=False)
         self.register_buffer("_own", torch.eye(group.n_agents, dtype=torch.bool).unsqueeze(-1), persistent=False)
 
     def encode_action(self, group: str, action: Tensor) -> Tensor:
@@ -112,23 +104,18 @@ class QCritic(nn.Module):
         return joint_features(self.group_name, observations, self.axes, state, state_axes)
 
     def forward(self, encoded: Tensor, codes: Mapping[str, Tensor]) -> Tensor:
-        """Q `[..., agent]`, or of each own choice given the others' actions `[..., agent, choice]`.
+        """Q of the actions taken, `[..., agent]`; of a critic of all actions, of each choice `[..., agent, choice]`.
 
         Args:
             encoded: the result of `encode_observations`.
-            codes: encoded actions by group, `[..., agent, code]`; a decentralised critic of all actions reads none.
+            codes: encoded actions by group, `[..., agent, code]`; a critic of all actions reads none.
         """
         if self.all_actions:
-            inputs = encoded
-            if self.centralised:
-                inputs = self._rows(encoded, codes, torch.zeros_like(codes[self.group_name]))
-                if self._order is not None:
-                    inputs = inputs.gather(-1, self._order.expand_as(inputs))
-            return self.network(inputs)[0]  # type: ignore[no-any-return]
+            return self.network(encoded)[0]  # type: ignore[no-any-return]
         if not self.centralised:
             inputs = torch.cat((encoded, codes[self.group_name]), dim=-1)
             return self.network(inputs)[0].squeeze(-1)  # type: ignore[no-any-return]
-        joint = torch.cat((encoded, *(codes[name].flatten(-2) for name in self.reads)), dim=-1).unsqueeze(-2)
+        joint = self._joint(encoded, codes).unsqueeze(-2)
         if self.shared_forward:
             output = self.network(joint)[0]
             return output.squeeze(-2)
@@ -149,7 +136,9 @@ class QCritic(nn.Module):
         if not self.centralised or self.n_agents == 1:
             return self.forward(encoded, {**codes, self.group_name: own})
         if self.shared_forward and isinstance(self.network, MLP) and len(self.network.hidden):
-            return self._q_by_difference(self.network, encoded, codes, own)
+            changes = (own - codes[self.group_name]).transpose(-2, -3) @ self._own_columns(self.network, encoded, codes)
+            sums = self._first_sums(self.network, encoded, codes).unsqueeze(-3) + changes  # agent, sample, unit
+            return _after_first_sums(self.network, sums).diagonal(dim1=-3, dim2=-1)
         rows = self._rows(encoded, codes, own)
         if not self.shared_forward:
             output: Tensor = self.network(rows)[0]
@@ -157,22 +146,49 @@ class QCritic(nn.Module):
         output = self.network(rows.unsqueeze(-2))[0].squeeze(-2)
         return output.diagonal(dim1=-2, dim2=-1)
 
-    def _q_by_difference(self, network: MLP, encoded: Tensor, codes: Mapping[str, Tensor], own: Tensor) -> Tensor:
-        """As `q_with_own_action`, with the first layer's common product computed once:
+    def q_of_choices(self, encoded: Tensor, codes: Mapping[str, Tensor]) -> Tensor:
+        """Q `[..., agent, choice]` of each choice of each agent, with the other agents' actions as in `codes`:
 
-        W x_i + b = (W x + b) + W_i (own_i - a_i)      W_i: the columns of agent i's action
+            Q_i(x, a_1, ..., a_i = choice, ..., a_N)
+
+        For discrete actions. It does not depend on the agent's own action in `codes`.
+
+        Args:
+            encoded: the result of `encode_observations`.
+            codes: encoded actions by group, `[..., agent, code]`.
+        Source: COMA, Foerster et al. 2018, section 4 (arXiv:1705.08926).
         """
-        first, *later = cast(list[HiddenLayer], list(network.hidden))
+        if self.all_actions:
+            return self.forward(encoded, codes)
         taken = codes[self.group_name]
-        n, size, before = *taken.shape[-2:], self.reads.index(self.group_name)
+        if self.shared_forward and isinstance(self.network, MLP) and len(self.network.hidden):
+            columns = self._own_columns(self.network, encoded, codes)
+            sums = self._first_sums(self.network, encoded, codes).unsqueeze(-3) - taken.transpose(-2, -3) @ columns
+            sums = sums.unsqueeze(-3) + columns.unsqueeze(-2)  # agent, choice, sample, unit
+            return _after_first_sums(self.network, sums).diagonal(dim1=-4, dim2=-1).movedim(-3, -1)
+        choices = torch.eye(taken.shape[-1], dtype=taken.dtype, device=taken.device)
+        values = [self.q_with_own_action(encoded, codes, choice.expand_as(taken)) for choice in choices]
+        return torch.stack(values, dim=-1)
+
+    def _joint(self, encoded: Tensor, codes: Mapping[str, Tensor]) -> Tensor:
+        return torch.cat((encoded, *(codes[name].flatten(-2) for name in self.reads)), dim=-1)
+
+    def _first_sums(self, network: MLP, encoded: Tensor, codes: Mapping[str, Tensor]) -> Tensor:
+        """The first layer's weighted sums of the joint vector, `[..., unit]`, which the agents have in common.
+
+        Another own action changes only the part of its columns W_i:
+
+            W x_i + b = (W x + b) + W_i (own_i - a_i)
+        """
+        sums: Tensor = cast(HiddenLayer, network.hidden[0]).linear(self._joint(encoded, codes))
+        return sums
+
+    def _own_columns(self, network: MLP, encoded: Tensor, codes: Mapping[str, Tensor]) -> Tensor:
+        """The first layer's weights of each agent's own action, `[agent, code, unit]`."""
+        (n, size), before = codes[self.group_name].shape[-2:], self.reads.index(self.group_name)
         start = encoded.shape[-1] + sum(codes[name].shape[-2:].numel() for name in self.reads[:before])
-        columns = first.linear.weight[..., start : start + n * size].unflatten(-1, (n, size))
-        common = first.linear(torch.cat((encoded, *(codes[name].flatten(-2) for name in self.reads)), dim=-1))
-        changes = torch.einsum("...bac,...uac->...abu", own - taken, columns)  # b: of a sample
-        x = first.activate(common.unsqueeze(-3) + changes)
-        for layer in later:
-            x = layer(x)
-        return network.head(x).diagonal(dim1=-3, dim2=-1)
+        weight = cast(HiddenLayer, network.hidden[0]).linear.weight
+        return weight[..., start : start + n * size].unflatten(-1, (n, size)).movedim(-3, -1).contiguous()
 
     def _rows(self, encoded: Tensor, codes: Mapping[str, Tensor], own: Tensor) -> Tensor:
         """The joint vector for each agent `[..., agent, feature]`, with its own action replaced by `own`."""
@@ -193,22 +209,14 @@ def joint_q_input_spec(env: EnvSpec) -> InputSpec:
     return InputSpec((*joint_input_spec(env).parts, *actions))
 
 
-def own_first(group: GroupSpec, env: EnvSpec) -> Tensor:
-    """Columns of the joint vector, in an order of its own for each agent of the group, `[agent, feature]`.
-
-    Agent i has the group's observations and actions in the order i, i + 1, ..., n - 1, 0, ..., i - 1; the rest stays.
-    """
-    blocks = [(other.name, other.n_agents, prod(other.observation.shape)) for other in env.groups]
-    blocks += [] if env.state_shape is None else [("", 1, prod(env.state_shape))]
-    blocks += [(other.name, other.n_agents, ActionEncoder(other.action).size) for other in env.groups]
-    columns = torch.arange(sum(n * size for _, n, size in blocks)).split([n * size for _, n, size in blocks])
-
-    def beginning_with(agent: int) -> Tensor:
-        turns = (-agent if name == group.name else 0 for name, _, _ in blocks)
-        parts = (part.view(n, size).roll(turn, 0) for part, (_, n, size), turn in zip(columns, blocks, turns))
-        return torch.cat([part.flatten() for part in parts])
-
-    return torch.stack([beginning_with(agent) for agent in range(group.n_agents)])
+def _after_first_sums(network: MLP, sums: Tensor) -> Tensor:
+    """The network's output from its first layer's weighted sums."""
+    first, *later = cast(list[HiddenLayer], list(network.hidden))
+    x = first.activate(sums)
+    for layer in later:
+        x = layer(x)
+    output: Tensor = network.head(x)
+    return output
 
 
 def _one_hot(index: Tensor, n: int) -> Tensor:

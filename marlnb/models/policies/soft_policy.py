@@ -42,7 +42,7 @@ class SoftPolicy(QActorCritic):
         temperature: float,
     ) -> None:
         self.continuous = group.action.kind == "continuous"
-        chooser, all_actions = Actor(group, actor, std_of="network"), not self.continuous
+        chooser, all_actions = Actor(group, actor, std_of="network"), not (self.continuous or centralised)
         super().__init__(group, env, chooser, critic, centralised=centralised, twins=True, all_actions=all_actions)
         self.temperature = Temperature(temperature)
 

@@ -20,9 +20,9 @@ DISCRETE = ActionSpec("discrete", n=(5,))
 MULTI = ActionSpec("multi_discrete", n=(3, 2))
 
 
-def build(env: EnvSpec, *, share: bool, centralised: bool = True, all_actions: bool = False) -> QCritic:
+def build(env: EnvSpec, *, share: bool, centralised: bool = True, model: str = "mlp") -> QCritic:
     torch.manual_seed(1)
-    return QCritic(env.group("walker"), env, make_model("mlp", share), centralised=centralised, all_actions=all_actions)
+    return QCritic(env.group("walker"), env, make_model(model, share), centralised=centralised)
 
 
 def time_step(env: EnvSpec, critic: QCritic, n: int = 4) -> tuple[Tensor, dict[str, Tensor]]:
@@ -94,35 +94,20 @@ def test_an_agents_gradient_is_that_of_its_own_value_alone() -> None:
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_values_of_each_choice_do_not_depend_on_the_choice_taken(share: bool) -> None:
-    env = make_spec(DISCRETE)
-    critic = build(env, share=share, all_actions=True)
+@pytest.mark.parametrize("centralised", [True, False])
+@pytest.mark.parametrize("model", ["mlp", "gru"])
+def test_values_of_choices_are_those_of_taking_each_one(share: bool, centralised: bool, model: str) -> None:
+    env = make_spec(DISCRETE, state=(7,))
+    critic = build(env, share=share, centralised=centralised, model=model)
     seen, codes = time_step(env, critic)
-    values = critic(seen, codes)
+    values = critic.q_of_choices(seen, codes)
     assert values.shape == (4, 3, 5)
-    other = codes["walker"].clone()
-    other[:, 1] = other[:, 1].roll(1, -1)
-    changed = critic(seen, {**codes, "walker": other})
-    assert torch.equal(changed[:, 1], values[:, 1])  # its own choice is left blank
-    assert (changed[:, 0] != values[:, 0]).any() and (changed[:, 2] != values[:, 2]).any()
-
-
-@pytest.mark.parametrize("state", [None, (7,)])
-def test_agents_that_exchange_places_exchange_values_of_each_choice(state: tuple[int, ...] | None) -> None:
-    """Shared weights value an agent's choices by what that agent observes, wherever it stands in the joint vector."""
-    env = make_spec(DISCRETE, state=state)
-    critic = build(env, share=True, all_actions=True)
-    observations = {g.name: torch.randn(4, g.n_agents, *g.observation.shape) for g in env.groups}
-    codes = {name: critic.encode_action(name, random_action(env, name, 4)) for name in critic.reads}
-    drawn_state = None if state is None else torch.randn(4, *state)
-
-    def values(turn: int) -> Tensor:
-        turned = observations | {"walker": observations["walker"].roll(turn, 1)}
-        encoded = critic.encode_observations(turned, drawn_state)
-        return critic(encoded, codes | {"walker": codes["walker"].roll(turn, 1)})
-
-    torch.testing.assert_close(values(1), values(0).roll(1, 1), atol=1e-6, rtol=1e-5)
-    assert not torch.allclose(values(0)[:, 0], values(0)[:, 1])
+    for agent in range(3):  # each choice of each agent in a pass of its own
+        for choice in range(5):
+            replaced = codes["walker"].clone()
+            replaced[:, agent] = torch.eye(5)[choice]
+            expected = critic(seen, {**codes, "walker": replaced})[:, agent]
+            torch.testing.assert_close(values[:, agent, choice], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_a_missing_state_is_named() -> None:
@@ -173,8 +158,6 @@ def test_values_are_those_of_greedy_actions_and_every_site_fires(
         critic(policy.critic.encode_observations(observations), codes) for critic in (policy.critic, policy.critic_2)
     ]
     least = torch.minimum(*both)
-    if policy.critic.all_actions:
-        least = least.gather(-1, actions["walker"].unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(value, least, atol=1e-6, rtol=1e-5)
     assert state is None
 
