@@ -2,14 +2,15 @@
 
 Continuous actions: Haarnoja et al. 2018 (arXiv:1812.05905), with a learned temperature. Discrete actions: Christodoulou
 2019 (arXiv:1910.07207), with exact expectations over an agent's own choices. In MASAC the critics read all agents'
-observations and actions. Discrete actions are judged by the values of each own choice, given the others' actions (as in
-COMA, Foerster et al. 2018, arXiv:1705.08926). The actor learns given the others' remembered actions (as MADDPG, Lowe
-et al. 2017, equation 6, arXiv:1706.02275) or given those of the current policy (as MAAC, Iqbal and Sha 2019,
-arXiv:1810.02912). The tests compare the losses with torchrl's.
+observations and actions, and value each own choice given the others' actions (as in COMA, Foerster et al. 2018,
+arXiv:1705.08926). The actor learns given the others' remembered actions (as MADDPG, Lowe et al. 2017, equation 6,
+arXiv:1706.02275) or given those of the current policy (as MAAC, Iqbal and Sha 2019, arXiv:1810.02912). The tests
+compare the losses with torchrl's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import log
 
@@ -21,6 +22,7 @@ from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
+from marlnb.models.policies.q_critic import QCritic
 from marlnb.models.policies.random_numbers import Generators
 from marlnb.models.policies.soft_policy import SoftPolicy
 from marlnb.specs import ActionSpec
@@ -61,9 +63,17 @@ class SACLearner(QActorCriticLearner):
 
             y = r + gamma (1 - terminated) V(s'),  V(s') = E_a'[min_i Q_i'(s', a') - alpha log pi(a'|s')]
 
+        The expectation over an agent's own choice is exact; continuous actions, and those of other agents, are drawn.
         Source: Haarnoja et al. 2018, equations 2 and 3 (arXiv:1812.05905).
         """
-        value, _ = self._soft_value(batch, is_next=True)
+        parameters, group = self._parameters(batch.next_observation, batch.next_mask), self.group.name
+        code, log_prob = self._draw(parameters)
+        encoded, codes = batch.next_encoded, batch.next_codes | {group: code}
+        if self.policy.continuous:
+            value = torch.minimum(*(critic(encoded, codes) for critic in self.target_critics))
+            value = value - self.policy.temperature() * log_prob
+        else:
+            value = self._expected_value(parameters, encoded, codes, self.target_critics)[0]
         return td_target(batch.reward, value, batch.terminated, batch.discount)
 
     def actor_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -71,9 +81,24 @@ class SACLearner(QActorCriticLearner):
 
             L = E_a[alpha log pi(a|s) - min_i Q_i(s, a)]
 
+        The expectation over an agent's own choice is exact; a continuous action is drawn. The other agents of the group
+        act as in the sample or by the policy (`policy_actions`).
+
         Source: Haarnoja et al. 2018, equation 7 (arXiv:1812.05905).
         """
-        value, entropy = self._soft_value(batch, is_next=False)
+        parameters, policy, group = self._parameters(batch.observation, batch.mask), self.policy, self.group.name
+        encoded, codes, all_by_policy = batch.encoded, batch.codes, self.config.policy_actions == "all"
+        if policy.continuous:
+            code, log_prob = self._draw(parameters)
+            if all_by_policy:
+                values = [critic(encoded, codes | {group: code}) for critic in policy.critics]
+            else:
+                values = [critic.q_with_own_action(encoded, codes, code) for critic in policy.critics]
+            value, entropy = torch.minimum(*values) - policy.temperature().detach() * log_prob, -log_prob
+        else:
+            if all_by_policy:
+                codes = codes | {group: self._draw(parameters)[0]}
+            value, entropy = self._expected_value(parameters, encoded, codes, policy.critics)
         loss = -masked_mean(value, batch.acting)
         return loss, {"actor_loss": loss.detach(), "entropy": masked_mean(entropy, batch.acting).detach()}
 
@@ -87,47 +112,32 @@ class SACLearner(QActorCriticLearner):
         """
         return self.policy.temperature.log * (entropy - self.target_entropy)
 
-    def _soft_value(self, batch: CriticBatch, *, is_next: bool) -> tuple[Tensor, Tensor]:
-        """The policy's value including its entropy, and the entropy in nats, both `[n, agent]`.
+    def _parameters(self, observation: Tensor, mask: Tensor | None) -> Tensor:
+        actor = self.policy.actor
+        return actor.distribution.mask(actor(observation), mask)
 
-        Args:
-            is_next: the value of the next step by the target critics, where the other agents of the group act by the
-                policy too; otherwise that of this step, where they act as in the sample or by the policy
-                (`policy_actions`).
-        """
-        all_by_policy = is_next or self.config.policy_actions == "all"
-        if is_next:
-            observation, mask, critics = batch.next_observation, batch.next_mask, self.target_critics
-            encoded, codes = batch.next_encoded, batch.next_codes
-        else:
-            observation, mask, critics = batch.observation, batch.mask, self.policy.critics
-            encoded, codes = batch.encoded, batch.codes
-        policy, group = self.policy, self.group.name
-        distribution = policy.actor.distribution
-        parameters = distribution.mask(policy.actor(observation), mask)
-        alpha = policy.temperature().detach()
-        if policy.continuous:
-            drawn = distribution.sample(parameters, self.generator)
-            code = drawn.stored.tanh()
-            if all_by_policy:
-                values = [critic(encoded, codes | {group: code}) for critic in critics]
-            else:
-                values = [critic.q_with_own_action(encoded, codes, code) for critic in critics]
-            return torch.minimum(*values) - alpha * drawn.log_prob, -drawn.log_prob
+    def _draw(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """The group's actions by the policy, encoded, `[n, agent, code]`, and their log-probabilities `[n, agent]`."""
+        drawn = self.policy.actor.distribution.sample(parameters, self.generator)
+        if self.policy.continuous:
+            return drawn.stored.tanh(), drawn.log_prob
+        return self.policy.critic.encode_action(self.group.name, drawn.action), drawn.log_prob
+
+    def _expected_value(
+        self, parameters: Tensor, encoded: Tensor, codes: Mapping[str, Tensor], critics: Sequence[QCritic]
+    ) -> tuple[Tensor, Tensor]:
+        """Of discrete actions, the policy's value including its entropy, and the entropy in nats, both `[n, agent]`."""
         log_probs = parameters.log_softmax(-1)
         probs = log_probs.exp()
         with torch.no_grad():  # the critics' values are weights here: the gradient goes through the probabilities
-            if all_by_policy:
-                action = distribution.sample(parameters, self.generator).action
-                codes = codes | {group: policy.critic.encode_action(group, action)}
             values_of_choices = torch.minimum(*(critic.q_of_choices(encoded, codes) for critic in critics))
+            alpha = self.policy.temperature()
         entropy = -(probs * log_probs).sum(-1)
         return (probs * values_of_choices).sum(-1) + alpha * entropy, entropy
 
     @torch.no_grad()
     def next_action(self, observation: Tensor, mask: Tensor | None, generator: Generators) -> Tensor:
-        distribution = self.policy.actor.distribution
-        drawn = distribution.sample(distribution.mask(self.policy.actor(observation), mask), generator)
+        drawn = self.policy.actor.distribution.sample(self._parameters(observation, mask), generator)
         if self.policy.continuous:
             return self.policy.critic.decode_action(self.group.name, drawn.stored.tanh())
         return drawn.action
