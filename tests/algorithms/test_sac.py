@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import log
 
 import pytest
@@ -141,23 +142,43 @@ def test_the_joint_critic_of_one_agent_alone_says_what_its_own_would() -> None:
     torch.testing.assert_close(values, learner.policy.critic.q_of_choices(critic_batch.encoded, {"solo": other}))
 
 
+Choosers = Callable[..., tuple[SACLearner, Sample]]
+
+
+@pytest.fixture
+def learner_of_three(make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]) -> Choosers:
+    """MASAC of the group of three, after three updates, and a sample; the group of two learns with PPO."""
+
+    def build(action: ActionSpec, **options: object) -> tuple[SACLearner, Sample]:
+        config = MASACConfig(learning_starts=0, updates=3, temperature=0.3, **options)  # type: ignore[arg-type]
+        env, model, lengths = make_env(action), MLPConfig(hidden=(16,)), {"n_envs": 4, "rollout_steps": 20}
+        torch.manual_seed(0)
+        learners = {
+            "walker": config.build(LearnerContext(env.group("walker"), env, model, model, **lengths)),
+            "other": IPPOConfig().build(LearnerContext(env.group("other"), env, model, model, **lengths)),
+        }
+        learner = learners["walker"]
+        assert isinstance(learner, SACLearner)
+        learner.bind_learners(learners)
+        learner.update(make_rollout(env, {name: each.policy for name, each in learners.items()}))
+        return learner, learner.replay.sample(64)
+
+    return build
+
+
+def least_value(critics: Sequence[QCritic], seen: Tensor, codes: dict[str, Tensor], agent: int, own: Tensor) -> Tensor:
+    """Of one agent's own action, `[n, code]`, by a pass of its own."""
+    walkers = codes["walker"].clone()
+    walkers[:, agent] = own
+    return torch.minimum(*(critic(seen, codes | {"walker": walkers})[:, agent] for critic in critics))
+
+
 @pytest.mark.parametrize("whose", ["own", "all"])
 @pytest.mark.parametrize("action", [CONTINUOUS, DISCRETE], ids=lambda a: a.kind)
 def test_the_actors_loss_is_that_of_its_agents_one_by_one(
-    whose: str, action: ActionSpec, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+    whose: str, action: ActionSpec, learner_of_three: Choosers
 ) -> None:
-    config = MASACConfig(policy_actions=whose, learning_starts=0, updates=3, temperature=0.3)  # type: ignore[arg-type]
-    env, model, lengths = make_env(action), MLPConfig(hidden=(16,)), {"n_envs": 4, "rollout_steps": 20}
-    torch.manual_seed(0)
-    learners = {
-        "walker": config.build(LearnerContext(env.group("walker"), env, model, model, **lengths)),
-        "other": IPPOConfig().build(LearnerContext(env.group("other"), env, model, model, **lengths)),
-    }
-    learner = learners["walker"]
-    assert isinstance(learner, SACLearner)
-    learner.bind_learners(learners)
-    learner.update(make_rollout(env, {name: each.policy for name, each in learners.items()}))
-    sample = learner.replay.sample(64)
+    learner, sample = learner_of_three(action, policy_actions=whose)
     critic_batch, policy = learner.critic_batch(sample), learner.policy
     weights = list(policy.actor.parameters())
     torch.manual_seed(5)
@@ -166,32 +187,49 @@ def test_the_actors_loss_is_that_of_its_agents_one_by_one(
     torch.manual_seed(5)  # the same random actions
     parameters, alpha = policy.actor(sample["walker", "observation"]), policy.temperature().detach()
     drawn = policy.actor.distribution.sample(parameters) if whose == "all" or policy.continuous else None
-    taken, other = critic_batch.codes["walker"], critic_batch.codes["other"]
-    if drawn is None:
-        acted = taken
-    else:
+    codes = critic_batch.codes
+    if drawn is not None:
         acted = drawn.stored.tanh() if policy.continuous else one_hot(drawn.action, action.n[0]).float()
+        codes = codes | {"walker": acted} if whose == "all" else codes
     losses = []
-
-    def value_of(agent: int, own: Tensor) -> Tensor:
-        """Of one agent's own action, `[n, code]`, by a pass of its own."""
-        agents = [acted[:, k] if whose == "all" else taken[:, k] for k in range(taken.shape[1])]
-        codes = {"walker": torch.stack([*agents[:agent], own, *agents[agent + 1 :]], 1), "other": other}
-        return torch.minimum(*(critic(critic_batch.encoded, codes)[:, agent] for critic in policy.critics))
-
-    for agent in range(taken.shape[1]):
+    for agent in range(3):
+        value_of = partial(least_value, policy.critics, critic_batch.encoded, codes, agent)
         if policy.continuous:
             assert drawn is not None
-            losses.append(alpha * drawn.log_prob[:, agent] - value_of(agent, acted[:, agent]))
+            losses.append(alpha * drawn.log_prob[:, agent] - value_of(acted[:, agent]))
         else:
             choices = torch.distributions.Categorical(logits=parameters[:, agent])
-            each = torch.stack([value_of(agent, one.expand(64, -1)) for one in torch.eye(action.n[0])], -1).detach()
+            each = torch.stack([value_of(own) for own in torch.eye(action.n[0])], -1).detach()
             losses.append(-(choices.probs * each).sum(-1) - alpha * choices.entropy())
     expected = torch.stack(losses).mean()
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
     theirs = torch.autograd.grad(expected, weights)
     for ours, gradient in zip(torch.autograd.grad(actual, weights), theirs):
         torch.testing.assert_close(ours, gradient, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("action", [CONTINUOUS, DISCRETE], ids=lambda a: a.kind)
+def test_the_target_is_that_of_its_agents_one_by_one(action: ActionSpec, learner_of_three: Choosers) -> None:
+    learner, sample = learner_of_three(action)
+    critic_batch, policy = learner.critic_batch(sample), learner.policy
+    torch.manual_seed(5)
+    actual = learner.target(critic_batch)
+
+    torch.manual_seed(5)  # the same random actions
+    parameters, alpha = policy.actor(critic_batch.next_observation), policy.temperature()
+    drawn = policy.actor.distribution.sample(parameters)
+    acted = drawn.stored.tanh() if policy.continuous else one_hot(drawn.action, action.n[0]).float()
+    codes = critic_batch.next_codes | {"walker": acted}
+    for agent in range(3):
+        value_of = partial(least_value, learner.target_critics, critic_batch.next_encoded, codes, agent)
+        if policy.continuous:
+            value = value_of(acted[:, agent]) - alpha * drawn.log_prob[:, agent]
+        else:
+            choices = torch.distributions.Categorical(logits=parameters[:, agent])
+            each = torch.stack([value_of(own) for own in torch.eye(action.n[0])], -1)
+            value = (choices.probs * each).sum(-1) + alpha * choices.entropy()
+        future = ~critic_batch.terminated[:, agent] * learner.config.gamma
+        torch.testing.assert_close(actual[:, agent], critic_batch.reward[:, agent] + future * value)
 
 
 def test_target_entropies_by_hand() -> None:
