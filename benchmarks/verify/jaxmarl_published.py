@@ -4,7 +4,8 @@
 
 `at_equal_time` runs it, from the repository's root. The settings are those of JaxMARL's
 baselines/IPPO/config/ippo_ff_mpe.yaml: 16 environments of 128 steps, learning rate 2.5e-4 that falls to 0 over 10 M
-frames. Compiling does not count. FILE gets the score of random actions, the score without exploration and the frames.
+frames, where the training ends even if there is time left. Compiling does not count. FILE gets the score of random
+actions, the score without exploration and the frames.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def main() -> None:
     state, iterations = training(PUBLISHED, EVERY, seed=asked.seed, anneal_frames=ANNEAL_FRAMES)
     state, _ = iterations(state)  # compiles
     frames, start_s = EVERY * PUBLISHED.frames, cpu_seconds()
-    while cpu_seconds() - start_s < asked.seconds:
+    while cpu_seconds() - start_s < asked.seconds and frames < ANNEAL_FRAMES:  # the rate would be negative later
         state, metrics = iterations(state)
         jax.block_until_ready((state, metrics))
         frames += EVERY * PUBLISHED.frames

@@ -137,14 +137,15 @@ def verification(trained: Trained) -> Figure:
 @of_page
 def tuned_settings(trained: Trained) -> Figure:
     """What trainings reach that name an environment and an algorithm alone: medians over seeds."""
-    measured = default_settings.curves(default_settings.FOLDER / "cpu-avx512")
-    algorithms = sorted({curve.algorithm for curve in measured})
-    envs = [env for env in dict.fromkeys(curve.env for curve in measured) if env in default_settings.GOALS]
+    by_machine = [default_settings.curves(default_settings.FOLDER / name) for name in ("cpu-avx512", "cpu-genoa")]
+    algorithms = sorted({curve.algorithm for measured in by_machine for curve in measured})
+    envs = [env for env in dict.fromkeys(curve.env for curve in by_machine[0]) if env in default_settings.GOALS]
     axes = plots.panels(len(envs), width=2.9, height=2.9)
     for ax, env in zip(axes, envs):
         goals = default_settings.GOALS[env]
         for algorithm in goals:
-            curves = [curve for curve in measured if (curve.env, curve.algorithm) == (env, algorithm)]
+            of_cell = ([c for c in measured if (c.env, c.algorithm) == (env, algorithm)] for measured in by_machine)
+            curves = next(filter(None, of_cell))  # of the first machine that trained it
             seconds = [median(point.seconds for point in points) for points in zip(*(c.points for c in curves))]
             scores = [
                 median(objective(env, point.greedy) for point in points) for points in zip(*(c.points for c in curves))
