@@ -27,8 +27,8 @@ class Temperature(nn.Module):
 class SoftPolicy(QActorCritic):
     """A stochastic actor and two critics of its actions.
 
-    Discrete actions: the critics evaluate every choice at once. Continuous actions: a normal squashed by tanh, whose
-    standard deviation is an output of the actor's network.
+    Discrete actions: a decentralised critic has an output for each choice, a centralised one reads the actions taken.
+    Continuous actions: a normal squashed by tanh, whose standard deviation is an output of the actor's network.
     """
 
     def __init__(
