@@ -20,6 +20,10 @@ from papermill.clientwrap import PapermillNotebookClient
 
 IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 PR_SET_PDEATHSIG = 1
+# by default ZMQ drops messages beyond 1,000 unsent and 1,000 unread ones; only the kernel can lift its own limit
+KEEP_UNSENT_MESSAGES = """(lambda thread: thread.schedule(
+    lambda: thread.socket.setsockopt(__import__("zmq").SNDHWM, 0)
+))(get_ipython().kernel.iopub_thread)"""
 
 
 class _CellsDoneError(Exception):
@@ -58,7 +62,9 @@ class KernelClient(PapermillNotebookClient):
         except Exception:
             self.exit_code = self._process.poll()
             raise
-        client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)  # by default ZMQ drops messages beyond 1,000 unread ones
+        client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)
+        if self.km.ipykernel:
+            client.execute(KEEP_UNSENT_MESSAGES, silent=True)
         return client
 
     # nbclient's attribute is bound to its own coroutine

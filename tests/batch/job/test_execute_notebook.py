@@ -146,3 +146,16 @@ def test_nothing_that_a_cell_shows_is_lost_on_a_slow_reader(tmp_path: Path, monk
     assert execute_job(job, bar=False).state == "complete"
     *_, cell = nbformat.read(job.folder / "notebook.ipynb", as_version=4).cells
     assert [output.data["text/plain"] for output in cell.outputs] == [str(k) for k in range(3_000)]
+
+
+def test_nothing_that_a_cell_shows_is_lost_while_the_job_gets_no_processor(tmp_path: Path) -> None:
+    """A stopped job reads nothing: the messages wait in the kernel, which drops them after 1,000 by default."""
+    job = make(
+        tmp_path / "job",
+        "import os, signal, sys\nfrom IPython.display import display\nos.kill(os.getppid(), signal.SIGSTOP)\n"
+        "for k in range(5_000): display({'text/plain': f'{k}'}, raw=True)\n"
+        "sys.stdout.flush()\nos.kill(os.getppid(), signal.SIGCONT)",
+    )
+    assert run(job) == 0
+    *_, cell = nbformat.read(job.folder / "notebook.ipynb", as_version=4).cells
+    assert [output.data["text/plain"] for output in cell.outputs] == [str(k) for k in range(5_000)]
