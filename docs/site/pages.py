@@ -27,6 +27,7 @@ PAGES = (
 )
 OUTSIDE = "../"  # not in the repository
 INDEX = "docs/index.md"
+STYLE = "docs/site/site.css"
 LINK = re.compile(r"(?<=\]\()(?!\w+:)(?P<path>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 
 
@@ -37,6 +38,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     listed = {"README.md", INDEX, *(page for pages in sections.values() for page in pages)}
     more = [as_page(path.relative_to(ROOT).as_posix()) for path in repository_pages()]
     sections |= {"More": [page for page in more if page not in listed], "API reference": list(reference_pages())}
+    config.extra_css.append(STYLE)
     config.nav = ["README.md", INDEX, *({title: pages} for title, pages in sections.items() if pages)]
     return config
 
@@ -49,7 +51,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     copied = {target for page, text in texts.items() for target in linked_files(page, text) if target not in texts}
     for page, text in {**texts, **reference_pages()}.items():
         files.append(File.generated(config, page, content=text))
-    for path in sorted(copied):
+    for path in sorted({*copied, STYLE}):
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     return files
 
