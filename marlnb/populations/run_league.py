@@ -63,7 +63,7 @@ class RunLeague:
 
     @property
     def history(self) -> PlayerHistory:
-        return PlayerHistory(self.events())
+        return PlayerHistory(self.events(), by_frames=bool(self.config.learner))
 
     @property
     def players(self) -> dict[str, LeaguePlayer]:
@@ -89,9 +89,7 @@ class RunLeague:
     def payoff(self) -> PayoffTable:
         """How often each player beat each other one, as the league knows it at the end of the last round."""
         history = self.history
-        return PayoffTable.from_matches(
-            self.matches(), tuple(history.playing), self.config.decay, resets=history.last_resets
-        )
+        return PayoffTable.from_matches(self.matches(), tuple(history.playing), self.config.decay, history.resets)
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Matches of each learning player by kind."""
@@ -102,9 +100,20 @@ class RunLeague:
         return rate_players(self.payoff())
 
     def frames(self) -> dict[str, int]:
-        """By player, the frames that it has learned from, those before its resets included."""
+        """By player, the frames that it has learned from, those before its resets included.
+
+        Counted by the turns in the metrics. Where these are incomplete, as in a gallery, or belong to another training,
+        as with `league.learner`, it is the largest number in the record of events and matches.
+        """
         turns = Counter(player for row in read_rows(self.run.path / METRICS) for player in row.get("turn", {}))
-        return {player: turns[player] * self.run.experiment.iteration_frames for player in self.players}
+        frames = {player: n * self.run.experiment.iteration_frames for player, n in turns.items()}
+        for event in self.events():
+            player = event.parent if event.event == "snapshot" else event.player
+            frames[player] = max(frames.get(player, 0), event.frames)
+        for match in self.matches():
+            for player, version in zip(match.players.values(), match.versions):
+                frames[player] = max(frames.get(player, 0), version)
+        return {player: frames.get(player, 0) for player in self.players}
 
     def freeze(self, player: str, reason: str = "") -> None:
         """Requests that a player stops learning at the end of this round; it continues to play.

@@ -95,7 +95,8 @@ def ratings_over_time(league: RunLeague, *, title: str = "Ratings over time") ->
     """Left the Elo of each player, right the cyclic share, which Elo cannot show."""
     matches = league.matches()
     _check(bool(matches), league)
-    history = list(ratings_over_rounds(matches, league.events(), league.config.decay))
+    by_frames = bool(league.config.learner)
+    history = list(ratings_over_rounds(matches, league.events(), league.config.decay, by_frames=by_frames))
     left, right = panels(2, width=5.4)
     x = [point.round for point in history]
     for number, player in enumerate(league.players):

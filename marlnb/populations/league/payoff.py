@@ -12,6 +12,7 @@ import numpy as np
 
 from marlnb.display.array_summary import FieldsSummary
 from marlnb.populations.league.matches import Match
+from marlnb.populations.league.resets import Resets
 
 UNKNOWN = 0.5  # the win rate of players that have not met
 
@@ -50,7 +51,7 @@ class PayoffTable(FieldsSummary):
         matches: Iterable[Match],
         players: Sequence[str] = (),
         decay: float = 0.99,
-        resets: Mapping[str, int] | None = None,
+        resets: Resets | None = None,
     ) -> PayoffTable:
         """The table of all matches, in their order.
 
@@ -58,14 +59,18 @@ class PayoffTable(FieldsSummary):
             matches: the record.
             players: they come first, others as they appear.
             decay: d.
-            resets: by player, the round at whose end it was last reset: older matches were those of other weights.
+            resets: as of `add`.
         """
-        last = resets or {}
-        valid = (match for match in matches if all(match.round > last.get(name, -1) for name in match.players.values()))
-        return PayoffTable.empty(players, decay).add(valid)
+        return PayoffTable.empty(players, decay).add(matches, resets=resets)
 
-    def add(self, matches: Iterable[Match], players: Sequence[str] = ()) -> PayoffTable:
-        """The table after further matches, and with further players. This one stays as it is."""
+    def add(self, matches: Iterable[Match], players: Sequence[str] = (), resets: Resets | None = None) -> PayoffTable:
+        """The table after further matches, and with further players. This one stays as it is.
+
+        Args:
+            matches: the record.
+            players: they join the table.
+            resets: of a match, a pair counts in which no player has been reset since.
+        """
         matches = tuple(matches)
         appeared = (player for match in matches for player in match.players.values())
         names = tuple(dict.fromkeys((*self.players, *players, *appeared)))
@@ -73,8 +78,9 @@ class PayoffTable(FieldsSummary):
         games, wins, counts = (_grown(table, len(names)) for table in (self.games, self.wins, self.matches))
         for match in matches:
             ids, outcomes = tuple(match.players.values()), match.outcomes
+            sides = range(len(ids)) if resets is None else np.flatnonzero(resets.valid(match)).tolist()
             met = set()
-            for first, second in combinations(range(len(ids)), 2):
+            for first, second in combinations(sides, 2):
                 a, b = index[ids[first]], index[ids[second]]
                 if (a, b) in met or (b, a) in met:
                     continue  # one game of a pair, also where a player has several seats

@@ -85,11 +85,6 @@ def players_after(events: Iterable[PlayerEvent], before: Mapping[str, Player] | 
     return players
 
 
-def last_resets(events: Iterable[PlayerEvent]) -> dict[str, int]:
-    """By player, the round at whose end it was last reset."""
-    return {event.player: event.round for event in events if event.event == "reset"}
-
-
 def event_from_row(row: Mapping[str, Any], where: str) -> PlayerEvent:
     """The event in a line. Raises RunError, which starts with `where`: it is none, or no folder can have its names."""
     event = checked_record(row, PlayerEvent, where)

@@ -11,6 +11,7 @@ import numpy as np
 from marlnb.populations.league.matches import Match
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.player_log import PlayerEvent
+from marlnb.populations.league.resets import Resets
 from marlnb.populations.league.summary import rate_players
 
 MAX_POINTS = 20
@@ -34,7 +35,12 @@ class RoundRatings:
 
 
 def ratings_over_rounds(
-    matches: Sequence[Match], events: Iterable[PlayerEvent], decay: float, rounds: Iterable[int] | None = None
+    matches: Sequence[Match],
+    events: Iterable[PlayerEvent],
+    decay: float,
+    rounds: Iterable[int] | None = None,
+    *,
+    by_frames: bool = False,
 ) -> Iterator[RoundRatings]:
     """The ratings at the end of some rounds, as the league knew them then.
 
@@ -43,23 +49,24 @@ def ratings_over_rounds(
         events: of the players; a reset at the end of a round forgets the player's results.
         decay: of the payoff table.
         rounds: None: at most MAX_POINTS, evenly spaced, with the last one.
+        by_frames: as of `Resets`, for trainings of single players. Their rounds do not say when another's player was
+            reset, so at all rounds only matches since its last reset count.
     """
+    events = list(events)
     numbers = sorted({match.round for match in matches})
     wanted = set(evenly(numbers, MAX_POINTS) if rounds is None else rounds)
-    resets: dict[int, list[str]] = {}
-    for event in events:
-        if event.event == "reset":
-            resets.setdefault(event.round, []).append(event.player)
+    resets = Resets.of(events, by_frames) if by_frames else None
+    pending = [] if by_frames else [event for event in events if event.event == "reset"]
     table, n_matches = PayoffTable.empty(decay=decay), 0
     by_round = sorted(matches, key=lambda match: match.round)  # long matches end after later ones have begun
     for number, of_round in groupby(by_round, key=lambda match: match.round):
+        while pending and pending[0].round < number:
+            player = pending.pop(0).player
+            table = table.forget(player) if player in table.players else table
         played = tuple(of_round)
-        table, n_matches = table.add(played), n_matches + len(played)
+        table, n_matches = table.add(played, resets=resets), n_matches + len(played)
         if number in wanted:
             yield _at(number, n_matches, table)
-        for player in resets.get(number, ()):
-            if player in table.players:
-                table = table.forget(player)
 
 
 def evenly(numbers: Sequence[int], n: int) -> list[int]:

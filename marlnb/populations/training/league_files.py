@@ -15,11 +15,11 @@ from marlnb.populations.league.player_log import (
     PLAYERS,
     PlayerEvent,
     append_events,
-    last_resets,
     players_after,
     read_events,
 )
 from marlnb.populations.league.players import Player
+from marlnb.populations.league.resets import Resets
 from marlnb.training.runs.files import LEAGUE as LEAGUE
 
 
@@ -28,6 +28,7 @@ class PlayerHistory:
 
     Args:
         events: the lines of `players.jsonl`.
+        by_frames: as of `Resets`.
 
     Attributes:
         events: the same, with those added since.
@@ -35,7 +36,8 @@ class PlayerHistory:
         known: by id, the same and those that have retired.
     """
 
-    def __init__(self, events: Iterable[PlayerEvent] = ()) -> None:
+    def __init__(self, events: Iterable[PlayerEvent] = (), *, by_frames: bool = False) -> None:
+        self._by_frames = by_frames
         self.events: list[PlayerEvent] = []
         self.playing: dict[str, Player] = {}
         self.known: dict[str, Player] = {}
@@ -52,16 +54,15 @@ class PlayerHistory:
         if event.event != "retired":
             self.known = players_after([event], self.known)
 
+    @property
+    def resets(self) -> Resets:
+        return Resets.of(self.events, self._by_frames)
+
     def n_resets(self, player: str) -> int:
         return sum(event.event == "reset" and event.player == player for event in self.events)
 
     def n_snapshots(self, player: str) -> int:
         return sum(event.event == "snapshot" and event.parent == player for event in self.events)
-
-    @property
-    def last_resets(self) -> dict[str, int]:
-        """By player, the round at whose end it was last reset."""
-        return last_resets(self.events)
 
 
 class LeagueFiles:

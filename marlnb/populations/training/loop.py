@@ -66,7 +66,7 @@ class LeagueLoop:
         self._run = RunFolder(folder, experiment)
         self._files, self._snapshots = LeagueFiles(folder), SnapshotStore(folder / LEAGUE, env.spec)
         self._others = OtherTrainings(folder, learner, self._snapshots) if learner else None
-        self._history = PlayerHistory()
+        self._history = PlayerHistory(by_frames=bool(learner))
         self._parts: dict[str, LearningPlayer] = {}
         self._weights = PlayerWeights(self._parts, self._snapshots, self._history)
         self._opponents = OpponentPolicies(experiment, env.spec, self._snapshots, self._history, self._parts)
@@ -216,7 +216,7 @@ class LeagueLoop:
             players=history.playing,
             payoff=PayoffTable.from_state_dict(saved["payoff"], self.config.decay)
             if self._others
-            else PayoffTable.from_matches(matches, decay=self.config.decay, resets=history.last_resets),
+            else PayoffTable.from_matches(matches, decay=self.config.decay, resets=history.resets),
             frames=dict(saved["round_frames"]),
             snapshot_frames=dict(saved["snapshot_frames"]),
             round=int(saved["round"]),
@@ -230,9 +230,8 @@ class LeagueLoop:
         before = set(self._parts)
         self._files.add_matches(matches)
         self._check_competitive(matches)
-        league, resets = self.league, self._history.last_resets
-        counted = [m for m in matches if all(m.round > resets.get(name, -1) for name in m.players.values())]
-        payoff, frames = league.payoff.add(counted), self._frames_of(league.players)
+        league = self.league
+        payoff, frames = league.payoff.add(matches, resets=self._history.resets), self._frames_of(league.players)
         self.league = league = replace(league, payoff=payoff, frames=frames)
         for player in self._trained:
             for decision in review(self.config, league, player, self.experiment.seed):
@@ -259,7 +258,8 @@ class LeagueLoop:
             if event.event == "published":
                 self._frames[event.player] = event.frames
         players = self._history.playing
-        self.league = replace(self.league, players=players, payoff=payoff.add(received.matches, tuple(players)))
+        payoff = payoff.add(received.matches, tuple(players), self._history.resets)
+        self.league = replace(self.league, players=players, payoff=payoff)
 
     def _grant(self, request: PlayerRequest) -> None:
         """Freezes or retires a player as a user wants it, unless the league could not continue without it."""

@@ -62,7 +62,9 @@ class LeagueFollower:
         new = [number for number in rounds if restarted or number > self._round]
         chosen = evenly(new, MAX_POINTS) if len(new) > 1 else new
         self._round = rounds[-1] if rounds else -1
-        ratings = list(ratings_over_rounds(matches, events, self.league.config.decay, chosen))
+        config = self.league.config
+        by_frames = bool(config.learner)
+        ratings = list(ratings_over_rounds(matches, events, config.decay, chosen, by_frames=by_frames))
         return LeagueNow(self.league.summary(), events, ratings, self.league.pending_requests(), restarted)
 
 

@@ -41,8 +41,10 @@ from marlnb.populations.league.matches import (
 )
 from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.pfsp import pfsp_weights
-from marlnb.populations.league.player_log import PlayerEvent, append_events, last_resets, players_after, read_events
+from marlnb.populations.league.player_log import PlayerEvent, append_events, players_after, read_events
 from marlnb.populations.league.players import NewPlayer, Player, Side, snapshot_id
+from marlnb.populations.league.rating_history import ratings_over_rounds
+from marlnb.populations.league.resets import Resets
 from marlnb.populations.league.roster import check_league, first_players, first_state, planned_league, sides_of
 from marlnb.populations.league.state import Decision, LeagueState
 from marlnb.populations.league.summary import summarise
@@ -90,9 +92,42 @@ def test_a_table_by_hand_in_parts_and_after_a_reset() -> None:
     assert np.array_equal(parts.win_rates, table.win_rates) and parts.players == table.players
     later = [played("x", "y", 1, round=1)]
     forgotten = table.forget("y").add(later)
-    again = PayoffTable.from_matches([*matches, *later], decay=0.5, resets={"y": 0})
+    again = PayoffTable.from_matches(
+        [*matches, *later], decay=0.5, resets=Resets({"y": PlayerEvent("reset", "y", round=0)})
+    )
     for name in ("x", "y", "z"):
         assert forgotten.rates(name, ["x", "y", "z"]) == pytest.approx(again.rates(name, ["x", "y", "z"]))
+
+
+def test_a_reset_forgets_the_pairs_of_one_player_only() -> None:
+    """In a match of three sides the other two keep their result: B beat C in each of five matches."""
+    matches = [
+        Match(k, "A", "pfsp", {"a": "A", "b": "B", "c": "C"}, (0.0, 1.0, 0.0), (0, 1, 0), 5, (0, 0, 0))
+        for k in range(5)
+    ]
+    live = PayoffTable.empty(decay=1.0).add(matches).forget("A")
+    resumed = PayoffTable.from_matches(matches, decay=1.0, resets=Resets({"A": PlayerEvent("reset", "A", round=0)}))
+    for table in (live, resumed):
+        assert table.win_rate("B", "C") == 1 and table.counts("A", "BC").tolist() == [[0, 0]]
+        assert table.counts("B", "C").tolist() == [[5]]
+    assert np.array_equal(live.games, resumed.games) and live.players == resumed.players
+
+
+def test_trainings_of_single_players_compare_frames_not_rounds() -> None:
+    """The reset is of another training's round 99, in which its weights had learned from 1,600 frames."""
+    resets = Resets({"y": PlayerEvent("reset", "y", round=99, frames=1600)}, by_frames=True)
+    matches = [replace(played("x", "y", 1, round=2), versions=(80, version)) for version in (1590, 1600, 1610)]
+    assert [resets.valid(match) for match in matches] == [(True, False), (True, True), (True, True)]
+    assert PayoffTable.from_matches(matches, resets=resets).counts("x", "y").tolist() == [[2]]
+    (last,) = ratings_over_rounds(matches, list(resets.last.values()), 1.0, by_frames=True)
+    assert last.matches == 3 and last.elo["x"] > last.elo["y"]
+
+
+def test_a_reset_in_a_round_without_matches_changes_the_ratings() -> None:
+    matches = [*(played("a", "b", 1, round=0) for _ in range(10)), *(played("b", "c", 1, round=4) for _ in range(3))]
+    events = [PlayerEvent("reset", "a", round=2)]
+    before, after = ratings_over_rounds(matches, events, 1.0)
+    assert set(before.elo) == {"a", "b"} and set(after.elo) == {"b", "c"}
 
 
 def test_who_won() -> None:
@@ -118,7 +153,7 @@ def test_files_hold_the_record(tmp_path: Path) -> None:
         PlayerEvent("retired", "m@0", round=5),
     ]
     append_events(tmp_path, events)
-    assert read_events(tmp_path) == events and last_resets(events) == {"e": 3}
+    assert read_events(tmp_path) == events and Resets.of(events).last == {"e": events[3]}
     assert players_after(events) == {
         "m": Player("m", "main", learning=False, born_at_frames=9, checkpoint="ba4"),
         "e": Player("e", "exploiter"),
