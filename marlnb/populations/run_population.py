@@ -85,7 +85,7 @@ class RunPopulation:
         """
         evaluated = [member for member in self.members if member.row.fitness is not None]
         if not evaluated:
-            raise RunError(f"{self.run.path} has no member with a fitness: no generation has ended yet")
+            raise RunError(f"{self.run.path} has no member with a fitness: no generation has ended yet, or each diverged")
         return max(evaluated, key=lambda member: member.row.fitness or 0.0)
 
     def __getitem__(self, name: str) -> PopulationMember:
@@ -158,7 +158,10 @@ class RunPopulation:
         name = f"<population of {self.run.path}: {self.config.name}, {self.config.population} members"
         if not rows:
             return f"{name}, no generation has ended yet>"
-        best, n_generations = self.best, 1 + max(row.generation for row in rows)
+        n_generations = 1 + max(row.generation for row in rows)
+        if all(member.row.fitness is None for member in self.members):
+            return f"{name}, {n_generations} generations; every member diverged>"
+        best = self.best
         return f"{name}, {n_generations} generations; fittest {best.id} with {best.row.fitness:.4g}>"
 
     def _repr_html_(self) -> str:

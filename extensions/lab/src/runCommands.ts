@@ -3,6 +3,7 @@ import { Dialog, Notification, showDialog, showErrorMessage } from '@jupyterlab/
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { paragraphs } from './dialogBody';
+import { below } from './folders';
 import { messageOf } from './live';
 
 const MAX_NAMED = 10;
@@ -55,11 +56,12 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
     label: trans.__('Show in the file browser'),
     execute: async args => {
       const path = (args['path'] as string);
-      if (!path.startsWith(`${backend.folder}/`)) {
+      const relative = below(backend.folder, path);
+      if (relative === null) {
         await showErrorMessage(trans.__('Outside of the file browser'), trans.__('%1 is not below %2', path, backend.folder));
         return;
       }
-      await app.commands.execute('filebrowser:open-path', { path: path.slice(backend.folder.length + 1) });
+      await app.commands.execute('filebrowser:open-path', { path: relative });
     }
   });
 }

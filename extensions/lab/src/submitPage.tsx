@@ -2,6 +2,7 @@ import type { ComponentChild, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
+import { absolute } from './folders';
 import { Live, messageOf } from './live';
 import type { BatchAnswer, BatchForm, QueueAnswer, QueuedBatch } from './messages';
 import { PreactWidget } from './preactWidget';
@@ -81,7 +82,7 @@ function Submit(props: {
     try {
       await save();
       await backend.start();
-      await request(`${backend.folder}/${path}`);
+      await request(absolute(backend.folder, path));
       setError('');
     } catch (problem) {
       setError(messageOf(problem));

@@ -160,7 +160,8 @@ class ContestJudge:
                 continue
             outcomes, played = self._meet(policies, opponent)
             returns[name], frames = list(outcomes), frames + played
-        win_rate = float(np.mean([np.array(outcomes, float).mean() for outcomes in returns.values()]))
+        means = [np.array(outcomes, float).mean() for outcomes in returns.values()]
+        win_rate = float(np.mean(means)) if means else 0.5  # all others diverged
         return Judgement(win_rate, returns, dict.fromkeys(self.spec.group_names, win_rate), self.seed, frames)
 
     def _meet(self, first: Policies, second: Policies) -> tuple[list[float], int]:

@@ -145,7 +145,9 @@ class Offspring:
             rows: by place, of the generation before.
         """
         before = rows[successor.parent]
-        options = rows.get(before.member if successor.options_of is None else successor.options_of, before).options
+        model = rows.get(before.member if successor.options_of is None else successor.options_of, before)
+        # networks come with the parent's weights
+        options = {**before.options, **{target.path: model.options[target.path] for target in self._targets}}
         rng = generator(self.experiment.seed, "mutate", str(place), generation)
         kind = draw_kind(rng, self.config.probability) if successor.mutate else NONE
         row = Lineage(generation, place, before.member, KEPT, seed=before.seed, options=options)

@@ -120,9 +120,12 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
         best, n_generations = now.members[0], 1 + max(row.generation for row in now.rows)
         config = self.population.config
         means = f" Fitness is the mean of the last {config.window} scores." if config.window > 1 else ""
+        fittest = (
+            "each diverged" if best.row.fitness is None else f"the fittest is {best.id} with {best.row.fitness:.4g}"
+        )
         self._line.show_note(
-            f"{count(n_generations, 'generation')} of {config.population} members; the fittest is {best.id} with "
-            f"{best.row.fitness:.4g}. Below: the last generation, the fittest first.{means}"
+            f"{count(n_generations, 'generation')} of {config.population} members; {fittest}. "
+            f"Below: the last generation, the fittest first.{means}"
         )
         options = list(now.rows[0].options)
         head = (*HEAD, *(path.rpartition(".")[2] for path in options))

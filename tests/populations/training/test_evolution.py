@@ -226,6 +226,19 @@ def test_nash_averaging_over_the_population(tmp_path: Path) -> None:
     assert max(row.score for row in rows) == pytest.approx(0, abs=1e-6) and all(row.score <= 1e-6 for row in rows)
 
 
+def test_the_only_member_that_did_not_diverge_goes_on_without_opponents(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*COMPETITIVE, "evolution.fitness=nash")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        for member in trainer.loop.members[1:]:
+            with torch.no_grad():
+                next(member.policies["player"].critic.parameters()).fill_(torch.nan)
+        for _ in trainer:
+            pass
+    rows = trainer.run.population.lineage()
+    assert [row.score for row in rows[:3]] == [0, None, None] and rows[-1].generation == 1
+    assert trainer.run.status()["state"] == "complete"
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -334,3 +347,32 @@ def test_members_that_cannot_advance_together_say_so(tmp_path: Path, words: tupl
     others = ("env=mpe/simple_spread", "evolution=pbt", "evolution.together=true", "frames=200_000")
     with pytest.raises(ConfigError, match=message):
         mnb.train(Experiment.compose(*others, *words, "tuned=false"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (
+            "evolution=pbt",
+            "evolution.population=4",
+            "evolution.share=0.5",
+            "evolution.weights_only=true",
+            "frames=2000",
+        ),
+        ("evolution=mf_pbt", "evolution.population=8", "evolution.periods=[1,2]", "frames=4000"),
+    ],
+)
+def test_options_of_another_member_leave_the_parents_networks(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    """Weights come from one member and hyperparameters from another, whose networks can have other sizes."""
+    experiment = Experiment.compose(
+        *_small(*overrides, "model.hidden=[64,64]", "evolution.generation_frames=16", "evolution.founders=equal"),
+        *("evolution.probability.hyperparameters=1", "evolution.probability.width=1", "seed=1"),
+    )
+    lineage = mnb.train(experiment, tmp_path / "run", progress=False).population.lineage()
+    rows = {(row.generation, row.member): row for row in lineage}
+    assert any(path.startswith("models.") for row in lineage for path in row.changes)
+    for row in lineage:
+        if row.parent is not None and row.operator != "width":
+            parent = rows[row.generation - 1, row.parent]
+            sizes, sizes_before = ({k: v for k, v in r.options.items() if k.endswith("hidden")} for r in (row, parent))
+            assert sizes == sizes_before and not any(path.endswith("hidden") for path in row.changes)

@@ -3,6 +3,7 @@ import { Dialog, Notification, showDialog, showErrorMessage } from '@jupyterlab/
 import { CommandIDs } from '../commandIds';
 import type { Context } from '../context';
 import { paragraphs } from '../dialogBody';
+import { below } from '../folders';
 import { messageOf } from '../live';
 
 /** Commands that act on jobs. Their arguments are `batch`, its folder, and `jobs`, names; none: all of the batch. */
@@ -41,11 +42,12 @@ export function addQueueCommands(app: JupyterFrontEnd, context: Context): void {
     label: trans.__('Open a file'),
     execute: async args => {
       const path = args['path'] as string;
-      if (!path.startsWith(`${backend.folder}/`)) {
+      const relative = below(backend.folder, path);
+      if (relative === null) {
         await showErrorMessage(trans.__('Outside of the file browser'), trans.__('%1 is not below %2', path, backend.folder));
         return;
       }
-      await app.commands.execute('docmanager:open', { path: path.slice(backend.folder.length + 1) });
+      await app.commands.execute('docmanager:open', { path: relative });
     }
   });
 }
