@@ -162,6 +162,11 @@ class Experiment:
             networks = self.actor_of(name), self.critic_of(name)
             algorithm.check_networks(f"{algorithm.name}{where}", *networks, self.n_envs, self.rollout_steps)
             self.check_warmup(name)
+        for change in read_schedule(self.schedule):
+            try:
+                self.at_frames(change.frames).check_without_env()
+            except ConfigError as error:
+                raise ConfigError(f"schedule: {str(change)!r}: {error}", at="schedule") from error
 
     def check_target_group(self) -> None:
         """Checks whose return `target_return` means, as far as that is possible without environment.

@@ -41,6 +41,12 @@ class Change:
         names = {item.name for item in fields(algorithm)}
         if self.option not in names:
             raise ConfigError(f"schedule: {str(self)!r}: {unknown(f'option of {algorithm.name}', self.option, names)}")
+        if "buffer_frames" in names and self.option in ("buffer_frames", "sequence_length"):
+            raise ConfigError(
+                f"schedule: {str(self)!r}: the size of a replay buffer and the length of its sequences cannot change "
+                "during a training",
+                at="schedule",
+            )
         try:
             return replace(algorithm, **{self.option: self.value})
         except ConfigError as error:

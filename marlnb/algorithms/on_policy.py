@@ -180,6 +180,7 @@ class OnPolicyLearner(Learner):
             rollout, name, values, gamma=config.gamma, gae_lambda=config.gae_lambda, turn_based=self.turn_based
         )
         returns = advantage + values.value
+        output = policy.value_norm.normalise(values.value)  # the critic's: it clips its change, not that of the scale
         if self.by_mask:
             report, advantage = self._normalised_by_mask(values.value, returns, advantage, acting)
         else:
@@ -190,7 +191,7 @@ class OnPolicyLearner(Learner):
             "target": policy.value_norm.normalise(returns),
         }
         if self.needs_old_values:
-            samples["value"] = policy.value_norm.normalise(values.value)
+            samples["value"] = output
         # without a mask, means are one operation instead of three; a compiled gradient always has one
         if self.by_mask or self._compiler is not None or not bool(acting.all()):
             samples["weight"] = acting.float()

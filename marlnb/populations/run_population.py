@@ -85,7 +85,9 @@ class RunPopulation:
         """
         evaluated = [member for member in self.members if member.row.fitness is not None]
         if not evaluated:
-            raise RunError(f"{self.run.path} has no member with a fitness: no generation has ended yet, or each diverged")
+            raise RunError(
+                f"{self.run.path} has no member with a fitness: no generation has ended yet, or each diverged"
+            )
         return max(evaluated, key=lambda member: member.row.fitness or 0.0)
 
     def __getitem__(self, name: str) -> PopulationMember:

@@ -16,6 +16,7 @@ from torch.profiler import record_function
 
 from marlnb.algorithms.captured import Captured, CUDAGraph, NewGraph, not_captured
 from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.display.notice import print_notice
 from marlnb.envs.vector import VectorEnv
@@ -128,6 +129,8 @@ class Loop:
     ) -> None:
         self.experiment, self.env, self.device = experiment, env, device
         self.on_rollout: list[Callable[[Rollout], None]] = []
+        if experiment.schedule:
+            experiment.check_without_env()  # a change that cannot be made would end the training when its time comes
         self._iteration, self._options = 0, experiment.at_frames(0)
         self.learners = build_learners(self._options, env.spec) if learners is None else dict(learners)
         self.episodes = EpisodeTracker(env.spec, experiment.n_envs)
@@ -249,6 +252,9 @@ class Loop:
         if options == self._options:
             return
         states = {name: learner.state_dict() for name, learner in self.learners.items()}
+        for name, learner in self.learners.items():
+            if isinstance(learner, OffPolicyLearner):  # checkpoints can be without it
+                states[name]["replay"] = learner.replay.state_dict()
         self._options, self.learners = options, build_learners(options, self.env.spec)
         load_learners(self.learners, states)
         self._networks = nn.ModuleList(self.policies.values())

@@ -327,3 +327,17 @@ def test_what_cannot_be_learned_is_refused_when_built(
 
 def test_the_algorithms_are_registered() -> None:
     assert ALGORITHMS.get("ippo") is IPPOConfig and ALGORITHMS.get("mappo") is MAPPOConfig
+
+
+def test_values_are_clipped_around_the_critics_own_output_whatever_the_scale_of_returns() -> None:
+    """Before the first step nothing is beyond the clip, although the returns have just moved the scale by far."""
+    config = MAPPOConfig(value_clip=0.2)
+    learner = build(config, probe_env(DISCRETE), SMALL["mlp"], n_envs=64, steps=4)
+    observe = {"a": torch.rand(64, 2, 1), "b": torch.rand(64, 1, 1)}
+    rollout = experience(
+        learner, lambda _: observe, lambda _, observed, action: 100 + 50 * observed["a"].squeeze(-1), steps=4
+    )
+    for _ in range(3):
+        samples, _ = learner.prepare(rollout)
+        torch.testing.assert_close(learner.evaluate(samples).value, samples["value"])
+        learner.update(rollout)

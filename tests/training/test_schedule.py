@@ -85,3 +85,29 @@ def test_it_survives_a_file_and_names_what_is_wrong() -> None:
     assert "lr must be" in message("schedule=['3 algorithm.lr=-3']")
     assert "group with an algorithm of its own" in message("schedule=['3 algorithms.agent.lr=1e-3']")
     assert "cannot be combined with evolution=" in message("schedule=['3 algorithm.lr=1e-3']", "evolution=pbt")
+
+
+def test_a_replay_buffer_stays_although_checkpoints_do_not_hold_it(tmp_path: Path) -> None:
+    words = (*SMALL, *OFF_POLICY, "algorithm.save_replay=false", "schedule=['48 algorithm.lr=1e-5']")
+    experiment = Experiment.compose(*words)
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        assert [report.learning["agent"]["replay_frames"] for report in trainer] == [16, 32, 48, 64, 80, 96]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*OFF_POLICY, "schedule=['48 algorithm.buffer_frames=800']"), "the size of a replay buffer"),
+        ((*OFF_POLICY, "schedule=['48 algorithm.batch_size=5000']"), "48 algorithm.batch_size=5000.*larger than"),
+        (
+            (*IPPO, "model=gru", "algorithm.sequence_length=4", "schedule=['48 algorithm.sequence_length=7']"),
+            "48 algorithm.sequence_length=7.*divide",
+        ),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_an_error_before_the_training(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        mnb.train(Experiment.compose(*SMALL, *words), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
