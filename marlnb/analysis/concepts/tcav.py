@@ -23,7 +23,8 @@ from scipy.stats import mannwhitneyu
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from marlnb.analysis.attribution.outputs import Output, Target, find_site, pick, resolve_output
+from marlnb.analysis.attribution.forward import actor_scalar
+from marlnb.analysis.attribution.outputs import Output, Target, find_site, resolve_output
 from marlnb.analysis.attribution.task import choose_policy
 from marlnb.analysis.concepts.concept_effect import (
     ConceptEffect,
@@ -362,7 +363,8 @@ def _scalar_output(policy: Policy, output: Output, batch: RowBatch, at_output_si
     if output.of_critic:
         value, _ = policy.value(batch.observations, state=batch.state, recurrent=batch.critic_recurrent)
         return value if output.to == "value" else at_output_site[-1][..., output.unit]
-    logits, _ = policy.logits(batch.observations[policy.group.name], recurrent=batch.recurrent)
+    observation = batch.observations[policy.group.name]
     if output.to == "unit":
+        policy.logits(observation, recurrent=batch.recurrent)
         return at_output_site[-1][..., output.unit]
-    return pick(logits, batch.action, policy.group.action, output)
+    return actor_scalar(policy, output, observation, batch.action, batch.recurrent, batch.action_mask)

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 import torch
 from captum.concept import TCAV, Classifier, Concept
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from marlnb.analysis.concepts.concept_effect import concept_effect, control_columns, tuned_units_effect
 from marlnb.analysis.concepts.tcav import concept_activation, concept_vector, tcav_score
 from marlnb.analysis.data.labels import Labels
 from marlnb.errors import AnalysisError
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.recording.file.reader import Recording
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 SITE = "listener/actor/hidden_2"
 
@@ -138,3 +141,40 @@ def test_a_gate_shows_in_the_units_that_it_opens() -> None:
     through = tuned_units_effect(x, slope, truth, episode, rng)
     assert through.units.tolist() == [0, 1] and through.p_value < 0.02
     assert through.deviation == pytest.approx(place.std()) and 0 < through.low < through.deviation
+
+
+def head_gradient(action: ActionSpec, taken: Tensor, mask: Tensor | None) -> tuple[np.ndarray, Tensor, Tensor]:
+    """TCAV's gradient of log_prob for one agent; the head's parameters at each row, and its weights."""
+    from marlnb.analysis.attribution.outputs import find_site, resolve_output
+    from marlnb.analysis.concepts.tcav import _gradient
+    from marlnb.analysis.data.rows import RowBatch
+
+    group = GroupSpec("agent", ("agent_0",), ObservationSpec((6,)), action)
+    torch.manual_seed(0)
+    policy = ActorCritic(group, EnvSpec("test", (group,)), MLPConfig(hidden=(8,)), MLPConfig(hidden=(8,))).eval()
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    observation = torch.randn(len(taken), 1, 6)
+    batch = RowBatch({"agent": observation}, taken, torch.ones(len(taken), 1, dtype=torch.bool), action_mask=mask)
+    site = find_site(policy.sites(), "agent/actor/hidden_1")
+    gradient = _gradient(policy, site, resolve_output(action, "log_prob", None), 0, batch)
+    weights = [p for n, p in policy.named_parameters() if n.startswith("actor") and p.shape[-1] == 8 and p.ndim > 1]
+    return gradient, policy.logits(observation)[0][:, 0].detach(), weights[-1].detach().reshape(-1, 8)
+
+
+def test_the_log_probability_of_an_action_is_that_of_its_distribution() -> None:
+    """With m = W h + b: d log N(u; m, s) / dh = sum_i (u_i - m_i) / s_i² W_i, and the squashing adds nothing.
+
+    Of a choice among the allowed ones: d log p(a) / dh = W_a - sum over allowed k of p_k W_k.
+    """
+    continuous = ActionSpec("continuous", low=(-1.0, -1.0), high=(1.0, 1.0))
+    unbounded = torch.linspace(-1, 1, 10).reshape(5, 1, 2)
+    gradient, parameters, weights = head_gradient(continuous, unbounded.tanh(), None)
+    mean, log_std = parameters.chunk(2, dim=-1)
+    expected = ((unbounded[:, 0] - mean) / (2 * log_std).exp()) @ weights[:2]
+    np.testing.assert_allclose(gradient, expected.numpy(), atol=1e-4)
+    taken, mask = torch.tensor([[0], [1], [1]]), torch.tensor([[[True, True, False]]]).expand(3, 1, 3)
+    gradient, parameters, weights = head_gradient(ActionSpec("discrete", n=(3,)), taken, mask)
+    p = parameters[:, :2].exp() / parameters[:, :2].exp().sum(-1, keepdim=True)
+    np.testing.assert_allclose(gradient, (weights[taken[:, 0]] - p @ weights[:2]).numpy(), atol=1e-5)
