@@ -114,7 +114,8 @@ def trace(
             for k, (site, agent) in enumerate(lines):
                 activations = rollouts.clean_activations(site)
                 for j, start in enumerate(starts):
-                    restore = Restore(site, activations, agents=(agent,), t=(start, start + span))
+                    window = (start, start + span)
+                    restore = Restore(site, activations, rollouts.clean.in_episode, agents=(agent,), t=window)
                     scores[k, j] = rollouts.score([*edits, restore])
                     shown.add()
     clean = rollouts.clean_score

@@ -27,23 +27,26 @@ class Restore(Edit):
 
     Attributes:
         activations: `[time, env, agent, unit]`.
+        in_episode: `[time, env]` bool, False after the env's clean episode, where nothing is restored.
     """
 
     name: ClassVar[str] = "restore"
 
     activations: Tensor | None = None
+    in_episode: Tensor | None = None
 
     def bind(self, target: EditTarget) -> Change:
-        assert self.activations is not None
+        assert self.activations is not None and self.in_episode is not None
+        in_episode = self.in_episode.to(self.activations.device)
         names = target.policy.group.agents
         site_agents = target.site.agents or tuple(range(len(names)))
         clean = self.activations[:, :, [site_agents.index(names.index(agent)) for agent in target.agents]]
 
         def restore(values: Tensor, whole: Tensor) -> Tensor:
             t = episode_context.now("restoring").t
-            recorded = t < len(clean)  # a corrupted episode may last longer than the clean one
-            restored = clean[t.clamp(max=len(clean) - 1), torch.arange(len(t))]
-            return torch.where(recorded[:, None, None], restored, values)
+            at, envs = t.clamp(max=len(clean) - 1), torch.arange(len(t))
+            recorded = (t < len(clean)) & in_episode[at, envs]  # a corrupted episode may last longer than the clean one
+            return torch.where(recorded[:, None, None], clean[at, envs], values)
 
         return restore
 
