@@ -19,6 +19,7 @@ from marlnb.errors import AnalysisError, SiteError, unknown
 from marlnb.models.hooks.capture import capture
 from marlnb.models.policies.policy import Policy, device_of
 from marlnb.recording.capture.recompute import in_critic
+from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.learners import build_learners
 from marlnb.training.policies.policy_source import PolicySource
@@ -61,8 +62,12 @@ def _forward_in_batches(source: RowSource, policy: Policy, site: str, rows: Rows
 
 
 def _unroll(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
-    """All episodes at once, step by step; one that has ended repeats its last step, and the excess is dropped."""
+    """All episodes at once, step by step; one that has ended repeats its last step, and the excess is dropped.
+
+    As in `play`, an agent that waits for its turn keeps its memory.
+    """
     device = device_of(policy)
+    acting = None if source.env.simultaneous else torch.from_numpy(source.acting(rows)).to(device)
     observation = torch.from_numpy(source.observations(source.group, rows)).to(device)
     _, start, number, length = np.unique(rows.episode, return_index=True, return_inverse=True, return_counts=True)
     state = policy.initial_recurrent(len(start), device)
@@ -70,8 +75,9 @@ def _unroll(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndar
     for t in range(int(length.max())):
         current_rows = torch.from_numpy(start + np.minimum(t, length - 1))
         with capture(policy, site) as activations:
-            _, state = policy.logits(observation[current_rows], recurrent=state)
+            _, after = policy.logits(observation[current_rows], recurrent=state)
         steps.append(activations[site].float().cpu().clone())
+        state = next_recurrent(state, after, None if acting is None else acting[current_rows])
     time_step = np.arange(len(rows)) - start[number]
     return np.asarray(torch.stack(steps)[torch.from_numpy(time_step), torch.from_numpy(number)].numpy())
 
