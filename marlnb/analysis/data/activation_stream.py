@@ -36,6 +36,7 @@ class ActivationStream:
         agents: the agents' names.
         units: the units that are read; None: all.
         n_units: how many units that is.
+        checkpoint: iteration whose rows are read.
         train: positions of the training rows in the file.
         held_out: positions of the other rows; a fifth of the episodes.
     """
@@ -48,6 +49,7 @@ class ActivationStream:
         *,
         seed: int,
         units: Sequence[int] | None = None,
+        checkpoint: int | None = None,
     ) -> None:
         self.source = RowSource(recording, site.split("/")[0])
         self.array = recording[site]
@@ -63,7 +65,8 @@ class ActivationStream:
             if invalid or not self.units or len(set(self.units)) < len(self.units):
                 raise AnalysisError(f"units must be distinct units of {site}, 0 to {width - 1}; got {self.units}")
         self.n_units = width if self.units is None else len(self.units)
-        self.rows = self.source.rows(None)
+        self.checkpoint = self.source.resolve_checkpoint(checkpoint)
+        self.rows = self.source.rows(None, self.checkpoint)
         episodes = np.unique(self.rows.episode)
         if len(episodes) < MIN_EPISODES:
             raise AnalysisError(
@@ -76,7 +79,7 @@ class ActivationStream:
         self._kept_bytes = 0
 
     def with_all_units(self) -> ActivationStream:
-        return ActivationStream(self.recording, self.site, self.agents, seed=self.seed)
+        return ActivationStream(self.recording, self.site, self.agents, seed=self.seed, checkpoint=self.checkpoint)
 
     def read(self, index: np.ndarray) -> Block:
         """Activations `[row, agent, unit]` at positions in the file, and who acted, `[row, agent]` bool."""

@@ -295,9 +295,12 @@ class RowSource:
         _, start, number = np.unique(rows.episode, return_index=True, return_inverse=True)
         return bool(np.array_equal(rows.t, np.arange(len(rows)) - start[number]))
 
-    def origin(self) -> dict[str, Any]:
-        """What made the recording, as plain JSON."""
+    def origin(self, checkpoint: int | None = None) -> dict[str, Any]:
+        """What made the recording, as plain JSON: its last checkpoint, or the one of an iteration."""
         iteration, sha256 = self.recording.checkpoint
+        if checkpoint is not None and checkpoint != iteration:
+            table = self.recording.checkpoints
+            iteration, sha256 = checkpoint, table.loc[table["iteration"] == checkpoint, "sha256"].iloc[0]
         experiment = self.recording.experiment
         return {
             "recording": str(self.recording.path.absolute()),

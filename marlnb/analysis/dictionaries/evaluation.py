@@ -34,20 +34,19 @@ def evaluate_dictionary(
     powers = torch.zeros(4, n, dtype=torch.float64)
     n_tested = n_acted = 0
     top = _TopEpisodes(n)
-    held_out = np.zeros(len(stream.rows), bool)
-    held_out[stream.held_out] = True
     autoencoder.eval()
     with torch.no_grad():
         for rows, values, acting in stream.blocks(stream.rows.index):
             features, acted = autoencoder(values), torch.from_numpy(acting)
-            top.add(features.masked_fill(~acted[..., None], -1.0), stream.rows.episode[rows], stream.rows.t[rows])
+            at = np.searchsorted(stream.rows.index, rows)
+            top.add(features.masked_fill(~acted[..., None], -1.0), stream.rows.episode[at], stream.rows.t[at])
             f = features[acted]
             fired += (f > 0).double().sum(0)
             total += f.double().sum(0)
             n_acted += len(f)
             projection = (autoencoder.normalised(values[acted]) @ autoencoder.decoder.T).double()
             powers += torch.stack([projection.pow(k).sum(0) for k in (1, 2, 3, 4)])
-            tested = torch.from_numpy(acting & held_out[rows][:, None])
+            tested = torch.from_numpy(acting & np.isin(rows, stream.held_out)[:, None])
             x, f = values[tested], features[tested]
             error += float((x - autoencoder.decode(f)).double().square().sum())
             variance += float((x - autoencoder.mean).double().square().sum())
@@ -74,7 +73,7 @@ def evaluate_dictionary(
         top_episode=top.episode,
         top_t=top.t,
         top_agent=top.agent,
-        origin=stream.source.origin(),
+        origin=stream.source.origin(stream.checkpoint),
         kurtosis=_excess_kurtosis(powers / n_acted),
         units=units,
         from_rest=from_rest,

@@ -73,6 +73,7 @@ def prune_dictionary(
     l1: float = 0.5,
     max_loss: float = 0.2,
     max_rows: int = 4000,
+    checkpoint: int | None = None,
     seed: int = 0,
 ) -> Dictionary:
     """Removes features that the others can replace, one after the other, and refits those that stay.
@@ -81,6 +82,7 @@ def prune_dictionary(
         l1: penalty of the codes, in the units of `train_dictionary`.
         max_loss: a feature is removed if less than this share of what it writes (its sum of squares) is then missing.
         max_rows: examples that are coded.
+        checkpoint: that of the dictionary's training; required if a recording spans several.
         seed: that of the dictionary's training, so that the same episodes are held out.
     Returns:
         A dictionary of kind standard with at least one and at most as many features, of the same units, and from rest
@@ -91,7 +93,9 @@ def prune_dictionary(
     if not (dictionary.density > 0).any():
         raise AnalysisError(f"none of the {dictionary.n_features} features of {dictionary.site} ever fires")
     units = dictionary.units
-    stream = ActivationStream(recording, dictionary.site, dictionary.agents, seed=seed, units=units or None)
+    stream = ActivationStream(
+        recording, dictionary.site, dictionary.agents, seed=seed, units=units or None, checkpoint=checkpoint
+    )
     old = dictionary.autoencoder.narrowed(units) if units else dictionary.autoencoder
     with torch_threads(1), torch.no_grad():
         x = _examples(stream, old, max_rows, np.random.default_rng(seed))

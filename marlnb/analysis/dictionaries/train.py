@@ -61,6 +61,7 @@ def train_dictionary(
     epochs: int | None = None,
     batch_rows: int = 256,
     lr: float = 2e-3,
+    checkpoint: int | None = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Dictionary:
@@ -87,13 +88,14 @@ def train_dictionary(
         epochs: passes over the training episodes; None: 20, or more for a small recording, to make 2000 steps.
         batch_rows: examples in each step.
         lr: Adam's learning rate, which falls linearly to 0 over the last fifth.
+        checkpoint: iteration whose rows are read; required if a recording spans several.
         progress: whether to print the progress.
     Raises:
         AnalysisError: an unknown site or agent, agents with different networks, a site that never varies, too few
-            episodes to hold any out.
+            episodes to hold any out, several checkpoints and none chosen.
     """
     recording = opened_recording(recording)
-    stream = ActivationStream(recording, site, agent, seed=seed, units=units)
+    stream = ActivationStream(recording, site, agent, seed=seed, units=units, checkpoint=checkpoint)
     n_features = n_features or 4 * stream.n_units
     n_epochs = epochs or max(N_EPOCHS, ceil(MIN_STEPS * batch_rows / (len(stream.train) * len(stream.agents))))
     settings = DictionaryTraining(kind, l1, n_epochs, batch_rows, lr, dead_after=10 * batch_rows, seed=seed)

@@ -22,11 +22,13 @@ class ActivationSource(ABC):
         digest: identifies the recording.
         episode: `[row]` int64, the episode's number.
         t: `[row]` int64, steps since the episode began.
+        checkpoints: iterations of the networks that were recorded.
     """
 
     digest: str
     episode: np.ndarray
     t: np.ndarray
+    checkpoints: list[int]
 
     @abstractmethod
     def values(self, site: str, agent: str) -> np.ndarray:

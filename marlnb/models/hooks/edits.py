@@ -24,7 +24,7 @@ class Ablate(Edit):
         value: "zero" (c = 0); a number, or one for each unit, in the activation's own units; "mean" (c = each agent's
             mean over the rows of the recording `source` at which it was alive); "resample" (c = another random row of
             the recording at every step).
-        source: a recording or its path.
+        source: a recording of one checkpoint, or its path.
         digest: the digest that the recording must have.
         seed: for drawing the rows.
     Source: mean and resample ablation, Chan et al. 2022, Causal Scrubbing; Zhang & Nanda 2023 (arXiv:2309.16042).
@@ -85,6 +85,11 @@ class Ablate(Edit):
         """For each edited agent its recorded activations, `[row, unit]`, at the rows where it was alive."""
         assert self.source is not None
         source, units = open_activation_source(self.source, self.digest), list(target.units)
+        if len(source.checkpoints) > 1:
+            raise ConfigError(
+                f"{self.source} spans checkpoints {source.checkpoints}, each with other networks: copy the episodes of "
+                "one of them with mnb.extract(recording, path, episodes=...) and name that file as source="
+            )
         rows_by_agent = [
             torch.from_numpy(source.values(target.site.name, agent)[source.alive(agent)][:, units])
             for agent in target.agents

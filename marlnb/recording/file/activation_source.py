@@ -23,9 +23,11 @@ class RecordedActivations(ActivationSource):
         with Recording.open(path) as recording:
             rows = recording.rows
             self.episode, self.t = rows["episode"].to_numpy(), rows["t"].to_numpy()
+            table = recording.checkpoints
+            self.checkpoints = sorted(set(table["iteration"].tolist()))
             identity = {
                 "settings": recording.settings,
-                "checkpoints": recording.checkpoints["sha256"].tolist(),
+                "checkpoints": table["sha256"].tolist(),
                 "agents": recording.agents,
                 "rows": len(recording),
             }

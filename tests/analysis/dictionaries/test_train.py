@@ -299,3 +299,30 @@ def test_one_unit_has_one_feature(silent: Recording) -> None:
 def test_invalid_units_are_rejected(silent: Recording, units: list[int]) -> None:
     with pytest.raises(AnalysisError, match="units must be distinct units of agent/actor/hidden_2, 0 to 31"):
         train_dictionary(silent, site=HIDDEN, agent="agent_0", units=units, progress=False)
+
+
+def test_a_dictionary_describes_one_checkpoint_of_a_recording_of_several(run: Run) -> None:
+    """Each checkpoint has rows 0 to 199 and 200 to 399: eight episodes of 25 steps."""
+    options = {"site": SITE, "n_features": 8, "epochs": 1, "progress": False}
+    with record(run, checkpoint=[10, 50], episodes=8, sites=SITE, name="two", progress=False) as two:
+        with pytest.raises(AnalysisError, match=r"spans checkpoints \[10, 50\].*checkpoint="):
+            train_dictionary(two, **options)  # type: ignore[arg-type]
+        values = two[SITE].to_numpy()[:, 0]
+        for iteration, first in ((10, 0), (50, 200)):
+            dictionary = train_dictionary(two, checkpoint=iteration, **options)  # type: ignore[arg-type]
+            assert (dictionary.n_train, dictionary.n_held_out) == (150, 50)
+            stream = ActivationStream(two, SITE, None, seed=0, checkpoint=iteration)
+            assert sorted([*stream.train, *stream.held_out]) == list(range(first, first + 200))
+            np.testing.assert_allclose(dictionary.autoencoder.mean, values[stream.train].mean(0), atol=1e-5)
+            top = dictionary.top_episode[dictionary.top_episode >= 0]
+            assert top.min() >= first // 25 and top.max() < first // 25 + 8
+            expected = {"iteration": iteration, "sha256": run.checkpoint(iteration).sha256}
+            assert dictionary.origin["checkpoint"] == expected
+        with pytest.raises(AnalysisError, match="spans checkpoints"):
+            prune_dictionary(dictionary, two)
+        held_out = values[stream.held_out]
+        error = (
+            (held_out - dictionary.autoencoder.decode(dictionary.autoencoder(torch.from_numpy(held_out))).numpy()) ** 2
+        ).sum()
+        variance = ((held_out - dictionary.autoencoder.mean.numpy()) ** 2).sum()
+        assert dictionary.explained == pytest.approx(1 - error / variance, abs=1e-4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,10 @@ from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.activation_source import RecordedActivations
 from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.extract import extract
 from marlnb.training.collect.episodes import TimeStep, play
+from marlnb.training.learners import build_learners
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, make_run
 
@@ -127,6 +131,27 @@ def test_means_and_resamples_are_of_the_rows_at_which_an_agent_lived(tmp_path: P
         else:
             assert all(any(np.array_equal(row, candidate) for candidate in lived) for row in output)
     recording.close()
+
+
+def test_statistics_of_several_networks_are_an_error(tmp_path: Path) -> None:
+    """A mean over both halves of the file would be that of neither network; a copy of one half has its own."""
+    run, recording = make(tmp_path, "mlp", True)
+    recording.close()
+    learners = build_learners(replace(run.experiment, seed=5), run.spec, "cpu")
+    state = {"learners": {name: learner.state_dict() for name, learner in learners.items()}}
+    save_checkpoint(run.path / "checkpoints", state, iteration=9, frames=0, returns={})
+    policy, site = run.policies(7)["a"], "a/actor/hidden_1"
+    with record(run, checkpoint=[7, 9], episodes=5, name="two", values=False, progress=False) as two:
+        for kind in ("mean", "resample"):
+            edit = Ablate(site, kind, source=two)  # type: ignore[arg-type]
+            with pytest.raises(ConfigError, match=r"spans checkpoints \[7, 9\].*mnb.extract"), edited(policy, [edit]):
+                pass
+        values = two[site].sel(checkpoint=7).to_numpy()[:, 0]
+        extract(two, tmp_path / "seven.h5", episodes=range(5)).close()
+    edit = Ablate(site, "mean", source=str(tmp_path / "seven.h5"))
+    with edited(policy, [edit]), capture(policy, site) as activations:
+        policy.act(torch.rand(1, 3, 3))
+    np.testing.assert_allclose(activations[site][0, 0].numpy(), values.mean(0), atol=1e-5)
 
 
 def test_a_pinned_edit_refuses_another_recording(tmp_path: Path) -> None:
