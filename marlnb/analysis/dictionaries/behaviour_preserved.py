@@ -45,7 +45,7 @@ class BehaviourPreserved(Result):
             bootstrap interval over episodes.
         logits_by_mean: the same when it holds its mean activation; high for a site that does not matter.
         logits_gain: the first minus the second.
-        actions: share of rows at which the most likely action stays the same with the reconstruction.
+        actions: share of rows at which the most likely allowed action stays the same with the reconstruction.
         actions_by_mean: the same with the mean activation.
         actions_gain: the first minus the second.
         n_rows: rows of acting agents.
@@ -141,10 +141,11 @@ def behaviour_preserved(
     rows = source.rows(None)
     sample = rows.at(np.unique(np.linspace(0, len(rows) - 1, min(max_rows, len(rows))).astype(int)))
     parts: dict[Replacement, list[Tensor]] = {"none": [], "reconstruction": [], "mean": []}
-    acted = []
+    acted, masks = [], []
     for batch in source.batches(sample, BATCH_ROWS):
         acting = batch.acting[:, members].bool()
         acted.append(acting)
+        masks += [] if batch.action_mask is None else [batch.action_mask[:, members][acting]]
         for replacement, of_batches in parts.items():
             with torch.no_grad(), _replaced(policy, dictionary, members, replacement):
                 all_logits, _ = policy.logits(batch.observations[source.group], recurrent=batch.recurrent)
@@ -152,7 +153,9 @@ def behaviour_preserved(
     logits, reconstruction, mean = (torch.cat(of_batches) for of_batches in parts.values())
     if not len(logits):
         raise AnalysisError(f"{', '.join(dictionary.agents)} never acted")
-    action, *replaced = (policy.distribution.mode(each).action for each in (logits, reconstruction, mean))
+    mask = torch.cat(masks) if masks else None
+    masked = (policy.distribution.mask(each, mask) for each in (logits, reconstruction, mean))
+    action, *replaced = (policy.distribution.mode(each).action for each in masked)
     squares = [(each - logits).square().sum(-1) for each in (reconstruction, mean)]
     variance = (logits - logits.mean(0)).square().sum(-1)
     same = [_same(action, other) for other in replaced]
