@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marlnb.analysis.data.labels import Label, Labels, resolve_label
+from marlnb.analysis.data.labels import Label, Labels, own_action, resolve_label
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.errors import AnalysisError
 
@@ -40,14 +40,22 @@ def given_columns(source: RowSource, rows: Rows, given: Given | None) -> GivenCo
     """
     if given is None:
         return None
-    labels = [resolve_label(source, rows, label) for label in (given if isinstance(given, list) else [given])]
+    names = given if isinstance(given, list) else [given]
+    labels = [label for name in names for label in _resolve(source, rows, name)]
     if not labels:
         raise AnalysisError("given=[] names nothing; leave it out, or give labels, 'action', or observed features")
     return GivenColumns(
         np.concatenate([_columns(label) for label in labels], axis=2),
         np.logical_and.reduce([label.known for label in labels]),
-        tuple("own action" if label.name == "action" else label.name for label in labels),
+        tuple(dict.fromkeys("own action" if label.name == "action" else label.name for label in labels)),
     )
+
+
+def _resolve(source: RowSource, rows: Rows, label: Label) -> list[Labels]:
+    """The label; of the agent's own action, one for each of its components."""
+    if isinstance(label, str) and label == "action" and label not in source.recording.labels:
+        return own_action(source, rows)
+    return [resolve_label(source, rows, label)]
 
 
 def _columns(label: Labels) -> np.ndarray:

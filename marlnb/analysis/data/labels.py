@@ -136,6 +136,17 @@ def resolve_label(source: RowSource, rows: Rows, label: Label) -> Labels:
     return _labels_of_group(source, values, name, class_names)
 
 
+def own_action(source: RowSource, rows: Rows) -> list[Labels]:
+    """The action of each agent of the source's group: one label, or one for each component where it has these."""
+    action = source.env.group(source.group).action
+    components = [None] if action.kind == "discrete" else range(action.n_components)
+    values_by_component = [_from_field(source, rows, "action", component) for component in components]
+    return [
+        Labels(values, known & ~not_a_number(values), "action", class_names)
+        for values, known, class_names in values_by_component
+    ]
+
+
 def _from_name(source: RowSource, rows: Rows, name: str) -> Labels:
     """The agent's own action, reward, return to go or observed feature, or the time step."""
     if name == TIME:

@@ -86,10 +86,12 @@ def concept_label(source: RowSource, rows: Rows, concept: str) -> GivenColumns |
 def with_own_action(given: Given | None, concept: str, agent: str, agents: Sequence[str]) -> Given | None:
     """What is given, with the agent's own action where the concept is what another agent does at the same step.
 
+    The concept is in words: the other agent, a field, and a component where its action has several.
+
     What both agents observe is then a common cause of the concept and of the own action.
     """
     words = concept.split(" = ")[0].split(" ")
-    if len(words) != 2 or words[0] not in agents or words[0] == agent or words[1] not in FIELD_LABELS:
+    if len(words) not in (2, 3) or words[0] not in agents or words[0] == agent or words[1] not in FIELD_LABELS:
         return given
     others = given if isinstance(given, list) else [] if given is None else [given]
     is_there = any(isinstance(label, str | tuple) and label in (OWN_ACTION, (agent, OWN_ACTION)) for label in others)

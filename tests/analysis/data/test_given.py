@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from marlnb.analysis.data.given import given_columns
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import AnalysisError
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from tests.recording.runs import LivesConfig, make_run
 
 
 def test_classes_are_one_hot_and_quantities_one_column(recording: Recording) -> None:
@@ -25,6 +30,18 @@ def test_classes_are_one_hot_and_quantities_one_column(recording: Recording) -> 
     np.testing.assert_allclose(values[:, n_actions], dx)
     messages = recording.steps("speaker", "action").to_numpy()[:, 0]
     assert values.shape[1] == n_actions + 1 + len(np.unique(messages)) and columns.known.all()
+
+
+def test_the_own_action_is_all_its_components(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), MLPConfig(hidden=(8,)))
+    with record(run, episodes=5, values=False, progress=False) as recording:
+        source = RowSource(recording, "b")
+        columns = given_columns(source, source.rows(None), "action")
+        action, acting = (recording.steps("b", name).to_numpy() for name in ("action", "acting"))
+    assert columns is not None and columns.names == ("own action",)
+    np.testing.assert_array_equal(columns.known, acting)
+    assert action.shape[2] == 2 and np.ptp(action, axis=0).all() and 5 < acting.sum() < len(acting)
+    np.testing.assert_allclose(columns.values[acting], action[acting])
 
 
 def test_unknown_names_suggest_the_nearest(recording: Recording) -> None:

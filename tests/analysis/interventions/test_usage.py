@@ -262,9 +262,10 @@ def test_what_one_hunter_knows_of_anothers_action_is_not_separable_from_its_own(
 def test_the_own_action_is_given_where_the_concept_is_what_another_agent_does() -> None:
     agents = ("a_0", "a_1")
     assert with_own_action(None, "a_1 action = left", "a_0", agents) == ["action"]
+    assert with_own_action(None, "a_1 action 1", "a_0", agents) == ["action"]  # a component of several
     assert with_own_action("goal", "a_1 reward", "a_0", agents) == ["goal", "action"]
     assert with_own_action([("a_0", "action")], "a_1 action", "a_0", agents) == [("a_0", "action")]
-    for concept in ("a_0 action", "a_1 velocity_x", "goal = red", "action"):
+    for concept in ("a_0 action", "a_1 velocity_x", "a_1 observation dx", "goal = red", "action"):
         assert with_own_action("goal", concept, "a_0", agents) == "goal"
 
 
