@@ -15,6 +15,7 @@ from torch import Tensor
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.trajectories import Trajectories
 from marlnb.errors import AnalysisError
+from marlnb.recording.capture.sources import group_of_label
 from marlnb.specs import EnvSpec
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class PlayedEpisodes:
         values = self.by_row(lambda track: track.labels[name])
         if values.ndim == 1:
             return _PlayedArray(values)
-        group = next((spec.group for spec in self.spec.labels if spec.name == name), None) or name.split("/")[0]
+        group = next((spec.group for spec in self.spec.labels if spec.name == name), None)
+        group = group or group_of_label(name, values.shape[1], self.spec)
         return _PlayedArray(values, {"agent": self.group_agents(group)})
 
     def by_row(self, read: Callable[[Trajectories], Tensor]) -> np.ndarray:

@@ -206,7 +206,7 @@ def _label_sources(
         if value.ndim == 1:
             yield _source(f"labels/{name}", (), function, time_step)
             continue
-        group = groups.get(name) or _group_of_label(name, value, spec)
+        group = groups.get(name) or group_of_label(name, value.shape[1], spec)
         if group in recorded:
             get = _picked(function, recorded[group].pick)
             yield _source(f"labels/{name}", ("agent",), get, time_step, group)
@@ -237,15 +237,20 @@ def _checked_label(name: str, value: object, n_envs: int) -> Tensor:
     return value
 
 
-def _group_of_label(name: str, value: Tensor, spec: EnvSpec) -> str:
+def group_of_label(name: str, n_agents: int, spec: EnvSpec) -> str:
+    """The group whose agents a user's label has: named by the label's prefix, or the only one of that size.
+
+    Raises:
+        RecordingError: no group has as many agents, or several do and the name chooses none.
+    """
     prefix = name.split("/")[0]
-    matches = [group.name for group in spec.groups if group.n_agents == value.shape[1]]
+    matches = [group.name for group in spec.groups if group.n_agents == n_agents]
     if prefix in matches:
         return prefix
     if len(matches) != 1:
         sizes = {group.name: group.n_agents for group in spec.groups}
         raise RecordingError(
-            f"label {name!r} has {value.shape[1]} agents, and the groups have {sizes}; "
+            f"label {name!r} has {n_agents} agents, and the groups have {sizes}; "
             f"name it '<group>/{name}' to choose its group"
         )
     return matches[0]
