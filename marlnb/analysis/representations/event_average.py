@@ -81,9 +81,10 @@ def event_average(
     numbers, index = episode_index(units.episode)
     lags = np.arange(-before, after + 1)
     events = _onsets(is_event, units, onset)
-    n_overlapping = int((_gaps(events, units) <= max(before, after)).sum())
+    gaps = _gaps(events, units)
     if no_other_within is not None:
-        events = events[_gaps(events, units) > no_other_within]
+        events, gaps = events[gaps > no_other_within], gaps[gaps > no_other_within]
+    n_overlapping = int((gaps <= max(before, after)).sum())
     if not len(events):
         raise AnalysisError(f"{name} never happens over {units.agent}'s {len(units)} rows")
     x = _values(units, site, field).astype(np.float64)
@@ -115,10 +116,10 @@ def event_average(
         p_value=max_statistic(response, np.stack(null_responses, axis=1)),
         n_events=n_events,
         n_episodes=n_episodes,
-        overlapping=0 if no_other_within is not None and no_other_within >= before + after else n_overlapping,
+        overlapping=n_overlapping,
         warnings=(
             *(() if np.ptp(x, axis=0).max() > 0 else (f"{site or field} of {units.agent} never varies",)),
-            *_warnings(len(events), n_episodes, n_overlapping if no_other_within is None else 0, n_events),
+            *_warnings(len(events), n_episodes, n_overlapping, n_events),
             *duplicate_episode_warnings(recording, units.episode),
             *missing.warnings,
         ),

@@ -74,6 +74,18 @@ def test_adjacent_event_rows_are_one_event(recording: Recording) -> None:
     assert apart.n_events.tolist() == [60] * 3 and apart.overlapping == 0
 
 
+def test_overlaps_are_those_of_the_events_that_are_averaged(recording: Recording) -> None:
+    """Events at 4 and 8 in half of the 60 episodes, at 4 alone in the others: 30 are left, none with another."""
+    event = at(recording, 4) | (at(recording, 8) & (recording.rows["episode"].to_numpy() % 2 == 1))
+    options = {"event": event, "field": "reward", "agent": "listener_0", "before": 2, "after": 6, "n_shuffles": 20}
+    everything = event_average(recording, **options)  # type: ignore[arg-type]
+    assert everything.n_events[2] == 90 and everything.overlapping == 60
+    for within, n, overlapping in ((6, 30, 0), (4, 30, 0), (3, 90, 60)):
+        result = event_average(recording, no_other_within=within, **options)  # type: ignore[arg-type]
+        assert result.n_events[2] == n and result.overlapping == overlapping
+        assert f"{overlapping} with another in their window" in result.verdict
+
+
 def test_events_at_a_fixed_time_equal_the_control(recording: Recording) -> None:
     """The control keeps times: shuffled episodes give the same events, so nothing may lie beyond it."""
     result = event_average(recording, site=SITE, event=at(recording, 5), before=2, after=2, n_shuffles=20)
