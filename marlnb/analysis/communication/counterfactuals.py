@@ -56,8 +56,9 @@ def divergence(
         observation: `[row, agent, *shape]`.
         counterfactuals: `[counterfactual, row, agent, *shape]`.
     Returns:
-        `[row, agent]`; for continuous actions the mean over counterfactuals of the KL divergence, since a mixture of
-        normals has no closed form.
+        `[row, agent]`; the total variation is the mean over an action's components, the KL divergence their sum. For
+        continuous actions the mean over counterfactuals of the KL divergence, since a mixture of normals has no closed
+        form.
     """
     actual, _ = policy.logits(observation, recurrent=batch.recurrent)
     changed = [policy.logits(other, recurrent=batch.recurrent)[0] for other in counterfactuals]
@@ -68,12 +69,12 @@ def divergence(
         return torch.stack([_gaussian_kl(actual, other, distribution.n_components) for other in changed]).mean(0)
     if distribution is None or isinstance(distribution, Deterministic):
         raise AnalysisError(f"the policy of {policy.group.name!r} has no distribution of actions to compare")
-    components = zip(_probabilities(policy, actual, batch), *(_probabilities(policy, x, batch) for x in changed))
+    components = list(zip(_probabilities(policy, actual, batch), *(_probabilities(policy, x, batch) for x in changed)))
     total = torch.zeros(actual.shape[:-1])
     for p, *changed_p in components:
         marginal = torch.stack(changed_p).mean(0)
         if measure == "total_variation":
-            total = total + 0.5 * (p - marginal).abs().sum(-1)
+            total = total + 0.5 * (p - marginal).abs().sum(-1) / len(components)
         else:
             # where the message changes nothing the ratio is exactly 1, so that the divergence is exactly 0
             ratio = torch.where(p > 0, p / marginal.clamp(min=1e-30), 1)

@@ -1,0 +1,33 @@
+"""Divergences of actions with several components, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from marlnb.analysis.communication.counterfactuals import divergence
+from marlnb.analysis.data.rows import RowBatch
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+
+
+def test_total_variation_is_the_mean_over_components_and_kl_their_sum() -> None:
+    """Large weights make choices nearly certain, and the other observation turns them around: a sum exceeds 1."""
+    group = GroupSpec("a", ("a_0",), ObservationSpec((1,)), ActionSpec("multi_discrete", n=(2, 3)))
+    torch.manual_seed(0)
+    policy = ActorCritic(group, EnvSpec("test", (group,)), MLPConfig(hidden=(4,)), MLPConfig(hidden=(4,))).eval()
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(200)
+    observation, other = torch.full((1, 1, 1), 1.0), torch.full((1, 1, 1, 1), -1.0)
+    batch = RowBatch({"a": observation}, torch.zeros(1, 1, 2), torch.ones(1, 1, dtype=torch.bool))
+    p, q = (policy.logits(x)[0][0, 0].double().detach() for x in (observation, other[0]))
+    parts = [(a.softmax(-1).numpy(), b.softmax(-1).numpy()) for a, b in zip(p.split([2, 3]), q.split([2, 3]))]
+    variation = [0.5 * np.abs(a - b).sum() for a, b in parts]
+    assert sum(variation) > 1.2
+    result = divergence(policy, batch, observation, other, "total_variation").item()
+    assert result == pytest.approx(np.mean(variation), abs=1e-5) and result <= 1
+    kl = sum((a * np.log(a / b)).sum() for a, b in parts)
+    assert divergence(policy, batch, observation, other, "kl").item() == pytest.approx(kl, rel=1e-4)
