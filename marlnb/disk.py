@@ -255,9 +255,10 @@ def _overwrite(path: Path, data: bytes) -> bool:
     except OSError:
         return False
     try:
-        if len(data) > os.fstat(descriptor).st_blocks * 512:
+        status = os.fstat(descriptor)
+        if len(data) > status.st_blocks * 512:
             return False
-        os.pwrite(descriptor, data, 0)
+        os.pwrite(descriptor, data.ljust(status.st_size, b"\n"), 0)  # after a kill, nothing of the old text follows
         os.ftruncate(descriptor, len(data))
         return True
     except OSError:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from marlnb.disk import problem_of, writing
+from marlnb.disk import problem_of, write_atomically, writing
 from marlnb.errors import DiskError
 
 
@@ -47,3 +48,26 @@ def test_a_full_disk_names_the_space_that_is_needed(
     with pytest.raises(DiskError, match=problem) as raised, writing(path, needed_bytes=needed_bytes):
         raise OSError(errno.ENOSPC, "no space")
     assert problem_of(raised.value, tmp_path) == problem  # as it was said first
+
+
+def test_a_kill_within_a_write_in_place_leaves_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a disk is full, a shorter text replaces a longer one in two calls."""
+    path = tmp_path / "status.json"
+    path.write_text(json.dumps({"reason": "a longer text"}))
+
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    class KilledError(Exception):
+        pass
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(os, "ftruncate", killed)
+        write_atomically(path, '{"a": 1}\n', in_place=True)
+    assert json.loads(path.read_text()) == {"a": 1}
+    write_atomically(path, '{"b": 2}\n', in_place=True)
+    assert path.read_text() == '{"b": 2}\n'

@@ -16,8 +16,10 @@ from marlnb.batch.job.job import Job
 from marlnb.batch.job.training_progress import run_of_job
 from marlnb.batch.local.machine import VISIBLE_GPUS
 from marlnb.batch.profile import Profile
+from marlnb.errors import RunError
 from marlnb.training.control import is_requested, request
-from marlnb.training.runs.files import JOB_VARIABLE, STATUS, read_json
+from marlnb.training.runs.files import JOB_VARIABLE
+from marlnb.training.runs.status import read_status
 
 SAVE_S = 120.0  # a job that was asked to end is killed after this time
 KILL_WAIT_S = 30.0  # a job is killed this long after its time limit; SLURM's KillWait
@@ -61,6 +63,7 @@ class JobProcess:
         Raises:
             OSError: it cannot be started.
         """
+        frames = frames_of(job)
         words = [profile.python or sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)]
         with open(job.log, "ab") as log:
             popen = subprocess.Popen(
@@ -73,7 +76,7 @@ class JobProcess:
                 start_new_session=True,
                 preexec_fn=_prepare_process(os.getpid(), [int(core) for core in cores]),
             )
-        return JobProcess(job, popen, cores, gpus, frames_of(job), time_limit_schedule(profile))
+        return JobProcess(job, popen, cores, gpus, frames, time_limit_schedule(profile))
 
     def cancel(self) -> None:
         """Asks the job to save and stop, as `marlnb stop` does, and ends it if it does not.
@@ -173,9 +176,11 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def frames_of(job: Job) -> int:
-    """Frames of the job's training; 0 without one."""
-    file = run_of_job(job.folder) / STATUS
-    return int(read_json(file).get("frames", 0)) if file.exists() else 0
+    """Frames of the job's training; 0 without one, or if they cannot be read."""
+    try:
+        return int(read_status(run_of_job(job.folder))["frames"])
+    except (OSError, RunError):
+        return 0
 
 
 def _prepare_process(parent: int, cores: Sequence[int]) -> Callable[[], None]:

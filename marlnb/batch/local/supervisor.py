@@ -26,6 +26,7 @@ from marlnb.batch.local.supervisor_files import JobEntry, requested_cancels, wri
 from marlnb.batch.retries import count_restarts, give_up
 from marlnb.batch.submission import Submission
 from marlnb.display.formatting import count
+from marlnb.errors import MarlnbError
 
 POLL_S = 0.2
 COMPLETE, STOPPED = 0, 130
@@ -131,7 +132,7 @@ class Supervisor:
             try:
                 job.write()
                 process = JobProcess.start(job, self.profile, cores, gpus)
-            except (OSError, ValueError) as error:
+            except (MarlnbError, OSError, ValueError) as error:  # of this job alone: the others continue
                 self.end(job, f"it could not be started: {error}", "failed")
             else:
                 self.running.append(process)
@@ -198,7 +199,7 @@ class Supervisor:
     def end(self, job: Job, reason: str, state: State | None = None) -> None:
         """Marks a job as ended; `state` also sets its status, for a job that could not write it itself."""
         if state is not None:
-            with suppress(OSError):  # a full disk, as the reason may say
+            with suppress(MarlnbError, OSError):  # a full disk, as the reason may say
                 job.write_status(replace(job.status(), state=state, reason=reason, ended=time.time()))
         self.say(f"{job.name}: {reason}")
         known: SchedulerState = "queued" if self.n_end_requests and state is None else "ended"

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from marlnb.batch.job.job import SchedulerState
-from marlnb.training.runs.files import read_json, write_atomically
+from marlnb.errors import RunError
+from marlnb.training.runs.files import is_damage, read_json, write_atomically
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.records import checked_record
 
@@ -42,12 +43,23 @@ def write_entries(folder: Path, entries: Mapping[str, JobEntry]) -> None:
 
 
 def read_entries(folder: Path) -> dict[str, JobEntry]:
-    """The newest entries of a submission's supervisor by job name; empty if it has written none or is not local."""
+    """The newest entries of a submission's supervisor by job name.
+
+    Empty if it has written none, is not local, or its file is damaged: jobs without a supervisor then count as ended.
+
+    Raises:
+        RunError: the file cannot be read.
+    """
     if not (folder / ENTRIES).exists():
         return {}
-    entries = read_json(folder / ENTRIES)
     where = f"{folder / ENTRIES}"
-    return {name: checked_record(entry, JobEntry, f"{where}: {name}") for name, entry in entries.items()}
+    try:
+        entries = read_json(folder / ENTRIES)
+        return {name: checked_record(entry, JobEntry, f"{where}: {name}") for name, entry in entries.items()}
+    except RunError as error:
+        if not is_damage(error):
+            raise
+        return {}
 
 
 def is_local(folder: Path) -> bool:

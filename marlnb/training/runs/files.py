@@ -94,6 +94,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def is_damage(error: RunError) -> bool:
+    """Whether a file was read and its content is not valid, as after a lost node; else it could not be read."""
+    return not isinstance(error.__cause__, OSError)
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of a JSON-lines file. A last line without its end, which a kill cut off, is skipped.
 

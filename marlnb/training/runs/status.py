@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.training.runs.files import LOCK, STATUS, read_json
+from marlnb.errors import RunError
+from marlnb.training.runs.files import LOCK, STATUS, is_damage, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_status
 
@@ -20,16 +21,25 @@ MISSING = {EXPLORING: "no episode yet", GREEDY: "not evaluated"}
 def read_status(run: Path) -> dict[str, Any]:
     """state, frames, frames_per_second, eta_s, pid, host, updated (seconds since 1970); as far as known.
 
-    state is interrupted if a training ended without reporting it, for example after a kill.
+    state is interrupted if a training ended without reporting it, for example after a kill, or if the file is damaged:
+    a training resumes from its checkpoints, not from this file.
 
     Raises:
         RunError: the file cannot be read.
     """
-    file = run / STATUS
-    status = checked_status(read_json(file)) if file.exists() else {"state": "created", "frames": 0}
+    status = _read(run / STATUS) if (run / STATUS).exists() else {"state": "created", "frames": 0}
     if status["state"] in ("running", "paused") and not is_locked(run / LOCK):
         status["state"] = "interrupted"
     return status
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return checked_status(read_json(file))
+    except RunError as error:
+        if not is_damage(error):
+            raise
+        return {"state": "interrupted", "frames": 0}
 
 
 def scores_text(status: Mapping[str, Any]) -> str:

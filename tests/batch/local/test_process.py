@@ -11,7 +11,7 @@ import pytest
 
 from marlnb.batch.job.job import Job
 from marlnb.batch.local import process as module
-from marlnb.batch.local.process import JobProcess, environment, processes_of, time_limit_schedule
+from marlnb.batch.local.process import JobProcess, environment, frames_of, processes_of, time_limit_schedule
 from marlnb.batch.profile import Profile
 from tests.batch.batches import Maker, wait_until
 
@@ -91,3 +91,13 @@ def test_it_is_bound_to_its_cores_and_leads_a_session(maker: Maker) -> None:
     assert os.sched_getaffinity(process.popen.pid) == {core} and os.getsid(process.popen.pid) == process.popen.pid
     process.popen.kill()
     assert process.outcome() == "killed by SIGKILL"
+
+
+@pytest.mark.parametrize("content", ["", '{"frames": null}', '{"fra', "[]"])
+def test_a_damaged_status_of_its_training_counts_no_frames(maker: Maker, content: str) -> None:
+    (job,) = maker("").jobs()
+    assert frames_of(job) == 0
+    (job.folder / "status.json").write_text('{"state": "running", "frames": 20}')
+    assert frames_of(job) == 20
+    (job.folder / "status.json").write_text(content)
+    assert frames_of(job) == 0

@@ -1,4 +1,4 @@
-"""Damaged files of a run folder: each raises an error that names it, and no other file is used instead."""
+"""Damaged files of a run folder: each raises an error that names it, unless a training resumes without it."""
 
 from __future__ import annotations
 
@@ -116,6 +116,13 @@ def test_a_status_without_state_or_with_other_types(tmp_path: Path, status: dict
     assert run.status()["state"] == state and isinstance(run.status()["frames"], int)
     assert state in repr(run) and run._repr_html_()
     assert main(["info", str(run.path), "--json"]) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b'{"state": "run', b"\0\0", b"[1]", b"\xff"])
+def test_a_run_whose_status_a_lost_node_left_damaged_resumes(run: Run, content: bytes) -> None:
+    (run.path / "status.json").write_bytes(content)
+    assert run.status() == {"state": "interrupted", "frames": 0}
+    assert resume(run.path, progress=False).status()["state"] == "complete"
 
 
 def test_folders_whose_names_are_not_whole_numbers_are_no_checkpoints(run: Run) -> None:
