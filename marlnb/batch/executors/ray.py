@@ -112,13 +112,14 @@ class RayExecutor(Executor):
             raise problem
         for job in to_ask:
             request(job.folder, "stop", "cancelled")
-        for job in to_end:
-            if not job.is_executing:
-                job.write_status(replace(submitted.statuses[job.name], state="stopped", reason="cancelled"))
         known = cluster.jobs() if cluster is not None else {}
         for id in ids:
             if cluster is not None and id in known:
                 cluster.stop(id)
+        for job in to_end:  # after Ray has answered, so that a call that failed can be repeated
+            status = submitted.statuses[job.name]
+            if not job.is_executing and job.status() == status:  # it has not run in the meantime
+                job.write_status(replace(status, state="stopped", reason="cancelled"))
 
     def _entrypoint(self, job: Job) -> str:
         """The command of a job, which Ray gives to a shell."""

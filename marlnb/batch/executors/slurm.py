@@ -109,12 +109,13 @@ class SlurmExecutor(Executor):
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Asks running jobs to save and end; a second call lets SLURM end them. Other jobs never start.
 
-        The request is a file, and the job has time to save: after `scancel` it has only KillWait, about 30 s.
+        The request is a file, and the job has time to save: after `scancel` it has only KillWait, about 30 s. Jobs
+        count as stopped once SLURM has answered, so that a call that failed can be repeated.
 
         Raises:
             BatchError: SLURM does not answer.
         """
-        submitted, to_cancel = tasks(batch), []
+        submitted, to_end = tasks(batch), []
         for job in jobs:
             status = job.status()
             if job.name in submitted and status.has_ended_since(submitted[job.name].updated):
@@ -122,12 +123,13 @@ class SlurmExecutor(Executor):
             if job.is_executing and not (job.folder / STOP).exists():
                 request(job.folder, "stop", "cancelled")
                 continue
-            if not job.is_executing:
-                job.write_status(replace(status, state="stopped", reason="cancelled"))
-            if job.name in submitted:
-                to_cancel.append(submitted[job.name])
+            to_end.append((job, status))
+        to_cancel = [submitted[job.name] for job, _ in to_end if job.name in submitted]
         for cluster in sorted({task.record.cluster for task in to_cancel}):
             cancel_tasks(cluster, [task.id for task in to_cancel if task.record.cluster == cluster])
+        for job, status in to_end:  # after SLURM has answered, so that a call that failed can be repeated
+            if not job.is_executing and job.status() == status:  # it has not run in the meantime
+                job.write_status(replace(status, state="stopped", reason="cancelled"))
 
     def _submit_arrays(
         self, batch: Batch, submission: Path, record: SubmissionRecord, n_jobs: int, max_array_size: int

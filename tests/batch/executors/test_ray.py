@@ -186,6 +186,20 @@ def test_cancel_asks_running_jobs_first_and_ends_the_others(batch: Batch, dashbo
         assert dashboard.requests[-1] == f"POST /api/jobs/{running}/stop"
 
 
+def test_a_cancellation_that_ray_did_not_answer_can_be_repeated(batch: Batch, dashboard: Dashboard) -> None:
+    submit(batch)
+    waiting = ids(batch)["n=1"]
+    dashboard.job(waiting, "waiting")
+    dashboard.answers[f"POST /api/jobs/{waiting}/stop"] = (500, "no")
+    with pytest.raises(BatchError):
+        cancel(batch)
+    assert {job.status().state for job in batch.jobs()} == {"waiting"}
+    dashboard.answers[f"POST /api/jobs/{waiting}/stop"] = {"stopped": True}
+    cancel(batch)
+    assert {job.status().state for job in batch.jobs()} == {"stopped"}
+    assert dashboard.requests.count(f"POST /api/jobs/{waiting}/stop") == 2
+
+
 def test_an_address_in_a_batchs_files_is_never_called(batch: Batch, make: Maker, dashboard: Dashboard) -> None:
     submit(batch)
     elsewhere = Dashboard()

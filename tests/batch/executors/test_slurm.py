@@ -15,6 +15,7 @@ import nbformat
 import pytest
 
 from marlnb.batch.batch import REPORT, Batch
+from marlnb.batch.cancel import cancel
 from marlnb.batch.executor import Executor, executor_of
 from marlnb.batch.executors.slurm import SlurmExecutor
 from marlnb.batch.job.job import JOB_LOCK, Job, JobInfo
@@ -317,6 +318,20 @@ def test_cancelling_asks_those_that_run_and_takes_back_those_that_wait(make: Mak
     assert other.status().state == "waiting"
     executor.submit(batch, [running], then=False)
     assert not (running.folder / STOP).exists()
+
+
+def test_a_cancellation_that_slurm_did_not_answer_can_be_repeated(make: Make, scheduler: Scheduler) -> None:
+    batch, executor = make(2)
+    executor.submit(batch, batch.jobs(), then=False)
+    scheduler.calls()
+    scheduler.refuses("scancel", "scancel: error: Kill job error: Socket timed out on send/recv operation")
+    with pytest.raises(BatchError, match="Socket timed out"):
+        cancel(batch)
+    assert [job.status().state for job in batch.jobs()] == ["waiting", "waiting"]
+    (scheduler.folder / "scancel.refuses").unlink()
+    assert set(cancel(batch).values()) == {"will not start"}
+    assert scheduler.calls() == ["scancel --quiet 41_0 41_1"] * 2
+    assert [job.status().state for job in batch.jobs()] == ["stopped", "stopped"]
 
 
 def test_the_shell_that_submits_bends_nothing(
