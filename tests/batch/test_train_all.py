@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.batch.trainings import launch
 from marlnb.batch.trainings.launch import start_worker
 from marlnb.batch.trainings.train_all import default_jobs, plan_trainings, swept_values, train_all
 from marlnb.cli import main
@@ -107,6 +108,36 @@ def test_processes_train_in_parallel_and_the_one_that_plans_needs_no_torch(tmp_p
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("missing") == 2 and done.stdout.endswith("2 of 2 runs complete\n")
     assert (tmp_path / "both" / "algorithm=mappo" / "output.log").is_file()
+
+
+def test_one_that_cannot_start_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with processes that are not parallel; the parallel ones are quick here."""
+    (tmp_path / "all" / "seed=1").mkdir(parents=True)
+    (tmp_path / "all" / "seed=1" / "notes.txt").write_text("hi")
+    (tmp_path / "all" / "trainings.json").write_text("{}")
+    monkeypatch.setattr(launch, "start_worker", lambda *_: subprocess.Popen(["true"]))
+    result = train_all(plan_trainings([*SMALL, "seed=0..3"]), tmp_path / "all", jobs=2, progress=False)
+    assert list(result.failed) == ["seed=1"] and "notes.txt" in result.failed["seed=1"] and not result.stopped
+    assert all((tmp_path / "all" / f"seed={seed}" / "experiment.json").exists() for seed in (0, 2, 3))
+
+
+def test_an_error_of_the_command_ends_its_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*_: object) -> subprocess.Popen[bytes]:
+        if started:
+            raise ZeroDivisionError
+        started.append(subprocess.Popen(["sleep", "100"]))
+        return started[0]
+
+    monkeypatch.setattr(launch, "start_worker", start)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            train_all(plan_trainings([*SMALL, "seed=0..1"]), tmp_path / "all", jobs=2, progress=False)
+        assert started[0].poll() is not None
+    finally:
+        started[0].kill()
+        started[0].wait()
 
 
 def test_processes_share_the_gpus_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,8 +101,7 @@ def run_in_turn(
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
             except Exception as error:  # an environment may raise anything; the other runs continue
-                name = "" if isinstance(error, MarlnbError) else f"{type(error).__name__}: "
-                outcome = Outcome(planned, "failed", f"{name}{error}")
+                outcome = _failure(planned, error)
             display.end(planned, str(outcome))
             outcomes.append(outcome)
             if outcome.end == "stopped":
@@ -120,7 +119,8 @@ def run_side_by_side(
 ) -> list[Outcome]:
     """Runs `jobs` processes in parallel, each with its share of the cores; their output is in `output.log` of the run.
 
-    An interrupt asks each process to save and stop, and waits for it; a second one ends them at once.
+    A run that cannot start has failed, and the others continue. An interrupt asks each process to save and stop, and
+    waits for it; a second one ends them at once. An error of this process asks them too.
     """
     waiting, slots = deque(runs), deque(range(jobs))
     running: list[_Job] = []
@@ -129,13 +129,26 @@ def run_side_by_side(
         try:
             while waiting or running:
                 while waiting and slots:
-                    running.append(_Job.start(folder, waiting.popleft(), slots.popleft(), jobs, finish))
-                    display.start(running[-1].planned)
+                    planned, slot = waiting.popleft(), slots.popleft()
+                    try:
+                        running.append(_Job.start(folder, planned, slot, jobs, finish))
+                    except (MarlnbError, OSError) as error:
+                        slots.append(slot)
+                        outcomes.append(_failure(planned, error))
+                        display.end(planned, str(outcomes[-1]))
+                    else:
+                        display.start(planned)
                 time.sleep(POLL_S)
                 outcomes += _collect(running, slots, display)
         except KeyboardInterrupt:
             display.say("stopping: each run saves first; interrupt again to end at once")
             outcomes += _stop(running, slots, display)
+        except BaseException:
+            for job in running:
+                job.process.terminate()
+            for job in running:
+                job.process.wait()
+            raise
     return outcomes
 
 
@@ -217,6 +230,11 @@ def _stop(running: list[_Job], slots: deque[int], display: TrainingsProgress) ->
             job.process.wait()
             outcomes.append(Outcome(job.planned, "stopped"))
     return outcomes
+
+
+def _failure(planned: PlannedTraining, error: Exception) -> Outcome:
+    name = "" if isinstance(error, MarlnbError) else f"{type(error).__name__}: "
+    return Outcome(planned, "failed", f"{name}{error}")
 
 
 def _show(display: TrainingsProgress, planned: PlannedTraining, report: Report) -> None:
