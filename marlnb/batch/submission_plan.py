@@ -117,7 +117,8 @@ def make_plan(
         only: names of jobs, or `report`; empty: all jobs.
         retry_failed: whether failed jobs run again.
     Raises:
-        BatchError: `only` names an unknown job, or another executor still has jobs of the batch.
+        BatchError: `only` names an unknown job, another executor still has jobs of the batch, or jobs that the sweep
+            no longer has still run or wait.
     """
     names = [job.name for job in batch.jobs()]
     for name in only:
@@ -125,6 +126,8 @@ def make_plan(
             raise BatchError(unknown(f"job of {batch.path}", name, names))
     n_submissions = len(batch.submissions())  # read first, to notice a submission by another process
     infos, notes = _query(batch)
+    if n_submissions:
+        _check_left_out(batch, infos)
     statuses = batch.statuses()
     jobs = tuple(
         _plan_job(job, statuses[job.name], infos.get(job.name, UNKNOWN), not only or job.name in only, retry_failed)
@@ -176,6 +179,22 @@ def _plan_report(
     if status.state == "complete" and REPORT not in only and digest(batch.path / THEN) == digest(then):
         return PlannedJob(job, status, False, "complete")
     return PlannedJob(job, status, True, "starts: all jobs are complete")
+
+
+def _check_left_out(batch: Batch, infos: Mapping[str, JobInfo]) -> None:
+    """Raises BatchError if a job of the batch's folder runs or waits that the new sweep does not have.
+
+    No command would show it or end it any more.
+    """
+    names = {job.name for job in batch.jobs()}
+    left_out = [job for job in Batch.open(batch.path).jobs() if job.name not in names]
+    active = [job.name for job in left_out if infos.get(job.name, UNKNOWN).is_active or job.is_executing]
+    if active:
+        raise BatchError(
+            f"{count(len(active), 'job')} of {batch.path} still run or wait ({active[0]} is one), and these values do "
+            f"not have them: give their values too, cancel them first with `marlnb cancel "
+            f"{shlex.quote(str(batch.path))}`, or give --out another folder"
+        )
 
 
 def _query(batch: Batch) -> tuple[Mapping[str, JobInfo], list[str]]:

@@ -135,6 +135,15 @@ def test_the_report_follows_when_all_are_complete(tmp_path: Path) -> None:
     assert report_plan() == (True, "starts: all jobs are complete")
 
 
+def test_other_values_do_not_leave_out_jobs_that_run(tmp_path: Path, mixed: Batch) -> None:
+    mixed.create_submission(mixed.jobs(), then=False)
+    with RunLock(mixed.job("n=4").folder / JOB_LOCK):
+        with pytest.raises(BatchError, match=r"^1 job of .* \(n=4 is one\).*give their values too, cancel .* --out"):
+            plan_of(tmp_path, 2)
+        assert not plan_of(tmp_path, 7).jobs[4].submits
+    assert len(plan_of(tmp_path, 2).jobs) == 2
+
+
 def test_jobs_of_an_earlier_sweep_are_named(tmp_path: Path, mixed: Batch) -> None:
     (note,) = plan_of(tmp_path, 2).notes
     assert note.startswith("jobs of an earlier sweep are in this folder (4, ") and "n=2" in note

@@ -165,6 +165,16 @@ def test_another_executor_takes_over_when_the_one_before_has_nothing_left(noting
     assert plan.batch.profile.executor == "local" and [job.name for job in plan.submits] == ["n=0", "n=1", "n=2"]
 
 
+def test_other_values_do_not_leave_out_jobs_that_wait(noting: list[tuple[list[str], bool]]) -> None:
+    batch = submit("a.ipynb", N, on="noting")
+    Noting.answers.update({"n=0": JobInfo("queued"), "n=1": JobInfo("queued"), "n=2": JobInfo("ended")})
+    with pytest.raises(BatchError, match=r"2 jobs of .* still run or wait \(n=0 is one\)"):
+        submit("a.ipynb", {"n": [7]})
+    assert len(Batch.open(batch.path).jobs()) == 3 and len(noting) == 1
+    submit("a.ipynb", {"n": [0, 1, 7]})
+    assert noting[-1] == (["n=7"], False)
+
+
 def test_the_comparison_that_comes_along_is_known_by_its_name(noting: list[tuple[list[str], bool]]) -> None:
     batch = submit("a.ipynb", N, on="noting", then="compare")
     assert noting.pop() == (["n=0", "n=1", "n=2"], True) and batch.then == "compare.ipynb"
