@@ -129,7 +129,8 @@ class Batch:
             remove_temporaries(self.path, WRITTEN)
             for source, name in ((notebook, SOURCE), (then, THEN)):
                 if source is not None and digest(self.path / name) != digest(Path(source)):
-                    write_atomically(self.path / name, Path(source).read_text(encoding="utf-8"))
+                    # read_text would change \r\n, and with it the digest
+                    write_atomically(self.path / name, Path(source).read_bytes().decode())
             for job in self.jobs():
                 job.write(sync=False)
         except OSError as error:

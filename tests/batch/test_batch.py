@@ -67,6 +67,14 @@ def test_a_batch_that_is_there_is_completed(tmp_path: Path) -> None:
     assert [job.name for job in more.unfinished()] == ["n=1", "n=2", "n=3"]
 
 
+def test_a_notebook_with_windows_line_endings_is_completed(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", "print(n)")
+    source.write_bytes(source.read_bytes().replace(b"\n", b"\r\n"))
+    batch = make(tmp_path)
+    assert (batch.path / "source.ipynb").read_bytes() == source.read_bytes()
+    assert [job.name for job in make(tmp_path, 4).jobs()] == ["n=0", "n=1", "n=2", "n=3"]
+
+
 def test_other_things_are_not_written_over(tmp_path: Path) -> None:
     first = make(tmp_path)
     (tmp_path / "thesis").mkdir()
