@@ -31,11 +31,13 @@ BAD_REQUEST = 2
 REQUEUE_TIMEOUT_S = 20
 
 
-def execute_job(job: Job, *, bar: bool = False) -> JobStatus:
+def execute_job(job: Job, *, bar: bool = False, requeues: bool = False) -> JobStatus:
     """Executes a job in this process; returns its last status, which is also in the job's files.
 
     Args:
         bar: show a progress bar on stderr.
+        requeues: whether this process is what SLURM started for the job, so that SLURM is asked to run it again after
+            a time limit. In a session of a user, as JupyterHub's, SLURM would run the session again.
     Raises:
         BatchError, ConfigError: another process executes it, or it cannot be executed; nothing has run.
     """
@@ -49,7 +51,7 @@ def execute_job(job: Job, *, bar: bool = False) -> JobStatus:
             attempt.end("failed", f"{type(error).__name__}: {error}")
             raise
         is_out_of_time = status.state == "interrupted" and status.reason in ("SIGUSR1", OUT_OF_TIME)
-        if is_out_of_time and (message := requeue()):
+        if requeues and is_out_of_time and (message := requeue()):
             attempt.say(message)
         return status
 
@@ -134,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         job = Job.open(options.folder or _indexed(Path(options.submission), options.index))
         _redirect_output(job.log)
-        status = execute_job(job)
+        status = execute_job(job, requeues=True)
     except MarlnbError as error:
         _print_error(f"{type(error).__name__}: {error}\n", first_stderr)
         return BAD_REQUEST

@@ -16,6 +16,8 @@ from typing import Any
 import nbformat
 import pytest
 
+from marlnb.batch.job import run_job
+from marlnb.batch.job.execute import main as execute_main
 from marlnb.batch.job.failures import describe_failure, rerun_command
 from marlnb.batch.job.job import JOB_LOCK, Job
 from marlnb.batch.job.run_job import main, requeue
@@ -155,6 +157,21 @@ def test_slurm_requeues_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
     assert message in requeue()
     assert (tmp_path / "asked").read_text() == "requeue 17_3\n"
+
+
+def test_a_job_that_runs_in_a_session_does_not_requeue_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m marlnb.batch.job.execute` in a JupyterLab that runs as a SLURM job."""
+    asked: list[str] = []
+    job = make(tmp_path / "job")
+    monkeypatch.setattr(run_job, "_execute", lambda attempt, *_: attempt.end("interrupted", "SIGUSR1"))
+    monkeypatch.setattr(run_job, "_redirect_output", lambda _: None)
+    monkeypatch.setattr(run_job, "requeue", lambda: asked.append("requeue"))
+    assert execute_main([str(job.notebook), "--out", str(job.folder)]) == os.EX_TEMPFAIL
+    assert asked == [] and job.status().state == "interrupted"
+    assert main([str(job.folder)]) == os.EX_TEMPFAIL
+    assert asked == ["requeue"]
 
 
 def test_it_starts_without_torch() -> None:
