@@ -18,10 +18,10 @@ from marlnb.batch.slurm.commands import call
 from marlnb.batch.slurm.queue import Site, cancel_tasks, query_accounting, query_queue, query_site
 from marlnb.batch.slurm.refusals import check_path, check_profile
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
-from marlnb.batch.slurm.submission_record import RECORD, Array, SubmissionRecord, Task, tasks
+from marlnb.batch.slurm.submission_record import Array, SubmissionRecord, Task, tasks
 from marlnb.disk import writing
 from marlnb.display.formatting import count
-from marlnb.errors import BatchError
+from marlnb.errors import BatchError, MarlnbError
 from marlnb.training.control import request
 from marlnb.training.runs.files import STOP
 
@@ -82,14 +82,20 @@ class SlurmExecutor(Executor):
         for job in jobs:  # a request to stop an earlier attempt
             (job.folder / STOP).unlink(missing_ok=True)
         record = SubmissionRecord(site.accounting if self.profile.accounting is None else self.profile.accounting)
+        accepted: list[Accepted] = []
         try:
-            record = self._submit_arrays(batch, submission, record, len(jobs), site.max_array_size)
+            record = self._submit_arrays(batch, submission, accepted, record, len(jobs), site.max_array_size)
             if then and waits_for is not None:
-                record = self._submit_report(batch, submission, record, waits_for, before.get(REPORT))
-        except BatchError as error:
-            refused = _undo(submission)
-            batch.log_event(f"SLURM refused {count(len(jobs), 'job')}: {error}")
-            raise BatchError(f"{error}\nthe refused script is in {refused}") from error
+                record = self._submit_report(batch, submission, accepted, record, waits_for, before.get(REPORT))
+        except (MarlnbError, OSError, KeyboardInterrupt) as error:
+            undone = _undo(submission, accepted)
+            n_jobs = count(len(jobs), "job")
+            event = f"SLURM refused {n_jobs}" if isinstance(error, BatchError) else f"{n_jobs} not submitted"
+            with suppress(OSError):  # a full disk, as the error may say
+                batch.log_event(f"{event}: {str(error) or type(error).__name__}")
+            if not isinstance(error, MarlnbError):
+                raise
+            raise BatchError(f"{error}\n{undone}") from error
         ids = ", ".join(str(array.id) for array in record.arrays)
         if then and record.report is None:
             batch.log_event("the report was not submitted: some jobs are neither complete nor submitted")
@@ -132,19 +138,32 @@ class SlurmExecutor(Executor):
                 job.write_status(replace(status, state="stopped", reason="cancelled"))
 
     def _submit_arrays(
-        self, batch: Batch, submission: Path, record: SubmissionRecord, n_jobs: int, max_array_size: int
+        self,
+        batch: Batch,
+        submission: Path,
+        accepted: list[Accepted],
+        record: SubmissionRecord,
+        n_jobs: int,
+        max_array_size: int,
     ) -> SubmissionRecord:
         array_parts, after = parts(n_jobs, max_array_size), ""
         for part in array_parts:
             script = array_script(batch, self.profile, submission, part, len(array_parts), after)
             id, cluster = _sbatch(submission, part.script, script)
+            accepted.append((cluster, id))
             record = replace(record, cluster=cluster, arrays=(*record.arrays, Array(id, part)))
             record.write(submission)
             after = str(id) if self.profile.at_once else ""
         return record
 
     def _submit_report(
-        self, batch: Batch, submission: Path, record: SubmissionRecord, waits_for: Sequence[str], old: Task | None
+        self,
+        batch: Batch,
+        submission: Path,
+        accepted: list[Accepted],
+        record: SubmissionRecord,
+        waits_for: Sequence[str],
+        old: Task | None,
     ) -> SubmissionRecord:
         """Submits the report, to run after these arrays and earlier jobs that still run; replaces an older report."""
         job = batch.report_job()
@@ -154,6 +173,7 @@ class SlurmExecutor(Executor):
         after = [*(str(array.id) for array in record.arrays), *waits_for]
         script = report_script(batch, self.profile, submission, after)
         id, cluster = _sbatch(submission, REPORT_SCRIPT, script)
+        accepted.append((cluster, id))
         record = replace(record, cluster=cluster, report=id)
         record.write(submission)
         return record
@@ -168,6 +188,9 @@ class SlurmExecutor(Executor):
         active = [name for name in others if infos[name].is_active]
         return [before[name].id for name in active] if len(active) == len(others) else None
 
+
+Accepted = tuple[str, int]
+"""The cluster and the id of an array that sbatch accepted."""
 
 Submitted = tuple[dict[str, JobStatus], dict[str, Task], dict[str, Task]]
 """By name, the statuses of a batch's jobs, the newest task of each, and of these the tasks that may not have ended."""
@@ -229,20 +252,25 @@ def _sbatch(submission: Path, name: str, script: str) -> tuple[int, str]:
     return int(id), cluster
 
 
-def _undo(submission: Path) -> Path:
-    """Cancels the accepted part of a refused submission and renames its folder, so that it no longer counts.
+def _undo(submission: Path, accepted: Sequence[Accepted]) -> str:
+    """Cancels the accepted part of a submission that failed and renames its folder, so that it no longer counts.
 
+    Args:
+        accepted: from memory, since its record may not have been written.
     Returns:
-        The folder `submissions/refused`, with the last refused script.
+        In words, where the last script is, and what SLURM did not cancel.
     """
-    if (submission / RECORD).exists():
-        record = SubmissionRecord.read(submission)
-        with suppress(BatchError):  # the first error is the one to report
-            cancel_tasks(record.cluster, [str(array.id) for array in record.arrays])
     refused = submission.with_name(REFUSED)
+    lines = [f"the script is in {refused}"]
+    for cluster in sorted({cluster for cluster, _ in accepted}):
+        ids = [str(id) for name, id in accepted if name == cluster]
+        try:
+            cancel_tasks(cluster, ids)
+        except BatchError as error:
+            lines.append(f"SLURM has accepted {', '.join(ids)} and did not cancel them; use scancel: {error}")
     shutil.rmtree(refused, ignore_errors=True)
     submission.rename(refused)
-    return refused
+    return "\n".join(lines)
 
 
 def _task_info(task: Task, answers: Mapping[str, JobInfo], arrays: Collection[str], status: JobStatus) -> JobInfo:

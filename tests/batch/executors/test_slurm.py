@@ -21,8 +21,9 @@ from marlnb.batch.executors.slurm import SlurmExecutor
 from marlnb.batch.job.job import JOB_LOCK, Job, JobInfo
 from marlnb.batch.job.run_job import _indexed
 from marlnb.batch.profile import Profile
+from marlnb.batch.slurm.submission_record import SubmissionRecord
 from marlnb.batch.sweep.sweep import Sweep
-from marlnb.errors import BatchError
+from marlnb.errors import BatchError, DiskError
 from marlnb.training.runs.files import STOP
 from marlnb.training.runs.lock import RunLock
 
@@ -176,6 +177,35 @@ def test_jobs_submitted_before_a_refusal_are_cancelled(make: Make, scheduler: Sc
         executor.submit(batch, batch.jobs(), then=False)
     assert scheduler.calls()[-1] == "scancel --quiet 41 42"
     assert batch.submissions() == []
+
+
+@pytest.mark.parametrize("error", [DiskError("slurm.json cannot be written: full"), KeyboardInterrupt()])
+def test_jobs_whose_record_was_not_written_are_cancelled(
+    make: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Else nothing would know of them, and the same command would submit them again."""
+    batch, executor = make(3)
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(SubmissionRecord, "write", failing)
+    with pytest.raises((BatchError, KeyboardInterrupt)) as caught:
+        executor.submit(batch, batch.jobs(), then=False)
+    assert str(error) in str(caught.value)
+    assert scheduler.calls()[-2:] == ["sbatch --parsable script.sbatch", "scancel --quiet 41"]
+    assert batch.submissions() == [] and "3 jobs" in (batch.path / "events.log").read_text()
+
+
+def test_jobs_that_slurm_accepted_and_did_not_cancel_are_named(
+    make: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, executor = make(3, then=True)
+    scheduler.refuses("scancel", "Socket timed out")
+    sbatch = scheduler.folder / "sbatch"
+    sbatch.write_text(sbatch.read_text().replace("echo $((40 + n))", "[ $n = 2 ] && exit 1; echo 41"))
+    with pytest.raises(BatchError, match=r"(?s)exit code 1.*SLURM has accepted 41 and did not .* Socket timed out"):
+        executor.submit(batch, batch.jobs(), then=True)
 
 
 def test_one_call_tells_of_all(make: Make, scheduler: Scheduler) -> None:
