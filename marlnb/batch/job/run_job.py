@@ -1,6 +1,7 @@
 """Executes one job: `python -m marlnb.batch.job.run_job FOLDER`. Every executor runs jobs with this command.
 
-A task of a SLURM array finds its job by number: `python -m marlnb.batch.job.run_job --submission FOLDER --index N`.
+A task of a SLURM array finds its job by number: `python -m marlnb.batch.job.run_job --submission FOLDER --index N`. It
+does not execute a job that is complete, as one that another submission has executed.
 
 Exit codes: 0 complete; 1 a cell failed; 2 bad request, nothing was executed; 75 interrupted by a signal or a kill, to
 be run again; 130 stopped on request. The same command continues an interrupted job.
@@ -136,6 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         job = Job.open(options.folder or _indexed(Path(options.submission), options.index))
         _redirect_output(job.log)
+        if is_task and _is_complete(job):
+            print(f"job {job.name} is complete and is not executed again", flush=True)
+            return EXIT_CODES["complete"]
         status = execute_job(job, requeues=True)
     except MarlnbError as error:
         _print_error(f"{type(error).__name__}: {error}\n", first_stderr)
@@ -154,6 +158,13 @@ def _indexed(submission: Path, index: int) -> Path:
         raise BatchError(f"{submission / SUBMITTED} has no job {index}; valid: 0 to {len(names) - 1}")
     batch = submission.parent.parent
     return batch / REPORT if names[index] == REPORT else batch / JOBS / names[index]
+
+
+def _is_complete(job: Job) -> bool:
+    """Whether a task has nothing to do. The report is executed again: it shows what the jobs are now."""
+    from marlnb.batch.batch import REPORT
+
+    return job.name != REPORT and job.status().state == "complete"
 
 
 def _redirect_output(log: Path) -> None:

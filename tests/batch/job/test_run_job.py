@@ -19,9 +19,10 @@ import pytest
 from marlnb.batch.job import run_job
 from marlnb.batch.job.execute import main as execute_main
 from marlnb.batch.job.failures import describe_failure, rerun_command
-from marlnb.batch.job.job import JOB_LOCK, Job
+from marlnb.batch.job.job import JOB_LOCK, Job, JobStatus
 from marlnb.batch.job.run_job import main, requeue
 from marlnb.training.runs.lock import RunLock
+from tests.batch.batches import Maker
 from tests.batch.jobs import make, run, start, texts, wait_for
 
 
@@ -172,6 +173,28 @@ def test_a_job_that_runs_in_a_session_does_not_requeue_the_session(
     assert asked == [] and job.status().state == "interrupted"
     assert main([str(job.folder)]) == os.EX_TEMPFAIL
     assert asked == ["requeue"]
+
+
+def test_a_task_whose_job_is_complete_executes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = Maker(tmp_path)("1", n=(0, 1), then="2")
+    batch.report_job().write()
+    jobs = [*batch.jobs(), batch.report_job()]
+    submission = batch.create_submission(jobs, then=False)
+    for job in (jobs[0], jobs[2]):
+        job.write_status(JobStatus("complete"))
+    executed: list[str] = []
+
+    def execute(job: Job, **_: object) -> JobStatus:
+        executed.append(job.name)
+        return JobStatus("complete")
+
+    monkeypatch.setattr(run_job, "_redirect_output", lambda _: None)
+    monkeypatch.setattr(run_job, "execute_job", execute)
+    assert [main(["--submission", str(submission), "--index", str(k)]) for k in range(3)] == [0, 0, 0]
+    assert executed == ["n=1", "report"]
+    assert capsys.readouterr().out == "job n=0 is complete and is not executed again\n"
 
 
 def test_it_starts_without_torch() -> None:
