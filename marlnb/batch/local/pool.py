@@ -6,6 +6,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -55,11 +56,12 @@ class Pool:
         self._unlock([member for member in members if self._uses[member] == 0])
 
     def _lock(self, member: str) -> bool:
-        """Whether the lock was acquired: no other process holds it. True if there is no lock folder."""
+        """Whether the lock was acquired: no other process holds it. True if no lock file can be made."""
         if self._folder is None:
             return True
-        path = self._folder / f"{self._kind}-{member.replace('/', '_')}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = _open_lock(self._folder / f"{self._kind}-{member.replace('/', '_')}")
+        if descriptor is None:
+            return True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -74,6 +76,18 @@ class Pool:
         for member in members:
             if member in self._locks:
                 os.close(self._locks.pop(member))
+
+
+def _open_lock(path: Path) -> int | None:
+    """A descriptor of a lock file; None if it cannot be made. Its folder is made again if `/tmp` was cleaned."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    with suppress(OSError):
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o700)
+            return os.open(path, flags, 0o600)
+    return None
 
 
 def lock_folder() -> Path | None:

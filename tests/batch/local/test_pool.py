@@ -42,3 +42,15 @@ def test_a_lock_folder_that_is_a_link_is_not_used(tmp_path: Path, monkeypatch: p
     assert lock_folder() is None
     assert Pool("core", ["0"]).acquire(1, share=False) == ["0"]
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_lock_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    mine, other = (Pool("core", ["0", "1"], folder) for _ in range(2))
+    folder.rmdir()
+    assert mine.acquire(1, share=False) == ["0"] and folder.stat().st_mode & 0o777 == 0o700
+    assert other.acquire(1, share=False) == ["1"]
+    elsewhere = Pool("core", ["0"], tmp_path / "not" / "there")  # it cannot be made again: no locks
+    assert elsewhere.acquire(1, share=False) == ["0"]
+    elsewhere.release(["0"])
