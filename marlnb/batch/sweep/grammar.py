@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import yaml
 
@@ -101,8 +102,14 @@ def make_sweep(notebook: Path, values: Mapping[str, Values]) -> Sweep:
 
 
 def _as_number(parameter: Parameter, value: Any) -> Any:
-    """Reads numbers in Python's notation, which JSON or YAML read as text: `1_000_000`, `.5`, `1e-3`."""
-    for read in (int, float) if isinstance(value, str) and parameter.kind in (int, float) else ():
+    """Reads numbers in Python's notation, which JSON or YAML read as text: `1_000_000`, `.5`, `1e-3`.
+
+    So where a number is one of several types, as `int | None`, but not where a text is one too.
+    """
+    is_union = get_origin(parameter.kind) in (Union, UnionType)
+    kinds = get_args(parameter.kind) if is_union else (parameter.kind,)
+    is_number = isinstance(value, str) and (int in kinds or float in kinds) and str not in kinds
+    for read in (int, float) if is_number else ():
         with suppress(ValueError):
             return read(value)
     return value

@@ -130,3 +130,20 @@ def test_a_sweep_is_checked_against_the_notebook(tmp_path: Path) -> None:
     ]:
         with pytest.raises(error, match=message):
             sweep(*texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("int | None", "1_000_000", 1_000_000),
+        ("int | None", "1e3", 1000),
+        ("int | None", "null", None),
+        ("Optional[float]", ".5", 0.5),
+        ("float | Literal['auto']", "1_0.5", 10.5),
+        ("float | Literal['auto']", "auto", "auto"),
+        ("int | str", "1_000", "1_000"),  # a text that is meant as such
+    ],
+)
+def test_numbers_where_the_annotation_has_several_types(tmp_path: Path, kind: str, text: str, value: object) -> None:
+    source = notebook(tmp_path / "a.ipynb", f'run = ""\nx: {kind} = None')
+    assert make_sweep(source, values_of_texts([f"x={text}"])).fixed == {"x": value}
