@@ -106,12 +106,17 @@ class StopRequests:
         self._say(f"{self.signal}: asked the training to save and stop; send it again to end at once")
 
     def _ask(self, training: ActiveTraining, reason: str) -> None:
-        self._asked = training
+        """Raises DiskError: the request could not be written; a request by a file is made again at the next poll."""
+        self._asked = training  # before the file exists, which else counts as the request of a person
         stop = training.run / STOP
         if stop.exists():  # a person has asked already
             self.stopped = True
-        else:
+            return
+        try:
             write_atomically(stop, reason, sync=False)
+        except OSError:
+            self._asked = None
+            raise
 
     def _delete_stop_files(self) -> None:
         for run in {self._folder, run_of_job(self._folder)}:

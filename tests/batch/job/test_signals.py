@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from marlnb.batch.job import signals
 from marlnb.batch.job.signals import Interruption, StopRequests
+from marlnb.batch.job.training_progress import ActiveTraining
+from marlnb.errors import DiskError
 
 
 @pytest.fixture
@@ -42,3 +45,24 @@ def test_while_files_are_written_at_the_end_the_first_signal_waits(tmp_path: Pat
         assert "its files are being written" in messages[0] and requests.pending
         with pytest.raises(Interruption):
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_stop_that_could_not_be_passed_on_is_passed_on_later(
+    tmp_path: Path, messages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training has another folder, on a disk that is full at first."""
+    run = tmp_path / "run"
+    run.mkdir()
+    monkeypatch.setattr(signals, "active_training", lambda _: ActiveTraining(run, ""))
+
+    def full(*_: object, **__: object) -> None:
+        raise DiskError("full")
+
+    with StopRequests(tmp_path, messages.append) as requests:
+        (tmp_path / "STOP").touch()
+        with monkeypatch.context() as patch, pytest.raises(DiskError):
+            patch.setattr(signals, "write_atomically", full)
+            requests.poll()
+        assert not (run / "STOP").exists()
+        requests.poll()
+        assert (run / "STOP").exists() and not (tmp_path / "STOP").exists() and requests.stopped
