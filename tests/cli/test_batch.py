@@ -144,6 +144,9 @@ def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[s
     assert code == 1 and [job["state"] for job in listing["jobs"]] == ["complete", "failed", "queued"]
     assert listing["jobs"][1]["error"]["cell"] == 3 and listing["jobs"][1]["rerun_command"].endswith("--only n=1")
     assert marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=1", "--lines", "1")[:2] == (0, "last words\n")
+    for lines in ("0", "-1"):
+        code, out, err = marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=1", "--lines", lines)
+        assert (code, out) == (2, "") and f"--lines: expected a whole number of at least 1; got {lines}" in err
     code, out, _ = marlnb(capsys, "jobs")
     assert code == 0 and " ".join(out.splitlines()[1].split()) == (
         "runs/a-batch a.ipynb 3 1 complete, 1 waiting, 1 failed"

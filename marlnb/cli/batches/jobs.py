@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, print_text, say
 from marlnb.display.formatting import count
+from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.batch.batch import BATCH, Batch
 
+    if arguments.lines < 1:
+        raise ConfigError(f"--lines: expected a whole number of at least 1; got {arguments.lines}")
     path = Path(arguments.batch).expanduser()
     is_other = any((path / name).is_file() for name in ("job.json", "experiment.json"))  # a job or a run, by mistake
     if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not is_other:
