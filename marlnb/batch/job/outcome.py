@@ -47,7 +47,7 @@ def _cell_error(notebook: NotebookNode) -> CellError | None:
         errors = [output for output in cell.outputs if output.output_type == "error"]
         if not errors:
             return CellError(index + 1, cell.source, "CellExecutionError", "", "")
-        if errors[-1].ename == "SystemExit" and errors[-1].evalue in ("", "0"):
+        if errors[-1].ename == "SystemExit" and errors[-1].evalue in ("", "0", "None"):
             return None
         lines = printable("\n".join(errors[-1].traceback)).splitlines()
         traceback = "\n".join(lines[-MAX_TRACEBACK_LINES:])
