@@ -29,7 +29,8 @@ class ReplayBuffer:
     Args:
         capacity: frames; rounded down to whole time steps of all environments, and for sequences up to whole sequences.
         group: whose rewards, ends and recurrent states are stored.
-        reads: groups whose observations, actions and action masks are stored, the learner's own group first.
+        reads: groups whose observations, actions, action masks and terminations are stored, the learner's own group
+            first.
         sequence_length: steps of a sample. Sequences start at its multiples, so the recurrent state is stored only
             there.
         n_steps: whose discounted rewards are summed in a sample, and after which its next observation is.
@@ -120,10 +121,11 @@ class ReplayBuffer:
 
         Returns:
             keys as in the rollout. For each group g that is read: `(g, "observation" | "action")`, `("next", g,
-            "observation")` and, if there is one, `(g, "action_mask")` and the next one. For the learner's group also
-            `"acting"`, `"alive"` and the next one, and `("next", g, "reward" | "terminated" | "done")` `[n, agent, 1]`.
-            `"state"` and the next one, if there is one. For sequences `"is_init"` `[n, time, 1]` and, if there is one,
-            `(g, "recurrent")` `[n, agent, layer, unit]`, the state before the first step.
+            "observation")`, `("next", g, "terminated")` `[n, agent, 1]` and, if there is one, `(g, "action_mask")` and
+            the next one. For the learner's group also `"acting"`, `"alive"` and the next one, and `("next", g, "reward"
+            | "done")` `[n, agent, 1]`. `"state"` and the next one, if there is one. For sequences `"is_init"` `[n,
+            time, 1]` and, if there is one, `(g, "recurrent")` `[n, agent, layer, unit]`, the state before the first
+            step.
         Raises:
             ShapeError: the buffer holds nothing to sample yet.
         """
@@ -155,6 +157,11 @@ class ReplayBuffer:
         return self._rows[key][: min(self._written, self._n_slots) * self._n_envs]
 
     @property
+    def _terminated(self) -> list[Key]:
+        """Who terminated, of every group that is read: `next_observations` needs it."""
+        return [("next", name, "terminated") for name in self.reads]
+
+    @property
     def _oldest(self) -> int:
         """The oldest time step in the buffer. One slot, after the newest step, holds only a next observation."""
         return max(0, self._written + 1 - self._n_slots)
@@ -172,7 +179,7 @@ class ReplayBuffer:
         both += [(name, "action_mask") for name in masked]
         both += ["state"] if rollout.get("state", None) is not None else []
         single: list[Key] = [*((name, "action") for name in self.reads), (group, "acting")]
-        single += [("next", group, field) for field in ("reward", "terminated", "done")]
+        single += [("next", group, "reward"), ("next", group, "done"), *self._terminated]
         single += ["is_init"] if self.sequence_length > 1 else []
         now = {key: rollout[key] for key in (*both, *single)}
         return now, {key: rollout[next_key(key)] for key in both}
@@ -287,12 +294,17 @@ class ReplayBuffer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raises CheckpointError if the state belongs to a buffer of another size."""
+        """Raises CheckpointError if the state belongs to a buffer of another size, or lacks a field."""
         self._generator.set_state(state["generator"].cpu())
         self._rows = {}
         self._written = 0
         if not state["rows"]:
             return
+        if missing := [name for name in map(_name, self._terminated) if name not in state["rows"]]:
+            raise CheckpointError(
+                f"the checkpoint's replay buffer lacks {', '.join(missing)}: it was saved by an earlier version of "
+                "marlnb, whose critics did not learn that agents of other groups died. Start the training again"
+            )
         rows = {_key(name): value.to(self._device) for name, value in state["rows"].items()}
         overflow_rows = {_key(name): value.to(self._device) for name, value in state["overflow_rows"].items()}
         recurrent = state["recurrent"]
@@ -326,12 +338,9 @@ def next_observations(sample: Sample, reads: tuple[str, ...]) -> dict[str, Tenso
     """
     observations = {}
     for name in reads:
-        observation, terminated = sample["next", name, "observation"], sample.get(("next", name, "terminated"))
-        if terminated is not None:
-            gone = terminated.squeeze(-1)
-            gone = gone.reshape(*gone.shape, *(1,) * (observation.ndim - gone.ndim))
-            observation = observation.masked_fill(gone, 0)
-        observations[name] = observation
+        observation, gone = sample["next", name, "observation"], sample["next", name, "terminated"].squeeze(-1)
+        gone = gone.reshape(*gone.shape, *(1,) * (observation.ndim - gone.ndim))
+        observations[name] = observation.masked_fill(gone, 0)
     return observations
 
 

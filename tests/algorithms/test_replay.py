@@ -12,7 +12,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from marlnb.algorithms.replay import Key, ReplayBuffer
+from marlnb.algorithms.replay import Key, ReplayBuffer, next_observations
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 
@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
 OWN = GroupSpec("a", ("a_0", "a_1"), ObservationSpec((2,)), ActionSpec("discrete", n=(3,)), has_action_mask=True)
 NEXT: tuple[Key, ...] = (("a", "observation"), ("b", "observation"), ("a", "alive"), ("a", "action_mask"), "state")
 NOW: tuple[Key, ...] = (("a", "action"), ("b", "action"), ("a", "acting"))
-ENDS: tuple[Key, ...] = (("next", "a", "reward"), ("next", "a", "terminated"), ("next", "a", "done"))
+ENDS: tuple[Key, ...] = (
+    *(("next", "a", name) for name in ("reward", "terminated", "done")),
+    ("next", "b", "terminated"),
+)
 
 
 def following(key: Key) -> Key:
@@ -69,6 +72,7 @@ class Stream:
             row[("a", "acting")] = now["a", "alive"]
             row[("next", "a", "reward")] = self.draw(2, 1)
             row[("next", "a", "terminated")] = row[("next", "a", "done")] = done.view(-1, 1, 1).expand(-1, 2, 1)
+            row[("next", "b", "terminated")] = self.draw(1, 1) < 0.3
             row["is_init"] = self.begins.unsqueeze(-1)
             row[("a", "recurrent")] = self.draw(2, 1, 3)
             self.begins = done
@@ -265,6 +269,22 @@ def memory_of_a_million() -> tuple[int, int]:
     return _resident_bytes() - before, replay.size_bytes
 
 
+def test_a_critic_reads_zeros_of_an_agent_of_another_group_that_has_died() -> None:
+    """b_0 dies at step 1 of 3: its last observation is 2, and zero afterwards."""
+    replay, rollout = memory(30), Stream(1).rollout(3)
+    rollout["b", "observation"] = torch.tensor([1.0, 1.0, 0.0]).view(1, 3, 1, 1).expand(-1, -1, -1, 2).clone()
+    rollout["next", "b", "observation"] = torch.tensor([1.0, 2.0, 0.0]).view(1, 3, 1, 1).expand(-1, -1, -1, 2).clone()
+    rollout["next", "b", "terminated"] = torch.tensor([False, True, False]).view(1, 3, 1, 1)
+    rollout["next", "a", "terminated"] = torch.zeros(1, 3, 2, 1, dtype=torch.bool)
+    replay.add(rollout)
+    sample = replay.sample(50)
+    read = next_observations(sample, ("a", "b"))
+    steps = (sample["state"] == rollout["state"][0].T).int().argmax(-1)
+    assert set(steps.tolist()) == {0, 1, 2}
+    assert torch.equal(read["b"], torch.tensor([1.0, 0.0, 0.0])[steps].view(-1, 1, 1).expand(-1, 1, 2))
+    assert torch.equal(read["a"], sample["next", "a", "observation"])
+
+
 def test_samples_are_drawn_evenly() -> None:
     stream, replay = Stream(3), memory(30)
     for _ in range(5):
@@ -282,3 +302,7 @@ def test_what_does_not_fit_says_so() -> None:
         replay.add(Stream(2).rollout(4))
     with pytest.raises(CheckpointError, match="33 rows"):
         memory(12).load_state_dict(replay.state_dict())
+    earlier = replay.state_dict()
+    del earlier["rows"]["next/b/terminated"]
+    with pytest.raises(CheckpointError, match=r"lacks next/b/terminated: .* earlier version"):
+        memory(30).load_state_dict(earlier)

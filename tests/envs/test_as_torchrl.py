@@ -17,6 +17,7 @@ from marlnb.envs.steps import differ, random_actions
 from marlnb.envs.torchrl import vector_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import EnvError
+from tests.envs.phases import Phases
 from tests.envs.sample_envs import Masked, Scripted
 
 with warnings.catch_warnings():
@@ -77,6 +78,20 @@ def test_agents_that_come_and_go_keep_the_contract(constructor: type) -> None:
     check_vector_env(
         lambda n_envs: vector_env(lambda: marlnb.as_torchrl(pettingzoo_env(constructor, n_envs, workers=0)), n_envs)
     )
+
+
+def test_a_truncated_episode_has_the_mask_of_its_last_observation() -> None:
+    """Phases are 0, 1, 0 and last 1; also on the way back."""
+    data = marlnb.as_torchrl(Phases(max_steps=3).build(2)).rollout(3, break_when_any_done=False)
+    assert _next(data, 2, "action_mask").tolist() == [[[False, True]] * 2] * 2
+    env = vector_env(lambda: marlnb.as_torchrl(Phases(max_steps=3).build(2)), 2)
+    env.reset(0)
+    for choice in (0, 1, 0):
+        step = env.step({"agent": torch.full((2, 2), choice)})
+    rows = step.groups["agent"]
+    assert rows.truncated.all() and rows.final_action_mask is not None and rows.action_mask is not None
+    assert rows.final_action_mask.tolist() == [[[False, True]] * 2] * 2
+    assert rows.action_mask.tolist() == [[[True, False]] * 2] * 2
 
 
 def test_no_step_is_lost_between_episodes() -> None:

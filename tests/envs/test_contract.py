@@ -18,6 +18,7 @@ from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import EnvError
 from marlnb.specs import LabelSpec
+from tests.envs.phases import Phases
 from tests.envs.sample_envs import Masked, Scripted
 
 QUICK = [
@@ -53,6 +54,10 @@ def test_agents_that_come_and_go(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_action_masks(where: str) -> None:
     check_vector_env(lambda n_envs: vector_env(Masked, n_envs, workers=0, kwargs={"where": where}))
+
+
+def test_action_masks_of_a_batched_environment() -> None:
+    check_vector_env(Phases(max_steps=4, random_start=True).build)  # it ends in the phase in which it starts
 
 
 class Spoiled(VectorEnv):
@@ -160,6 +165,18 @@ def drifts(env: Spoiled, step: Step) -> None:
 def test_each_clause_is_seen_to_fail(clause: str, spoil: Callable[[Spoiled, Step], Any]) -> None:
     with pytest.raises(EnvError, match=f"clause '{clause}'"):
         check_vector_env(lambda n_envs: Spoiled(n_envs, spoil))
+
+
+def test_a_final_action_mask_that_was_not_written_is_detected() -> None:
+    def forget(env: Spoiled, step: Step) -> None:
+        fill(rows(step).final_action_mask, False)
+
+    with pytest.raises(EnvError, match="clause 'final action masks': a truncated agent of group 'a' has no allowed"):
+        check_vector_env(lambda n_envs: Spoiled(n_envs, forget, Masked))
+    with pytest.raises(EnvError, match=r"clause 'shapes': a\.final_action_mask should be a tensor"):
+        check_vector_env(
+            lambda n_envs: Spoiled(n_envs, lambda env, step: setattr(rows(step), "final_action_mask", None), Masked)
+        )
 
 
 class Twins(Spoiled):

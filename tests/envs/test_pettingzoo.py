@@ -160,6 +160,24 @@ def test_action_masks(where: str) -> None:
         assert rows.action_mask[0].tolist() == [[True, True, False], [False, True, True], [True, False, True]]
 
 
+@pytest.mark.parametrize("where", ["observation", "info"])
+def test_the_action_masks_of_a_truncated_episode(where: str) -> None:
+    """Those of step 2, not those of the next episode's start; at step 1 nobody could choose anything."""
+    for max_steps, expected in (
+        (2, [[True, True, False], [False, True, True], None]),  # a_2 appears at step 2
+        (1, [[True] * 3, [True] * 3, None]),
+    ):
+        with vector_env(sample_envs.Masked, 1, workers=0, max_steps=max_steps, kwargs={"where": where}) as env:
+            rows = env.reset(0).groups["a"]
+            for _ in range(max_steps):
+                env.step({"a": torch.full((1, 3), 2)})
+            assert rows.final_action_mask is not None and rows.action_mask is not None
+            assert rows.action_mask[0].tolist() == [[False, True, True], [True, False, True], [True, True, True]]
+            for i, mask in enumerate(expected):
+                assert bool(rows.truncated[0, i]) == (mask is not None)
+                assert mask is None or rows.final_action_mask[0, i].tolist() == mask
+
+
 def test_global_generators_are_a_copys_own() -> None:
     """The same whether copies share a process or not, and the caller's generators are unchanged."""
     import random

@@ -117,6 +117,38 @@ def test_an_episode_number_by_number() -> None:
         assert seen["seed"] == 41
 
 
+@pytest.mark.parametrize(
+    ("how", "max_steps", "expected"),
+    [
+        ("without", None, [True, True, False]),  # that of its last request
+        ("with", None, [False, True, False]),
+        ("agent", None, [False, False, True]),
+        ("limit", 1, [False, True, True]),  # that of the request which is not answered
+        ("limit without", 1, [True, True, True]),
+    ],
+)
+def test_the_action_masks_of_a_truncated_episode(how: str, max_steps: int | None, expected: list[bool]) -> None:
+    def play(client: Client) -> None:
+        episode = client.begin_episode()
+        episode.act({"a_0": [1, 2]}, action_masks={"a_0": [1, 1, 0]})
+        if how.startswith("limit"):
+            with pytest.raises(EpisodeOver):
+                episode.act({"a_0": [3, 4]}, None if "without" in how else {"a_0": [0, 1, 1]})
+            return
+        if how == "agent":
+            episode.end_agent("a_0", [3, 4], truncated=True, action_mask=[0, 0, 1])
+        episode.end({}, truncated=True, action_masks={"a_0": [0, 1, 0]} if how == "with" else None)
+
+    with built(max_steps=max_steps) as env:
+        env.reset(0)
+        simulator = Simulator(env, play)
+        env.step(actions(env))
+        rows = env.step(actions(env)).groups["a"]
+        assert rows.final_action_mask is not None and rows.truncated[0].tolist() == [True, True]
+        assert rows.final_action_mask[0].tolist() == [expected, [True, True, True]]
+        simulator.join()
+
+
 def test_episodes_are_balanced_over_copies() -> None:
     seeds: list[int] = []
 

@@ -12,6 +12,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.rollout import Collector, collect_in_turn
 from marlnb.training.learners import build_learners
+from tests.envs.phases import Phases
 from tests.training.toys import Count, CountConfig
 
 
@@ -69,6 +70,48 @@ def test_agents_that_die_and_appear_are_masked_and_keep_their_last_observation()
                 assert row["next", "a", "observation"][1].tolist() == expected_observation
             if not ends:
                 assert row["next", "a", "alive"].tolist() == [True, t + 1 < 2]
+
+
+@pytest.mark.parametrize("by_mask", [False, True])
+def test_a_truncated_episode_has_the_mask_of_its_last_observation(by_mask: bool) -> None:
+    """Phases are 0, 1, 0 and last 1; the next episode begins in phase 0."""
+    env = Phases(max_steps=3).build(2)
+    env.restarts_by_mask = by_mask
+    (rollout,) = _collect(env, n_rollouts=1, n_steps=7, by_mask=by_mask)
+    for t, phase in enumerate([1, 0, 1, 1, 0, 1, 1]):
+        allowed = [[[phase == 0, phase == 1]] * 2] * 2  # [env, agent, choice]
+        assert rollout["next", "agent", "action_mask"][:, t].tolist() == allowed
+        assert rollout["next", "agent", "observation"][:, t].bool().tolist() == allowed
+    assert rollout["next", "agent", "truncated"][0, :, 0, 0].nonzero().flatten().tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("by_mask", [False, True])
+def test_who_has_no_next_step_may_choose_anything(by_mask: bool) -> None:
+    """a_0 is truncated in phase 1, a_1 terminates there."""
+    env = Phases(max_steps=3).build(1)
+    env.restarts_by_mask = by_mask
+    collector = Collector(_OneTerminates(env), _random(env), 4, generator=torch.Generator().manual_seed(0))
+    collector.by_mask = by_mask
+    collector.reset(0)
+    mask = collector.collect()["next", "agent", "action_mask"][0]
+    assert mask[2].tolist() == [[False, True], [True, True]]
+    assert mask[3].tolist() == [[False, True], [False, True]]
+
+
+class _OneTerminates(VectorEnv):
+    """As another environment, but its last agent terminates where it would be truncated."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env, self.spec, self.n_envs, self.device = env, env.spec, env.n_envs, env.device
+
+    def reset(self, seed: int) -> Step:
+        return self.env.reset(seed)
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Step:
+        step = self.env.step(actions)
+        for rows in step.groups.values():
+            rows.terminated[:, -1], rows.truncated[:, -1] = rows.truncated[:, -1].clone(), False
+        return step
 
 
 def test_a_recurrent_rollout_can_be_replayed_from_its_stored_states() -> None:
