@@ -8,7 +8,8 @@ Layout, batch `[env, time]`, for each group g of n agents:
   `(g, "alive")`, `(g, "acting")` `[env, time, agent]`, `(g, "action_mask")` `[env, time, agent, choice]` if there is
   one, `(g, "recurrent")` `[env, time, agent, layer, unit]`, the actor's state before the step, if there is one, and
   `(g, name)` for each of the policy's extras.
-- `("next", g, "observation")`: the next observation; the episode's final one if it ended at this step.
+- `("next", g, "observation")`: the next observation; the agent's final one if its episode ended at this step; zero for
+  an agent that is dead already when the environment's episode ends.
   `("next", g, "reward" | "terminated" | "truncated" | "done")` `[env, time, agent, 1]`, `("next", g, "alive")`,
   `("next", g, "action_mask")` if there is one, of the next step; if the episode ended, of the next episode's first.
 
@@ -348,6 +349,9 @@ class _GroupBuffers:
             _shift_by_mask(observation, next_observation, step.observation, self.next["done"][..., 0])
         else:
             _shift(observation, next_observation, step.observation, self._finals)
+        gone = done & ~alive  # [env, time, agent]: who starts the next episode had died in the one that ended here
+        if by_mask or gone.any():
+            next_observation.masked_fill_(gone.reshape(*gone.shape, *(1,) * (next_observation.ndim - 3)), 0)
         next_alive = self.next["alive"]
         next_alive[:, :-1] = alive[:, 1:]
         next_alive[:, -1] = step.alive

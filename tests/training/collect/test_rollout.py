@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 import torch
 from tensordict import TensorDict
 
@@ -20,8 +21,9 @@ def _random(env: VectorEnv) -> dict[str, Policy]:
     return {group.name: RandomPolicy(group) for group in env.spec.groups}
 
 
-def _collect(env: Count, n_rollouts: int, n_steps: int) -> list[TensorDict]:
+def _collect(env: VectorEnv, n_rollouts: int, n_steps: int, *, by_mask: bool = False) -> list[TensorDict]:
     collector = Collector(env, _random(env), n_steps, generator=torch.Generator().manual_seed(0))
+    collector.by_mask = by_mask
     collector.reset(11)
     return [collector.collect().to_tensordict().clone() for _ in range(n_rollouts)]
 
@@ -54,9 +56,11 @@ def test_rollouts_hold_what_the_environment_did_and_follow_each_other() -> None:
                 assert row[group, "acting"].all() and row["next", group, "alive"].all()
 
 
-def test_agents_that_die_and_appear_are_masked_and_keep_their_last_observation() -> None:
+@pytest.mark.parametrize("by_mask", [False, True])
+def test_agents_that_die_and_appear_are_masked_and_keep_their_last_observation(by_mask: bool) -> None:
+    """A dead agent's next observation is zero, also where the next step is the next episode's first."""
     env = Count(CountConfig(mortal=True), 2)
-    (rollout,) = _collect(env, n_rollouts=1, n_steps=20)
+    (rollout,) = _collect(env, n_rollouts=1, n_steps=20, by_mask=by_mask)
     for copy in range(2):
         for at, (t, seed, ends) in enumerate(_history(11, copy, 2, 20)):
             row = rollout[copy, at]
@@ -65,9 +69,8 @@ def test_agents_that_die_and_appear_are_masked_and_keep_their_last_observation()
             dies = t == 1
             assert row["next", "a", "terminated"][:, 0].tolist() == [False, dies]
             assert row["next", "a", "done"][:, 0].tolist() == [ends, dies or (ends and t < 2)]
-            if not (ends and t >= 2):  # a dead agent's next observation at an episode's end means nothing
-                expected_observation = [t + 1, seed % 7] if t < 2 else [0, 0]
-                assert row["next", "a", "observation"][1].tolist() == expected_observation
+            expected_observation = [t + 1, seed % 7] if t < 2 else [0, 0]
+            assert row["next", "a", "observation"][1].tolist() == expected_observation
             if not ends:
                 assert row["next", "a", "alive"].tolist() == [True, t + 1 < 2]
 
