@@ -196,12 +196,16 @@ class Episode:
                 raise InvalidReport(f"reward of {name!r}: got {str(value)[:80]}; expected a finite number")
         self._rewards.update(sums)
 
-    def end_agent(self, name: str, observation: Any = None, *, truncated: bool = False) -> None:
+    def end_agent(
+        self, name: str, observation: Any = None, *, truncated: bool = False, action_mask: Any = None
+    ) -> None:
         """Ends one agent's episode; when it is the last agent, the whole episode ends.
 
         Args:
             observation: its last observation; default: the one of its last request.
             truncated: cut off by a limit rather than ended by the rules.
+            action_mask: its choices at the last observation, `[sum(n)]` of bool; default: those of its last request.
+                Q-learning from a truncated episode needs it.
         """
         self._check_open()
         agent = self._check_living(name, "end")
@@ -209,21 +213,33 @@ class Episode:
             raise InvalidReport(f"end of {name!r}: no agent has acted in this episode yet")
         if observation is not None:
             self._finals[name] = agent.observation(observation)
+        if action_mask is not None:
+            self._final_masks[name] = agent.mask(action_mask)
         self._ended[name] = bool(truncated)
         self.living.discard(name)
         if not self.living:
             self.end()
 
-    def end(self, observations: Mapping[str, Any] | None = None, *, truncated: bool = False) -> None:
+    def end(
+        self,
+        observations: Mapping[str, Any] | None = None,
+        *,
+        truncated: bool = False,
+        action_masks: Mapping[str, Any] | None = None,
+    ) -> None:
         """Ends the episode for all living agents.
 
         Args:
             observations: by agent, the last observations; default for an agent: the one of its last request.
             truncated: cut off by a limit rather than ended by the rules.
+            action_masks: by agent, its choices at the last observation; default for an agent: those of its last
+                request. Q-learning from a truncated episode needs them.
         """
         self._check_open()
         for name, value in (observations or {}).items():
             self._finals[name] = self._check_living(name, "end").observation(value)
+        for name, value in (action_masks or {}).items():
+            self._final_masks[name] = self._check_living(name, "end").mask(value)
         with contextlib.suppress(EpisodeOver):  # the other side has ended it already
             self._send(Message({"op": "end", "truncated": bool(truncated)}), "ended")
         self.is_over = True
@@ -232,6 +248,8 @@ class Episode:
         message.header |= {"rewards": self._rewards, "ended": self._ended}
         for name, value in self._finals.items():
             message.arrays["final", name] = value
+        for name, value in self._final_masks.items():
+            message.arrays["final_mask", name] = value
         try:
             reply = self._client.ask(message, expected)
         except EpisodeOver:
@@ -244,6 +262,7 @@ class Episode:
         self._rewards: dict[str, float] = {}
         self._ended: dict[str, bool] = {}
         self._finals: dict[str, np.ndarray] = {}
+        self._final_masks: dict[str, np.ndarray] = {}
 
     def _check_open(self) -> None:
         if self.is_over:

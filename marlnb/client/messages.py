@@ -46,7 +46,7 @@ class WireError(ClientError):
 
 @dataclass
 class Message:
-    """A header of plain JSON, and arrays by (kind, agent): observation, mask, final, action."""
+    """A header of plain JSON, and arrays by (kind, agent): observation, mask, final, final_mask, action."""
 
     header: dict[str, Any]
     arrays: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)

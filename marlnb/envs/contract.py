@@ -117,7 +117,7 @@ def _expected(group: GroupSpec, n_envs: int) -> Iterator[tuple[str, tuple[int, .
     )
     yield from ((flag, rows, torch.bool) for flag in ("alive", "acting", "terminated", "truncated"))
     if group.has_action_mask:
-        yield "action_mask", (*rows, group.action.n_logits), torch.bool
+        yield from ((name, (*rows, group.action.n_logits), torch.bool) for name in ("action_mask", "final_action_mask"))
 
 
 def _check_form(env: VectorEnv, step: Step) -> None:
@@ -128,7 +128,7 @@ def _check_form(env: VectorEnv, step: Step) -> None:
         for name, shape, dtype in _expected(group, env.n_envs):
             _check_tensor(env, f"{group.name}.{name}", getattr(step.groups[group.name], name), shape, dtype)
         rows = step.groups[group.name]
-        if not group.has_action_mask and rows.action_mask is not None:
+        if not group.has_action_mask and not (rows.action_mask is None is rows.final_action_mask):
             raise _fail(env, "action masks", f"group {group.name!r} has one, but its spec says has_action_mask=False")
         if (rows.acting & ~rows.alive).any():
             raise _fail(
@@ -140,6 +140,13 @@ def _check_form(env: VectorEnv, step: Step) -> None:
             )
         if rows.action_mask is not None and (~has_choice(rows.action_mask, group.action) & rows.acting).any():
             raise _fail(env, "action masks", f"an acting agent of group {group.name!r} has no allowed choice")
+        final_mask = rows.final_action_mask
+        if final_mask is not None and (~has_choice(final_mask, group.action) & rows.truncated).any():
+            raise _fail(
+                env,
+                "final action masks",
+                f"a truncated agent of group {group.name!r} has no allowed choice in final_action_mask",
+            )
     _check_tensor(env, "done", step.done, (env.n_envs,), torch.bool)
     _check_tensor(env, "episode_seed", step.episode_seed, (env.n_envs,), torch.int64)
     for name, state in (("state", step.state), ("final_state", step.final_state)):

@@ -74,13 +74,14 @@ def clone_step(step: Step) -> Step:
 
 
 def valid(step: Step) -> Iterator[Tensor]:
-    """The meaningful tensors of a step, each `[env, ...]`: final observations count only where an agent ended."""
+    """The meaningful tensors of a step, each `[env, ...]`: what is final counts only where an agent ended."""
     for rows in step.groups.values():
         ended = (rows.terminated | rows.truncated).view(*rows.alive.shape, *[1] * (rows.final_observation.dim() - 2))
         yield from (rows.observation, rows.alive, rows.acting, rows.reward, rows.terminated, rows.truncated)
         yield torch.where(ended, rows.final_observation, 0)
-        if rows.action_mask is not None:
+        if rows.action_mask is not None and rows.final_action_mask is not None:
             yield rows.action_mask
+            yield rows.final_action_mask & rows.truncated[..., None]
     yield step.done
     if step.state is not None:
         yield step.state

@@ -35,6 +35,8 @@ class GroupStep(FieldsSummary):
         terminated: `[env, agent]` bool, True on the one step at which that agent's episode ends by the rules.
         truncated: `[env, agent]` bool, True on the one step at which that agent's episode is cut off.
         final_observation: `[env, agent, *shape]`, the agent's last observation; valid where terminated or truncated.
+        final_action_mask: `[env, agent, n_logits]` bool, the choices that the agent would have had at its last
+            observation; valid where truncated, and all True there if it would have waited. None if `action_mask` is.
     """
 
     observation: Tensor
@@ -45,6 +47,7 @@ class GroupStep(FieldsSummary):
     truncated: Tensor
     final_observation: Tensor
     action_mask: Tensor | None = None
+    final_action_mask: Tensor | None = None
 
 
 @dataclass(slots=True, repr=False)

@@ -162,7 +162,7 @@ def test_action_masks(where: str) -> None:
 
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_the_action_masks_of_a_truncated_episode(where: str) -> None:
-    """Those of step 2, not those of the next episode's start; at step 1 nobody could choose anything."""
+    """Those of step 2, not those of the next episode's start; at step 1 no agent has a choice."""
     for max_steps, expected in (
         (2, [[True, True, False], [False, True, True], None]),  # a_2 appears at step 2
         (1, [[True] * 3, [True] * 3, None]),

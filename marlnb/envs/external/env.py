@@ -230,7 +230,7 @@ class ExternalEnv(ServedEnv):
         elif message.op == "end" and slot is not None:
             report = check_report(message, self._agents, slot, needs_observations=False)
             slot.apply(report)
-            slot.finish(truncated=report.truncated, last=report.final)
+            slot.finish(truncated=report.truncated, last=report.final, masks=report.final_mask)
             del self._playing[connection]
             connection.reply("ended")
             self._awaited.add(connection)
@@ -245,7 +245,10 @@ class ExternalEnv(ServedEnv):
         report = check_report(message, self._agents, slot, needs_observations=True)
         slot.apply(report)
         if self._config.max_steps is not None and slot.n_requests >= self._config.max_steps:
-            slot.finish(truncated=True, last={**report.final, **report.observation})
+            masks = {name: report.mask.get(name, True) for name in report.observation}
+            slot.finish(
+                truncated=True, last={**report.final, **report.observation}, masks={**report.final_mask, **masks}
+            )
             del self._playing[connection]
             self._reply_over(connection, f"after {self._config.max_steps} requests, as max_steps says")
             self._start_queued()

@@ -26,6 +26,7 @@ class Report:
         observation: by agent that needs an action.
         mask: action masks, by agent that needs an action.
         final: last observations, by agent whose episode ended.
+        final_mask: action masks at the last observations, by agent whose episode ended.
         truncated: whether the whole episode was truncated.
     """
 
@@ -34,6 +35,7 @@ class Report:
     observation: dict[str, np.ndarray] = field(default_factory=dict)
     mask: dict[str, np.ndarray] = field(default_factory=dict)
     final: dict[str, np.ndarray] = field(default_factory=dict)
+    final_mask: dict[str, np.ndarray] = field(default_factory=dict)
     truncated: bool = False
 
 
@@ -86,7 +88,7 @@ class EpisodeSlot:
             else:
                 self._early_rewards[agent] = self._early_rewards.get(agent, 0.0) + value
         for agent, truncated in report.ended.items():
-            self._rows[agent].end(truncated, report.final.get(agent))
+            self._rows[agent].end(truncated, report.final.get(agent), report.final_mask.get(agent))
 
     def request_actions(self, report: Report) -> None:
         """Enters the observations of the agents that need an action."""
@@ -96,11 +98,22 @@ class EpisodeSlot:
             row.observe(observation, report.mask.get(agent))
             self.requested.append((agent, row.group, row.at[1]))
 
-    def finish(self, *, truncated: bool, last: Mapping[str, np.ndarray] | None = None) -> None:
-        """Ends the episode of all living agents. An episode in which no agent has acted is not counted."""
+    def finish(
+        self,
+        *,
+        truncated: bool,
+        last: Mapping[str, np.ndarray] | None = None,
+        masks: Mapping[str, np.ndarray | bool] | None = None,
+    ) -> None:
+        """Ends the episode of all living agents. An episode in which no agent has acted is not counted.
+
+        Args:
+            last: last observations; default for an agent: the one of its last request.
+            masks: action masks at the last observations; default for an agent: the one of its last request.
+        """
         if self.has_acted:
             for agent in self.living:
-                self._rows[agent].end(truncated, (last or {}).get(agent))
+                self._rows[agent].end(truncated, (last or {}).get(agent), (masks or {}).get(agent))
             self._done[self.env_index] = True
             self.episode += 1
         self.clear()
@@ -116,6 +129,7 @@ class _AgentRow:
         self._observation, self._final = step.observation.numpy(), step.final_observation.numpy()
         self._terminated, self._truncated = step.terminated.numpy(), step.truncated.numpy()
         self._mask = None if step.action_mask is None else step.action_mask.numpy()
+        self._final_mask = None if step.final_action_mask is None else step.final_action_mask.numpy()
 
     def start(self) -> None:
         self.alive[self.at] = True
@@ -127,8 +141,10 @@ class _AgentRow:
         if self._mask is not None:
             self._mask[self.at] = True if mask is None else mask
 
-    def end(self, truncated: bool, last: np.ndarray | None) -> None:
+    def end(self, truncated: bool, last: np.ndarray | None, mask: np.ndarray | bool | None) -> None:
         self._final[self.at] = self._observation[self.at] if last is None else last
+        if self._mask is not None and self._final_mask is not None:
+            self._final_mask[self.at] = self._mask[self.at] if mask is None else mask
         (self._truncated if truncated else self._terminated)[self.at] = True
         self.alive[self.at] = False
         self._clear()
@@ -178,7 +194,7 @@ def check_report(
     for (kind, name), array in message.arrays.items():
         if name not in agents:
             raise InvalidReport(f"{kind} of {name!r}: no such agent; valid: {', '.join(agents)}")
-        if name not in living or (kind != "final" and name in report.ended):
+        if name not in living or (not kind.startswith("final") and name in report.ended):
             raise InvalidReport(f"{kind} of {name!r}: its episode has ended; alive: {', '.join(living)}")
         if kind == "observation" and needs_observations:
             report.observation[name] = agents[name].observation(array)
@@ -186,6 +202,8 @@ def check_report(
             report.mask[name] = agents[name].mask(array)
         elif kind == "final":
             report.final[name] = agents[name].observation(array)
+        elif kind == "final_mask":
+            report.final_mask[name] = agents[name].mask(array)
         else:
             raise InvalidReport(f"{kind} of {name!r} does not belong in {message.op!r}")
     if needs_observations and not report.observation:

@@ -133,9 +133,9 @@ def _is_loopback(host: str) -> bool:
 
 
 def max_request_bytes(spec: EnvSpec) -> int:
-    """The largest number of array bytes in a valid request: every agent's observation twice, and masks."""
+    """The largest number of array bytes in a valid request: every agent's observation and mask twice."""
     sizes = {"float32": 4, "int64": 8, "uint8": 1}
     return sum(
-        group.n_agents * (2 * prod(group.observation.shape) * sizes[group.observation.dtype] + group.action.n_logits)
+        2 * group.n_agents * (prod(group.observation.shape) * sizes[group.observation.dtype] + group.action.n_logits)
         for group in spec.groups
     )

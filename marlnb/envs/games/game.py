@@ -81,7 +81,10 @@ class Game(VectorEnv):
         return self.alive
 
     def allowed(self) -> Tensor:
-        """`[env, agent, n_logits]` bool: the actions that are allowed now; for games with an action mask."""
+        """`[env, agent, n_logits]` bool: the actions that are allowed now; for games with an action mask.
+
+        Agents that wait may choose anything.
+        """
         raise NotImplementedError
 
     def reset(self, seed: int) -> Step:
@@ -120,6 +123,8 @@ class Game(VectorEnv):
         torch.logical_not(self.alive.any(1), out=self._step.done)
         final = self.observe() * was_alive[..., None]
         rows.final_observation.copy_(final)
+        if rows.final_action_mask is not None and bool(rows.truncated.any()):
+            rows.final_action_mask.copy_(self.allowed())
         if self._step.final_state is not None:
             self._step.final_state.copy_(final.flatten(1))
         if bool(self._step.done.any()):

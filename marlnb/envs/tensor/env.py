@@ -43,6 +43,7 @@ class TensorVectorEnv(VectorEnv):
         self._seed: int | Tensor = 0
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._idle: set[str] = set()  # groups in which some agents may not act
+        self._has_masks = any(group.has_action_mask for group in self.spec.groups)
         self._never = torch.zeros_like(self._step.done)
         self._has_ends = True  # whether a flag of the last step's ends may be set
         self._steps_left: float = 0  # until the first env reaches the time limit; unused where restarts are by mask
@@ -97,6 +98,8 @@ class TensorVectorEnv(VectorEnv):
             if self._end_pictures is not None:
                 self._end_pictures |= {k: self._picture(state, k) for k in self._step.done.nonzero().flatten().tolist()}
             if self.restarts_by_mask or bool(self._step.done.any()):
+                if self._has_masks:
+                    self._write_final_masks(state)
                 state = self._restart(state)
                 alive, observation = self.rules.alive(state), self._observe(state)
             self._count_steps_left(state)
@@ -254,6 +257,13 @@ class TensorVectorEnv(VectorEnv):
             if rows.action_mask is not None:
                 rows.action_mask.copy_(mask[name])
         self._write_observations(observation, alive)
+
+    def _write_final_masks(self, state: State) -> None:
+        """Writes what the agents could choose at the end. Agents that would wait may choose anything."""
+        acting, mask = self.rules.acting(state), self.rules.action_mask(state)
+        for name, rows in self._step.groups.items():
+            if rows.final_action_mask is not None:
+                rows.final_action_mask.copy_(mask[name] | ~acting[name][..., None] if name in acting else mask[name])
 
     def _write_observations(self, observation: ByGroup, alive: ByGroup, *, is_end: bool = False) -> None:
         for name, rows in self._step.groups.items():

@@ -133,7 +133,9 @@ class AsTorchrl(EnvBase):  # type: ignore[misc]
             entries["observation"][over] = rows.final_observation[over]
             entries["alive"][ended] = entries["acting"][ended] = False
             if rows.action_mask is not None:
+                assert rows.final_action_mask is not None
                 entries["action_mask"][ended] = True
+                entries["action_mask"][rows.truncated] = rows.final_action_mask[rows.truncated]
             terminated, truncated = was_ended | rows.terminated[..., None], rows.truncated[..., None].clone()
             was_ended |= over[..., None]
         if rows.action_mask is not None:

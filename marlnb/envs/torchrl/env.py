@@ -195,6 +195,10 @@ class _Member:
             torch.logical_or(ended & truncated, rest & cut[:, None], out=rows.truncated)
             torch.logical_and(ended | rest, ~rows.truncated, out=rows.terminated)
             rows.final_observation.copy_(group.observation(outcome, self._n))
+            if rows.final_action_mask is not None and bool(rows.truncated.any()):
+                mask = self._mask(group, outcome)
+                acting = self._with_turn(group, outcome, mask.any(-1))  # the key "acting" may be False after an end
+                rows.final_action_mask.copy_(mask | ~acting[..., None])
             was_ended |= ended
         if self._final_state is not None:
             self._final_state.copy_(outcome.get("state").reshape(self._final_state.shape))
@@ -239,18 +243,25 @@ class _Member:
         """`[env, agent]`: the agents that act now; and their action masks if there are any."""
         mask, acting = None, alive
         if group.spec.has_action_mask:
-            mask = data.get(group.key("action_mask"), None)
-            mask = self.env.full_action_spec[group.key("action")].mask if mask is None else mask
-            mask = mask.reshape(*alive.shape, -1)
+            mask = self._mask(group, data)
             acting = acting & mask.any(-1)
         if "acting" in group.known:
             acting = acting & group.flags(data, "acting", self._n)
-        if self._layout.players:
-            player = int(data.get(PLAYER))
-            if player >= 0:
-                turn = [agent == self._layout.players[player] for agent in group.spec.agents]
-                acting = acting & torch.tensor(turn, device=alive.device)
-        return acting, mask
+        return self._with_turn(group, data, acting), mask
+
+    def _mask(self, group: GroupLayout, data: TensorDictBase) -> Tensor:
+        """`[env, agent, choice]`: the action mask in the data, or that of the action's spec."""
+        mask = data.get(group.key("action_mask"), None)
+        mask = self.env.full_action_spec[group.key("action")].mask if mask is None else mask
+        return mask.reshape(self._n, group.spec.n_agents, -1)
+
+    def _with_turn(self, group: GroupLayout, data: TensorDictBase, acting: Tensor) -> Tensor:
+        """`acting` without those whose turn it is not, where the data names the player that moves."""
+        player = int(data.get(PLAYER)) if self._layout.players else -1
+        if player < 0:
+            return acting
+        turn = [agent == self._layout.players[player] for agent in group.spec.agents]
+        return acting & torch.tensor(turn, device=acting.device)
 
 
 def _write(target: Tensor, value: Tensor, selected: Tensor | None) -> None:

@@ -195,6 +195,8 @@ class EnvSlot:
         terminated |= was_living - left - truncated
         for group in self.groups:
             group.write_ends(was_living, terminated, truncated, observations, rewards)
+            if truncated and group.final_mask is not None:
+                group.write_final_masks(observations, infos, self.env.acting if self.is_turn_based else ())
         if left:
             self._set_living([agent for agent in self.env.agents if agent in left], observations, infos)
             return

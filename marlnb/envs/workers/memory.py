@@ -29,6 +29,7 @@ class GroupArrays:
     truncated: np.ndarray
     action: np.ndarray
     action_mask: np.ndarray | None
+    final_action_mask: np.ndarray | None
 
 
 @dataclass
@@ -65,7 +66,8 @@ def _shapes(spec: EnvSpec, n_envs: int) -> dict[tuple[str | None, str], tuple[tu
     for group in spec.groups:
         shapes[group.name, "observation"] = observations[group.name]
         if group.has_action_mask:
-            shapes[group.name, "action_mask"] = ((*rows[group.name], group.action.n_logits), "bool")
+            mask = ((*rows[group.name], group.action.n_logits), "bool")
+            shapes[group.name, "action_mask"] = shapes[group.name, "final_action_mask"] = mask
         shapes[group.name, "alive"] = shapes[group.name, "acting"] = (rows[group.name], "bool")
     for name, shape in rows.items():
         shapes[name, "reward"] = (shape, "float32")

@@ -24,6 +24,7 @@ class GroupRows:
         self.alive, self.acting = arrays.alive[index], arrays.acting[index]
         self.terminated, self.truncated = arrays.terminated[index], arrays.truncated[index]
         self.mask = None if arrays.action_mask is None else arrays.action_mask[index]
+        self.final_mask = None if arrays.final_action_mask is None else arrays.final_action_mask[index]
         self.rows = [
             (agent, arrays.observation[index, i], codecs.observation[agent]) for i, agent in enumerate(spec.agents)
         ]
@@ -79,6 +80,21 @@ class GroupRows:
                 else:
                     self._write_observation(i, observations[agent], self.final_rows[i])
 
+    def write_final_masks(
+        self, observations: Mapping[str, Any], infos: Mapping[str, Any], acting: Collection[str]
+    ) -> None:
+        """Writes the choices that truncated agents would have had.
+
+        Args:
+            acting: the agents that would have acted next, if the others would have waited; else empty.
+        """
+        assert self.final_mask is not None
+        for i in self.truncated.nonzero()[0]:
+            agent, _, codec = self.rows[i]
+            allowed = self._allowed(i, (observations if codec.mask_inside else infos).get(agent))
+            waits = bool(acting) and agent not in acting
+            self.final_mask[i] = True if waits or not self._has_choice(allowed) else allowed
+
     def set_living(self, living: set[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         """Marks the living agents and writes their observations; rows of the others are zero."""
         self.present = [i for i, agent in enumerate(self.agents) if agent in living]
@@ -103,8 +119,7 @@ class GroupRows:
             value = observations.get(agent)
             self._write_observation(i, value, row)
             if self.mask is not None:
-                holder = value if codec.mask_inside else infos.get(agent)
-                self._write_mask(i, holder.get(MASK) if holder else None)
+                self._write_mask(i, value if codec.mask_inside else infos.get(agent))
 
     def _write_observation(self, i: int, value: Any, row: np.ndarray) -> None:
         agent, _, codec = self.rows[i]
@@ -115,18 +130,29 @@ class GroupRows:
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise _invalid_observation(agent, error) from error
 
-    def _write_mask(self, i: int, mask: Any) -> None:
+    def _write_mask(self, i: int, holder: Any) -> None:
         """An agent without any allowed choice waits: it is alive and not acting, and its mask is all True."""
         assert self.mask is not None
-        try:
-            allowed = np.ones(self.n_logits, bool) if mask is None else mask_array(mask, self.n_logits)
-        except (EnvError, TypeError, ValueError) as error:
-            raise EnvError(f"agent {self.agents[i]!r}: {error}") from error
+        allowed = self._allowed(i, holder)
         may_act = bool(allowed.any())
-        if may_act and len(self.first_logits) > 1 and not np.logical_or.reduceat(allowed, self.first_logits).all():
+        if may_act and not self._has_choice(allowed):
             raise EnvError(f"the action mask of agent {self.agents[i]!r} allows no choice of a component")
         self.acting[i] = may_act
         self.mask[i] = allowed if may_act else True
+
+    def _allowed(self, i: int, holder: Any) -> np.ndarray:
+        """`[n_logits]` bool, the mask in an observation or info of agent i; all True if there is none."""
+        mask = holder.get(MASK) if holder else None
+        try:
+            return np.ones(self.n_logits, bool) if mask is None else mask_array(mask, self.n_logits)
+        except (EnvError, TypeError, ValueError) as error:
+            raise EnvError(f"agent {self.agents[i]!r}: {error}") from error
+
+    def _has_choice(self, allowed: np.ndarray) -> bool:
+        """Whether each component has an allowed choice."""
+        if len(self.first_logits) == 1:
+            return bool(allowed.any())
+        return bool(np.logical_or.reduceat(allowed, self.first_logits).all())
 
     def set_acting(self, acting: Collection[str]) -> None:
         """Of the living agents only these act now; the masks of the others are all True.

@@ -11,7 +11,8 @@ Layout, batch `[env, time]`, for each group g of n agents:
 - `("next", g, "observation")`: the next observation; the agent's final one if its episode ended at this step; zero for
   an agent that is dead already when the environment's episode ends.
   `("next", g, "reward" | "terminated" | "truncated" | "done")` `[env, time, agent, 1]`, `("next", g, "alive")`,
-  `("next", g, "action_mask")` if there is one, of the next step; if the episode ended, of the next episode's first.
+  `("next", g, "action_mask")` if there is one, of the next observation, also where that is the final one of an agent
+  whose episode was truncated; all True for the other agents where the environment's episode ended.
 
 An agent learns from the steps at which it acts. In turn-based games the recurrent state of a waiting agent does not
 change. The first step of a rollout follows the last step of the previous one.
@@ -216,13 +217,13 @@ class _Final:
 
     Attributes:
         t: the step.
-        ended: `[env]` or `[env, agent]`, whose episode ended.
-        observation: their final observations, or states.
+        ended: `[env]` or `[env, agent]`, whose episode ended; for masks, whose episode was truncated.
+        value: their final observations, action masks or states.
     """
 
     t: int
     ended: Tensor
-    observation: Tensor
+    value: Tensor
 
 
 class _StateBuffers:
@@ -286,6 +287,7 @@ class _GroupBuffers:
         self._terminated_at = flags["terminated"][..., 0].unbind(1)
         self._truncated_at = flags["truncated"][..., 0].unbind(1)
         self._finals: list[_Final] = []
+        self._final_masks: list[_Final] = []
 
     def act(self, step: GroupStep, t: int, generator: torch.Generator | None, same_device: bool) -> Tensor:
         """Stores the time step, chooses the actions and stores them."""
@@ -319,11 +321,15 @@ class _GroupBuffers:
         self._truncated_at[t].copy_(step.truncated)
         if by_mask:
             self.next["observation"][:, t].copy_(step.final_observation)  # `finish` keeps it where an episode ended
+            if step.final_action_mask is not None:
+                self.next["action_mask"][:, t].copy_(step.final_action_mask)
             return
         ended = step.terminated | step.truncated
         if ended.any():
             # the next row holds the next episode's first observation, so keep the final one until `finish`
             self._finals.append(_Final(t, ended, step.final_observation.clone()))
+            if step.final_action_mask is not None:
+                self._final_masks.append(_Final(t, step.truncated.clone(), step.final_action_mask.clone()))
 
     def reset(self, done: Tensor) -> None:
         """Zeroes the states of environments `[env]` that start an episode."""
@@ -357,10 +363,18 @@ class _GroupBuffers:
         next_alive[:, -1] = step.alive
         torch.where(done, alive & ~terminated[..., 0], next_alive, out=next_alive)
         if self._has_mask:
-            assert step.action_mask is not None
-            _shift(self.now["action_mask"], self.next["action_mask"], step.action_mask, [])
+            self._finish_mask(step, done, by_mask)
         if self.recurrent is not None:
             self.start_from(self.recurrent)
+
+    def _finish_mask(self, step: GroupStep, done: Tensor, by_mask: bool) -> None:
+        assert step.action_mask is not None
+        mask, next_mask, truncated = self.now["action_mask"], self.next["action_mask"], self.next["truncated"]
+        if by_mask:
+            _shift_by_mask(mask, next_mask, step.action_mask, truncated[..., 0])
+        else:
+            _shift(mask, next_mask, step.action_mask, self._final_masks)
+        next_mask |= done[..., None] & ~truncated  # the next step is of another episode
 
     def _add(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Sequence[Tensor]:
         self.now[name] = torch.zeros(*self._shape, *shape, dtype=dtype, device=self._device)
@@ -391,7 +405,7 @@ def _shift(now: Tensor, after: Tensor, last: Tensor, finals: list[_Final]) -> No
     for final in finals:
         at, ended = after[:, final.t], final.ended
         mask = ended.reshape(*ended.shape, *(1,) * (at.ndim - ended.ndim)).to(at.device)
-        at.copy_(torch.where(mask, final.observation.to(at.device), at))
+        at.copy_(torch.where(mask, final.value.to(at.device), at))
     finals.clear()
 
 
