@@ -155,7 +155,7 @@ def gae(
         reward, value, next_value: `[env, time, agent]`.
         terminated, done: `[env, time, agent]` bool.
         turns: `[env, time, agent]` bool, in turn-based games the steps at which an agent acts. Other steps are skipped,
-            so that a turn is followed by the agent's next turn. None: every step counts.
+            so that a turn is followed by the agent's next turn in the same episode. None: every step counts.
     Returns:
         A, `[env, time, agent]`.
     Source: Schulman et al. 2016, equation 16 (arXiv:1506.02438).
@@ -163,7 +163,8 @@ def gae(
     delta = torch.addcmul(reward - value, next_value, (~terminated).to(value.dtype), value=gamma)
     decay = (~done).to(value.dtype).mul_(gamma * gae_lambda)
     if turns is not None:
-        delta, decay = delta * turns, torch.where(turns, decay, 1.0)  # A_t = A_t+1 where the agent waits
+        # A_t = A_t+1 where the agent waits, but never that of the next episode
+        delta, decay = delta * turns, torch.where(turns, decay, (~done).to(decay.dtype))
     by_time = delta.transpose(0, 1).contiguous()
     advantage, decays = by_time.unbind(), decay.transpose(0, 1).contiguous().unbind()
     for t in range(len(advantage) - 2, -1, -1):

@@ -24,6 +24,10 @@ def own_turns(rollout: Rollout, group: GroupSpec) -> Rollout:
     True for the turns that end within the rollout; the result of the others is not known yet. Rewards before an agent's
     first turn belong to no action and are dropped. All other fields are shared with `rollout`, not copied.
 
+    The turn that a truncation interrupts is left out as well, if the agent waits anywhere in the rollout. Its target
+    would be the value of the final observation, which the agent may see while it waits, and values of waiting agents
+    are not trained. A rollout does not say who would have moved next, so that player's turn is left out too.
+
     Args:
         rollout: `[env, time]`, as `marlnb.training.collect.rollout` describes.
     """
@@ -36,7 +40,7 @@ class TurnEnds(NamedTuple):
     Attributes:
         at: `[env, time, agent]` int64, the step at which the agent's current turn ends: the one before its next turn,
             or the one at which its episode ends. Equal to the number of steps if the rollout ends first.
-        is_turn: `[env, time, agent]` bool, the agent acted here and its turn ends within the rollout.
+        is_turn: `[env, time, agent]` bool, the agent acted here and what followed is known: see `own_turns`.
         ended: `[env, time, agent]` bool, the agent's episode ended at this step.
     """
 
@@ -54,7 +58,11 @@ class TurnEnds(NamedTuple):
 def ends_of(rollout: Rollout, group: GroupSpec) -> TurnEnds:
     """The ends of the turns of `group` in a rollout `[env, time]`."""
     done = rollout["next", group.name, "done"].squeeze(-1) | rollout["next", "done"]
-    return turn_ends(rollout[group.name, "acting"], done)
+    acting, after = rollout[group.name, "acting"], rollout["next", group.name]
+    ends = turn_ends(acting, done)
+    truncated = ends.gather(after["truncated"] & ~after["terminated"]).squeeze(-1)
+    waits = (rollout[group.name, "alive"] & ~acting).any(1).any(0)  # [agent]
+    return ends._replace(is_turn=ends.is_turn & ~(truncated & waits))
 
 
 def turn_ends(acting: Tensor, ended: Tensor) -> TurnEnds:

@@ -11,9 +11,9 @@ from tensordict import TensorDict
 from torchrl.objectives.value.functional import generalized_advantage_estimate
 
 from marlnb.algorithms.configs.ppo import IPPOConfig, MAPPOConfig
-from marlnb.algorithms.gae import gae, rollout_values
+from marlnb.algorithms.gae import RolloutValues, advantages, gae, rollout_values
 from marlnb.algorithms.ppo import PolicyGradientLearner
-from marlnb.algorithms.turns import own_turns, turn_ends
+from marlnb.algorithms.turns import ends_of, own_turns, turn_ends, with_turns
 from marlnb.config import LearnerContext, ModelConfig
 from marlnb.envs.contract import check_vector_env
 from marlnb.models.networks.configs.mlp import MLPConfig
@@ -40,7 +40,12 @@ def by_hand(acting: list[list[int]], reward: list[list[float]], ended: list[list
     over = torch.tensor(done).bool().view(1, steps, 1)
     tree = {
         "is_init": torch.zeros(1, steps, 1, dtype=torch.bool),
-        "g": {"observation": seen[:, :-1], "acting": by_agent(acting).bool(), "action_mask": mask[:, :-1]},
+        "g": {
+            "observation": seen[:, :-1],
+            "acting": by_agent(acting).bool(),
+            "alive": torch.ones(1, steps, 2, dtype=torch.bool),
+            "action_mask": mask[:, :-1],
+        },
         "next": {
             "done": over,
             "g": {
@@ -98,13 +103,41 @@ def test_different_rates_and_a_death_while_waiting_by_hand() -> None:
     flags["terminated"][0, 5, 0], flags["truncated"][0, 5, 0] = False, True
     turns = own_turns(rollout, GROUP)
     after = turns["next", "g"]
-    assert listed(turns["g", "acting"], 0) == [1, 1, 1, 1, 1, 1, 0]
+    assert listed(turns["g", "acting"], 0) == [1, 1, 1, 1, 1, 1, 0]  # it never waits, so it bootstraps at a truncation
     assert listed(turns["g", "acting"], 1) == [1, 0, 0, 1, 0, 0, 0]
     assert listed(after["reward"], 0) == [1, 1, 1, 1, 1, 1, 0]
     assert listed(after["reward"], 1) == [111, 0, 0, 22, 0, 0, 0]
     assert listed(after["terminated"], 1) == [0, 0, 0, 1, 0, 0, 0]
     assert listed(after["truncated"], 0) == [0, 0, 0, 0, 0, 1, 0] and not after["terminated"][..., 0, :].any()
     assert after["observation"][0, [0, 3], 1, 0].tolist() == [31, 1041]
+
+
+def test_turns_before_a_truncation_by_hand() -> None:
+    """Two players alternate: four moves and a truncation, four moves and the end. The move at step t earns 2^t.
+
+    V(t) = t + 1, except after an episode: the value of a waiting player is never trained and can be any number.
+    gamma 0.5, lambda 0.5.
+    """
+    mover = [[1, 0] * 4, [0, 1] * 4]
+    earned = [[2.0**t * moves for t, moves in enumerate(row)] for row in mover]
+    rollout = by_hand(mover, earned, ended=[[0, 0, 0, 1, 0, 0, 0, 1]] * 2, done=[0, 0, 0, 1, 0, 0, 0, 1])
+    flags = rollout["next", "g"]
+    flags["terminated"][0, 3], flags["truncated"][0, 3] = False, True
+    ends = ends_of(rollout, GROUP)
+    turns = with_turns(rollout, GROUP, ends)
+    assert listed(turns["g", "acting"], 0) == [1, 0, 0, 0, 1, 0, 1, 0]  # the turn at step 2 has no known value
+    assert listed(turns["g", "acting"], 1) == [0, 1, 0, 0, 0, 1, 0, 1]
+    value = by_agent([[t + 1.0 for t in range(8)]] * 2)
+    after = by_agent([[2, 3, 4, 1000, 6, 7, 8, 1000.0]] * 2)
+    values = RolloutValues(value, ends.gather(after), None, None)
+    got = advantages(turns, "g", values, gamma=0.5, gae_lambda=0.5, turn_based=True)
+    last = (64 - 7, 128 - 8)
+    expected = (
+        [1 + 0.5 * 3 - 1, 16 + 0.5 * 7 - 5 + 0.25 * last[0], last[0]],
+        [2 + 0.5 * 4 - 2, 32 + 0.5 * 8 - 6 + 0.25 * last[1], last[1]],
+    )
+    for agent in range(2):
+        assert got[0, turns["g", "acting"][0, :, agent], agent].tolist() == pytest.approx(expected[agent])
 
 
 def test_where_all_act_at_every_step_only_the_last_is_dropped() -> None:

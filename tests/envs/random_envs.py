@@ -339,14 +339,21 @@ def plain_returns(steps: list[PlainStep], agents: list[str]) -> list[list[float]
 
 
 def plain_advantages(
-    steps: list[PlainStep], agent: str, values: Mapping[int, float], *, gamma: float, gae_lambda: float, turns: bool
+    steps: list[PlainStep],
+    agent: str,
+    values: Mapping[int, float],
+    *,
+    gamma: float,
+    gae_lambda: float,
+    turns: bool,
+    waits: bool = False,
 ) -> dict[int, float]:
     """Of each step at which the agent learns, its generalised advantage, from the last step to the first.
 
         delta = r + gamma (1 - terminated) V(next) - V(now),    A = delta + gamma lambda (1 - ended) A(next)
 
     With turns, the agent's next step is its next turn, and rewards are summed until then; a turn whose end the steps do
-    not show is left out.
+    not show is left out, and one that is truncated if the agent `waits`.
 
     Args:
         values: V of each observation, by the `id` of its array.
@@ -361,7 +368,7 @@ def plain_advantages(
         has_ended = row.terminated or row.truncated
         if has_ended or not turns or (t + 1 < len(steps) and steps[t + 1].rows[agent].acting):
             following = 0.0 if has_ended else following
-            reward, end = 0.0, row
+            reward, end = 0.0, None if waits and row.truncated and not row.terminated else row
         reward += row.reward
         if (turns and not row.acting) or end is None:
             continue

@@ -142,9 +142,13 @@ def check(plan: Plan, n_envs: int, seed: int, *, turns: bool) -> None:
             values = values_of(learner, i, [seen for row in rows for seen in (row.observation, row.after)])
             for k, rollout in enumerate(rollouts):
                 learns, estimate = advantages_of(learner, rollout, turns)
-                for b, steps in enumerate(plain):
-                    part = steps[k * N_STEPS : (k + 1) * N_STEPS]
-                    expected = plain_advantages(part, agent, values, gamma=GAMMA, gae_lambda=GAE_LAMBDA, turns=turns)
+                parts = [steps[k * N_STEPS : (k + 1) * N_STEPS] for steps in plain]
+                rows = [step.rows[agent] for part in parts for step in part]
+                waits = turns and any(row.alive and not row.acting for row in rows)
+                for b, part in enumerate(parts):
+                    expected = plain_advantages(
+                        part, agent, values, gamma=GAMMA, gae_lambda=GAE_LAMBDA, turns=turns, waits=waits
+                    )
                     assert sorted(expected) == learns[b, :, i].nonzero().flatten().tolist(), (agent, b, k)
                     for t, advantage in expected.items():
                         assert float(estimate[b, t, i]) == pytest.approx(advantage, abs=2e-5), (agent, b, k, t)
