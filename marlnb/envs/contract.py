@@ -134,6 +134,14 @@ def _check_form(env: VectorEnv, step: Step) -> None:
             raise _fail(
                 env, "acting implies alive", f"group {group.name!r}: {describe_envs(rows.acting & ~rows.alive)}"
             )
+        waits = rows.alive & ~rows.acting
+        if env.spec.simultaneous and not group.has_action_mask and waits.any():  # a mask may allow nothing
+            raise _fail(
+                env,
+                "simultaneous actions",
+                f"group {group.name!r}: alive but not acting in {describe_envs(waits)}, though its spec says "
+                "simultaneous=True; if agents wait for one another, it must be False",
+            )
         if (any_per_agent(rows.observation != 0) & ~rows.alive).any():
             raise _fail(
                 env, "zero rows for the dead", f"group {group.name!r} has observations of agents that are not alive"

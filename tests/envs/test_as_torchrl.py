@@ -31,6 +31,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("mpe/simple_speaker_listener", {"max_cycles": 3}),
     ("pettingzoo/knights_archers_zombies", {"workers": 0, "max_steps": 40}),
     ("vmas/balance", {"max_steps": 3}),
+    ("probe/echo", {}),
 ]
 
 
@@ -62,7 +63,7 @@ def test_the_way_there_and_back_gives_the_same_numbers(name: str, options: dict[
     env = built(name, 3, **options)
     other = vector_env(lambda: marlnb.as_torchrl(built(name, 3, **options)), 3)
     first, second, generator = env.reset(5), other.reset(5), torch.Generator().manual_seed(0)
-    assert env.spec.agents == other.spec.agents
+    assert env.spec.agents == other.spec.agents and env.spec.simultaneous == other.spec.simultaneous
     ended = 0
     for _ in range(60):
         assert not differ(first, second).any()

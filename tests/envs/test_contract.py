@@ -145,6 +145,7 @@ def drifts(env: Spoiled, step: Step) -> None:
         ("groups", lambda env, step: replace(step, groups={"b": rows(step)})),
         ("action masks", lambda env, step: setattr(rows(step), "action_mask", torch.ones(3, 3, 3) > 0)),
         ("acting implies alive", lambda env, step: fill(rows(step).acting, True)),
+        ("simultaneous actions", lambda env, step: fill(rows(step).acting[:, 0], False)),
         ("zero rows for the dead", lambda env, step: fill(rows(step).observation, 1.0)),
         ("no transition after reset", lambda env, step: fill(rows(step).reward, 1.0)),
         ("buffers reused", moved),

@@ -85,6 +85,19 @@ class Counters(EnvBase):  # type: ignore[misc]
         pass
 
 
+class InTurn(Counters):
+    """Counters that act at even or at odd counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_spec["counters", "acting"] = Categorical(2, shape=(2,), dtype=torch.bool)
+
+    def _seen(self) -> dict[str, Any]:
+        tree = super()._seen()
+        tree["counters"]["acting"] = self.count % 2 == torch.arange(2)
+        return tree
+
+
 def one(**kwargs: Any) -> EnvBase:
     return Counters(**kwargs)
 
@@ -226,6 +239,16 @@ def test_players_take_turns_and_get_each_reward_once() -> None:
     assert rows.reward.tolist() == [[1, -1]] and step.done.all() and rows.terminated.all()
     env.step({"agents": torch.zeros(1, 2, dtype=torch.int64)})
     assert rows.reward.tolist() == [[0, 0]]
+
+
+def test_an_acting_entry_says_whose_turn_it_is() -> None:
+    check_vector_env(lambda n_envs: vector_env(InTurn, n_envs))
+    env = vector_env(InTurn, 1)
+    assert not env.spec.simultaneous and vector_env(one, 1).spec.simultaneous
+    rows = env.reset(0).groups["counters"]
+    for mover in (0, 1, 0):
+        assert rows.acting[0].tolist() == [mover == 0, mover == 1] and rows.alive.all()
+        env.step({"counters": torch.zeros(1, 2, dtype=torch.int64)})
 
 
 def test_rewards_of_a_game_are_not_summed() -> None:

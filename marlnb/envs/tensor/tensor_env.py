@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class TensorEnv(EnvConfig, Rules):
     """A batched environment of your own: its options, and the functions of `Rules`.
 
-    Every field of the class is an option: `env.max_steps=50`.
+    Every field of the class is an option: `env.max_steps=50`. A class that overrides `acting` is turn-based.
     """
 
     max_steps: int = option(100, help="length of an episode", unit="steps", ge=1)
@@ -45,7 +45,8 @@ class TensorEnv(EnvConfig, Rules):
     @property
     def spec(self) -> EnvSpec:  # type: ignore[override]
         groups, labels = tuple(self.groups()), tuple(self.label_specs())
-        return EnvSpec(self.name, groups, max_steps=self.max_steps, labels=labels)
+        simultaneous = type(self).acting is Rules.acting
+        return EnvSpec(self.name, groups, max_steps=self.max_steps, labels=labels, simultaneous=simultaneous)
 
     @property
     def facts(self) -> EnvFacts:

@@ -35,11 +35,16 @@ def as_torchrl(env: VectorEnv) -> AsTorchrl:
 
 
 class AsTorchrl(EnvBase):  # type: ignore[misc]
-    """A VectorEnv with torchrl's interface; see as_torchrl."""
+    """A VectorEnv with torchrl's interface; see as_torchrl.
+
+    Attributes:
+        simultaneous: whether every living agent acts at every step, as in EnvSpec.
+    """
 
     def __init__(self, env: VectorEnv) -> None:
         super().__init__(device=env.device, batch_size=torch.Size((env.n_envs,)))
         self.vector_env = env
+        self.simultaneous = env.spec.simultaneous
         self.group_map = {group.name: list(group.agents) for group in env.spec.groups}
         self.agent_names = list(env.spec.agents)
         self.observation_spec, self.action_spec, self.reward_spec, self.done_spec = _specs(

@@ -98,7 +98,9 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
     if state is not None and isinstance(seen["state"], NonTensor):
         raise EnvBuildError(f"{name}: its state is not a tensor; build it without a state")
     turns = PLAYER in set(seen.keys())
-    spec = EnvSpec(name, tuple(g.spec for g in groups), state, max_steps, simultaneous=not turns)
+    # as_torchrl's environments always have the entry `acting`, so they say it themselves
+    simultaneous = getattr(env, "simultaneous", not (turns or any("acting" in group.known for group in groups)))
+    spec = EnvSpec(name, tuple(g.spec for g in groups), state, max_steps, simultaneous=bool(simultaneous))
     flags = frozenset(
         key for key in set(dones.keys()) if isinstance(key, str) and not isinstance(dones[key], Composite)
     )

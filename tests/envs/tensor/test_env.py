@@ -9,10 +9,16 @@ import pytest
 import torch
 
 import marlnb as mnb
+from marlnb.algorithms.configs.ddpg import MADDPGConfig, MATD3Config
+from marlnb.algorithms.configs.sac import MASACConfig
+from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig, VDNConfig
+from marlnb.config import LearnerContext
 from marlnb.envs.steps import clone_step, differ, random_actions
 from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.tensor.memory import free_bytes
 from marlnb.errors import ConfigError, EnvBuildError, EnvError
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.training.collect.rollout import Collector
 from tests.examples.batched_environment import Chase
 
 
@@ -30,6 +36,29 @@ class Drifting(Chase):
         return {"seeker": (state["time"] < 5)[:, None].expand(-1, self.n_seekers)}
 
 
+@dataclass(frozen=True)
+class Alternating(mnb.TensorEnv):
+    """Two players move in turn: the mover earns 1, the other 10."""
+
+    name: ClassVar[str] = "test/alternating"
+
+    def groups(self) -> Any:
+        return [mnb.agent_group("player", 2, observes=("my_turn", "me"), acts=2)]
+
+    def start(self, draw: Any) -> Any:
+        return {"nothing": torch.zeros(draw.n_envs, 1)}
+
+    def acting(self, state: Any) -> Any:
+        return {"player": state["time"][:, None] % 2 == torch.arange(2)}
+
+    def step(self, state: Any, action: Any, draw: Any) -> Any:
+        return {"nothing": state["nothing"]}, {"player": torch.where(self.acting(state)["player"], 1.0, 10.0)}
+
+    def observe(self, state: Any) -> Any:
+        turn = self.acting(state)["player"].float()
+        return {"player": torch.stack((turn, torch.arange(2.0).expand_as(turn)), -1)}
+
+
 def play(env: TensorVectorEnv, steps: int, seed: int = 0) -> list[Any]:
     step = env.reset(seed)
     generator = torch.Generator().manual_seed(1)
@@ -41,6 +70,24 @@ def play(env: TensorVectorEnv, steps: int, seed: int = 0) -> list[Any]:
 
 def test_agents_that_die_pass_the_contract() -> None:
     mnb.check_vector_env(Drifting(max_steps=9).build)
+
+
+def test_who_acts_makes_it_turn_based() -> None:
+    """A turn earns 1 + 10, what the player gets until its next turn. In six steps each player ends two turns."""
+    env, model = Alternating().build(3), MLPConfig(hidden=(4,))
+    assert not env.spec.simultaneous and Chase().spec.simultaneous
+    context = LearnerContext(env.spec.group("player"), env.spec, model, model, 3, 6)
+    for config in (VDNConfig(), QMIXConfig(), MADDPGConfig(), MATD3Config(), MASACConfig()):
+        with pytest.raises(ConfigError, match="agents wait for their turns"):
+            config.build(context)
+    learner = IQLConfig(standardise_rewards=False).build(context)
+    collector = Collector(env, {"player": learner.policy}, 6, generator=torch.Generator().manual_seed(0))
+    collector.reset(0)
+    learner.store(collector.collect())
+    sample = learner.replay.sample(200)
+    acting, reward = sample["player", "acting"], sample["next", "player", "reward"].squeeze(-1)
+    assert (reward == 11.0 * acting).all() and acting.any(0).all()
+    assert (sample["next", "player", "observation"][acting][:, 0] == 1).all()  # next is the player's own turn
 
 
 def test_restarts_by_mask_equal_restarts_by_branch() -> None:
