@@ -116,6 +116,7 @@ def behaviour_preserved(
     *,
     policies: Mapping[str, Policy] | None = None,
     max_rows: int = 20000,
+    checkpoint: int | None = None,
     seed: int = 0,
 ) -> BehaviourPreserved:
     """Replaces the site's activations by their reconstruction and measures what happens to the logits.
@@ -128,17 +129,19 @@ def behaviour_preserved(
     Args:
         policies: by group; None: those of the checkpoint that made the recording.
         max_rows: spread evenly over the recording.
+        checkpoint: iteration whose rows are read; required if the recording spans several.
         seed: of the bootstrap.
     Raises:
-        AnalysisError: the policy has no logits, or the agents never acted.
+        AnalysisError: the policy has no logits, the agents never acted, or several checkpoints and none chosen.
     """
     source = RowSource(recording, dictionary.site.split("/")[0])
-    policy = (source.policies() if policies is None else policies)[source.group]
+    checkpoint = source.resolve_checkpoint(checkpoint)
+    policy = (source.policies(checkpoint) if policies is None else policies)[source.group]
     if policy.distribution is None:
         raise AnalysisError(f"{type(policy).__name__} has no network whose logits could be compared")
     group = list(policy.group.agents)
     members = [group.index(name) for name in dictionary.agents]
-    rows = source.rows(None)
+    rows = source.rows(None, checkpoint)
     sample = rows.at(np.unique(np.linspace(0, len(rows) - 1, min(max_rows, len(rows))).astype(int)))
     parts: dict[Replacement, list[Tensor]] = {"none": [], "reconstruction": [], "mean": []}
     acted, masks = [], []

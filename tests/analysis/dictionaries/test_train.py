@@ -320,6 +320,11 @@ def test_a_dictionary_describes_one_checkpoint_of_a_recording_of_several(run: Ru
             assert dictionary.origin["checkpoint"] == expected
         with pytest.raises(AnalysisError, match="spans checkpoints"):
             prune_dictionary(dictionary, two)
+        with pytest.raises(AnalysisError, match="spans checkpoints"):
+            behaviour_preserved(dictionary, two, policies=run.policies())
+        chosen = behaviour_preserved(dictionary, two, checkpoint=50)
+        assert chosen == behaviour_preserved(dictionary, two, checkpoint=50, policies=run.policies(50))
+        assert chosen != behaviour_preserved(dictionary, two, checkpoint=10)
         held_out = values[stream.held_out]
         error = (
             (held_out - dictionary.autoencoder.decode(dictionary.autoencoder(torch.from_numpy(held_out))).numpy()) ** 2
