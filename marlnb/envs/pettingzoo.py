@@ -56,7 +56,9 @@ class PettingZooConfig(EnvConfig):
     )
     turn_based: bool = option(False, help="step a parallel environment turn by turn")
     agents_wait: bool = option(
-        False, help="agents missing from a parallel step wait, unless they ended: for agents with different rates"
+        False,
+        help="agents missing from a parallel step, or whose mask allows nothing, wait, unless they ended: for agents "
+        "with different rates",
     )
     state: bool = option(False, help="read the environment's global state, for critics")
     render: bool = option(False, help="build it so that it can be rendered")

@@ -139,3 +139,28 @@ class Undead(Relay):
 
     def _was_dead_step(self, action: Any) -> None:
         pass
+
+
+class OnlyAtEvenTimes(ParallelEnv):
+    """One agent, whose mask allows nothing at odd times. It earns 10 at even times and 1 at odd ones."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "even"}
+    possible_agents: ClassVar[list[str]] = ["a_0"]
+
+    def observation_space(self, agent: str) -> spaces.Space:
+        return spaces.Dict({"observation": spaces.Box(0, 9, (1,), np.float32), "action_mask": spaces.MultiBinary(2)})
+
+    def action_space(self, agent: str) -> spaces.Space:
+        return spaces.Discrete(2)
+
+    def _see(self) -> dict[str, Any]:
+        mask = np.full(2, self.t % 2 == 0, np.int8)
+        return {"a_0": {"observation": np.full(1, self.t, np.float32), "action_mask": mask}}
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        self.agents, self.t = ["a_0"], 0
+        return self._see(), {"a_0": {}}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        self.t += 1
+        return self._see(), {"a_0": 10.0 if self.t % 2 else 1.0}, {"a_0": False}, {"a_0": False}, {"a_0": {}}

@@ -12,7 +12,7 @@ from marlnb.envs.contract import check_vector_env
 from marlnb.envs.custom import vector_env
 from marlnb.envs.pettingzoo import CustomConfig
 from marlnb.errors import ConfigError, EnvError
-from tests.envs.sample_turns import Rates, Relay, Stuck, Undead
+from tests.envs.sample_turns import OnlyAtEvenTimes, Rates, Relay, Stuck, Undead
 
 RELAY = "tests.envs.sample_turns:Relay"
 
@@ -111,6 +111,16 @@ def test_different_rates_by_hand(leaves: bool, workers: int) -> None:
 def test_different_rates_keep_the_contract(leaves: bool) -> None:
     options = {"kwargs": {"leaves": leaves}, "workers": 0, "agents_wait": True}
     check_vector_env(lambda n_envs: vector_env(Rates, n_envs, **options))
+
+
+def test_an_agent_whose_mask_allows_nothing_waits() -> None:
+    with vector_env(OnlyAtEvenTimes, 1, workers=0, agents_wait=True) as env:
+        assert not env.spec.simultaneous
+        rows = env.reset(0).groups["a"]
+        for t in range(4):
+            assert rows.acting.item() == (t % 2 == 0) and rows.alive.item() and rows.action_mask.all()  # type: ignore[union-attr]
+            env.step({"a": torch.zeros(1, 1, dtype=torch.int64)})
+            assert rows.reward.item() == (10, 1)[t % 2]
 
 
 def test_only_those_who_act_are_asked() -> None:

@@ -238,6 +238,6 @@ class EnvSlot:
         """Writes which agents act now, and the global state."""
         if self.is_turn_based:
             for group in self.groups:
-                group.set_acting(self.env.acting)
+                group.set_acting(self.env.acting, self.env.mask_may_forbid_all)
         if self.state is not None:
             self.state[...] = self.env.state()

@@ -154,11 +154,14 @@ class GroupRows:
             return bool(allowed.any())
         return bool(np.logical_or.reduceat(allowed, self.first_logits).all())
 
-    def set_acting(self, acting: Collection[str]) -> None:
+    def set_acting(self, acting: Collection[str], mask_may_forbid_all: bool) -> None:
         """Of the living agents only these act now; the masks of the others are all True.
 
+        Args:
+            acting: names of agents.
+            mask_may_forbid_all: an agent whose mask allows no choice waits as well.
         Raises:
-            EnvError: the mask of an acting agent allows no choice.
+            EnvError: the mask of an acting agent allows no choice, and none may.
         """
         for i in self.present:
             agent = self.agents[i]
@@ -168,7 +171,7 @@ class GroupRows:
                     self.mask[i] = True
             elif self.mask is None:
                 self.acting[i] = True
-            elif not self.acting[i]:
+            elif not self.acting[i] and not mask_may_forbid_all:
                 raise EnvError(f"agent {agent!r} must act, but its action mask allows no choice")
 
 

@@ -32,7 +32,8 @@ class EnvSource:
         max_steps: truncates longer episodes.
         state: read the global state.
         render: build the environment so that it can be rendered.
-        agents_wait: an agent that is missing from a step of a ParallelEnv waits, unless it was reported as ended.
+        agents_wait: an agent that is missing from a step of a ParallelEnv, or whose mask allows nothing, waits, unless
+            it was reported as ended.
         pixel_stride: every n-th pixel of images is observed, in both directions.
         stock: always use the environment's own `step`, never a faster equivalent.
     """

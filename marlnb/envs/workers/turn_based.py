@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 from marlnb.envs.workers.api import StepResult, check_reset, check_step
 from marlnb.envs.workers.fast_parallel import unwrap_checks
@@ -17,7 +17,13 @@ from marlnb.errors import EnvError
 
 
 class TurnBasedEnv(ABC):
-    """The base of both kinds; spaces, state and rendering come from the wrapped environment."""
+    """The base of both kinds; spaces, state and rendering come from the wrapped environment.
+
+    Attributes:
+        mask_may_forbid_all: whether an agent of `acting` waits if its mask allows no choice; else that is an error.
+    """
+
+    mask_may_forbid_all: ClassVar[bool] = False
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -121,10 +127,12 @@ class AECAsParallel(TurnBasedEnv):
 class AsynchronousParallel(TurnBasedEnv):
     """A ParallelEnv whose agents may be missing from some steps: they wait until they are observed again.
 
-    An agent acts if it is in the environment's `agents` and has an observation. A missing agent keeps its last
-    observation. An agent ends when it is reported as terminated or truncated, or when no agent is left; in that case it
-    is truncated if that step reported only truncations, else terminated.
+    An agent acts if it is in the environment's `agents` and has an observation, unless its mask allows no choice. A
+    missing agent keeps its last observation. An agent ends when it is reported as terminated or truncated, or when no
+    agent is left; in that case it is truncated if that step reported only truncations, else terminated.
     """
+
+    mask_may_forbid_all = True
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         observations, infos = check_reset(self.env.reset(seed=seed))
