@@ -40,7 +40,10 @@ MESSAGES = (
     Message({"op": "begin"}),
     Message({"op": "act", "rewards": {}, "ended": {}}, ACT),
     Message({"op": "act", "rewards": {"a_0": 1.5, "boss": -2}, "ended": {"a_1": True}}, ACT),
-    Message({"op": "end", "truncated": True, "rewards": {"boss": 1.0}}, {("final", "boss"): np.ones(1, np.float32)}),
+    Message(
+        {"op": "end", "truncated": True, "rewards": {"boss": 1.0}},
+        {("final", "boss"): np.ones(1, np.float32), ("final_mask", "a_0"): np.array([False, True, True])},
+    ),
 )
 STRANGE_ARRAYS = (
     *(np.array([np.nan, 1], np.float32), np.array([np.inf, 1], np.float32), np.array([1e39, 0]), np.array([1, 2, 3])),

@@ -321,14 +321,16 @@ class _GroupBuffers:
         self._truncated_at[t].copy_(step.truncated)
         if by_mask:
             self.next["observation"][:, t].copy_(step.final_observation)  # `finish` keeps it where an episode ended
-            if step.final_action_mask is not None:
+            if self._has_mask:
+                assert step.final_action_mask is not None
                 self.next["action_mask"][:, t].copy_(step.final_action_mask)
             return
         ended = step.terminated | step.truncated
         if ended.any():
             # the next row holds the next episode's first observation, so keep the final one until `finish`
             self._finals.append(_Final(t, ended, step.final_observation.clone()))
-            if step.final_action_mask is not None:
+            if self._has_mask:
+                assert step.final_action_mask is not None
                 self._final_masks.append(_Final(t, step.truncated.clone(), step.final_action_mask.clone()))
 
     def reset(self, done: Tensor) -> None:

@@ -134,7 +134,10 @@ def random_messages(env: ExternalEnv, n: int) -> None:
     for _ in range(n):
         header = {key: draw.choice(values) for key in ("rewards", "ended", "truncated", "x") if draw.random() < 0.4}
         names = [
-            (draw.choice(("observation", "mask", "final", "action", "?")), draw.choice(("boss", "a_0", "a_1", "?")))
+            (
+                draw.choice(("observation", "mask", "final", "final_mask", "action", "?")),
+                draw.choice(("boss", "a_0", "a_1", "?")),
+            )
         ]
         message = Message(
             {**header, "op": draw.choice(("begin", "act", "act", "end", "hello", "?"))},

@@ -16,9 +16,14 @@ from marlnb.config import LearnerContext
 from marlnb.envs.steps import clone_step, differ, random_actions
 from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.tensor.memory import free_bytes
+from marlnb.envs.tensor.rules import ByGroup, State
 from marlnb.errors import ConfigError, EnvBuildError, EnvError
+<<<<<<< ours
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.training.collect.rollout import Collector
+=======
+from tests.envs.phases import Phases
+>>>>>>> theirs
 from tests.examples.batched_environment import Chase
 
 
@@ -95,6 +100,29 @@ def test_restarts_by_mask_equal_restarts_by_branch() -> None:
     by_mask.restarts_by_mask = True
     for expected, got in zip(play(by_branch, 40), play(by_mask, 40)):
         assert not differ(expected, got).any()
+
+
+class PhasesInTurn(Phases):
+    """Agent k acts in phase k."""
+
+    name = "test/phases_in_turn"
+
+    def acting(self, state: State) -> ByGroup:
+        return {"agent": torch.stack([state["phase"] == 0, state["phase"] == 1], -1)}
+
+
+@pytest.mark.parametrize("by_mask", [False, True])
+def test_the_final_action_mask_is_that_of_the_last_state_and_all_true_of_who_waits(by_mask: bool) -> None:
+    """An episode of one step ends in phase 1, in which agent 0 waits; the next one begins in phase 0."""
+    for game, expected in ((Phases, [[False, True], [False, True]]), (PhasesInTurn, [[True, True], [False, True]])):
+        env = game(max_steps=1).build(2)
+        env.restarts_by_mask = by_mask
+        env.reset(0)
+        for _ in range(2):
+            rows = env.step({"agent": torch.zeros(2, 2, dtype=torch.int64)}).groups["agent"]
+            assert rows.truncated.all() and rows.action_mask is not None and rows.final_action_mask is not None
+            assert rows.final_action_mask.tolist() == [expected] * 2
+            assert rows.action_mask.tolist() == [[[True, False]] * 2] * 2
 
 
 def test_a_masked_step_keeps_its_buffers() -> None:
