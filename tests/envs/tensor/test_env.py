@@ -18,12 +18,9 @@ from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.tensor.memory import free_bytes
 from marlnb.envs.tensor.rules import ByGroup, State
 from marlnb.errors import ConfigError, EnvBuildError, EnvError
-<<<<<<< ours
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.training.collect.rollout import Collector
-=======
 from tests.envs.phases import Phases
->>>>>>> theirs
 from tests.examples.batched_environment import Chase
 
 
