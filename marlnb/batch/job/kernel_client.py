@@ -63,8 +63,8 @@ class KernelClient(PapermillNotebookClient):
             self.exit_code = self._process.poll()
             raise
         client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)
-        if self.km.ipykernel:
-            client.execute(KEEP_UNSENT_MESSAGES, silent=True)
+        if self.km.kernel_spec.language == "python":  # others, as xeus's, have no such thread: they go on as they are
+            client.execute(KEEP_UNSENT_MESSAGES, silent=True, stop_on_error=False)
         return client
 
     # nbclient's attribute is bound to its own coroutine

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -148,14 +150,19 @@ def test_nothing_that_a_cell_shows_is_lost_on_a_slow_reader(tmp_path: Path, monk
     assert [output.data["text/plain"] for output in cell.outputs] == [str(k) for k in range(3_000)]
 
 
-def test_nothing_that_a_cell_shows_is_lost_while_the_job_gets_no_processor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernel", ["python3", "mine"])
+def test_nothing_that_a_cell_shows_is_lost_while_the_job_gets_no_processor(tmp_path: Path, kernel: str) -> None:
     """A stopped job reads nothing: the messages wait in the kernel, which drops them after 1,000 by default."""
+    spec = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
+    (tmp_path / "kernels" / "mine").mkdir(parents=True)
+    (tmp_path / "kernels" / "mine" / "kernel.json").write_text(json.dumps({"display_name": "mine", **spec}))
     job = make(
         tmp_path / "job",
         "import os, signal, sys\nfrom IPython.display import display\nos.kill(os.getppid(), signal.SIGSTOP)\n"
         "for k in range(5_000): display({'text/plain': f'{k}'}, raw=True)\n"
         "sys.stdout.flush()\nos.kill(os.getppid(), signal.SIGCONT)",
     )
-    assert run(job) == 0
+    job.notebook.write_text(job.notebook.read_text().replace('"python3"', f'"{kernel}"'))
+    assert run(job, JUPYTER_PATH=str(tmp_path)) == 0
     *_, cell = nbformat.read(job.folder / "notebook.ipynb", as_version=4).cells
     assert [output.data["text/plain"] for output in cell.outputs] == [str(k) for k in range(5_000)]

@@ -115,7 +115,6 @@ def test_a_budget_of_time_ends_a_reading_and_the_next_one_continues(tmp_path: Pa
     [
         (EXPERIMENT, "{", "cannot be read"),
         (EXPERIMENT, "[]", "not an object"),
-        (STATUS, "7", "not an object"),
         (METRICS, '{"iteration": 1, "returns": {"a": "<b>"}}\n', "expected numbers"),
         ("notes.json", "no", "cannot be read"),
     ],
@@ -125,6 +124,13 @@ def test_a_run_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path, name: 
     (write_run(tmp_path / "bad") / name).write_text(text)
     bad, good = list_runs(tmp_path)
     assert good.problem == "" and problem in bad.problem
+
+
+@pytest.mark.parametrize("text", ["", "7", '{"state": "runn'])
+def test_a_run_whose_status_is_damaged_can_be_resumed(tmp_path: Path, text: str) -> None:
+    (write_run(tmp_path / "run") / STATUS).write_text(text)
+    (run,) = list_runs(tmp_path)
+    assert (run.state, run.problem) == ("interrupted", "")
 
 
 def test_each_group_has_a_return_where_groups_are_rewarded_differently(
