@@ -63,7 +63,7 @@ class KernelClient(PapermillNotebookClient):
             self.exit_code = self._process.poll()
             raise
         client.iopub_channel.socket.setsockopt(zmq.RCVHWM, 0)
-        if self.km.kernel_spec.language == "python":  # others, as xeus's, have no such thread: they go on as they are
+        if self.km.kernel_spec.language == "python":  # others have no such thread
             client.execute(KEEP_UNSENT_MESSAGES, silent=True, stop_on_error=False)
         return client
 
