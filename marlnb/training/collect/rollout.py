@@ -34,6 +34,7 @@ from marlnb.envs.vector import GroupStep, Step, VectorEnv
 from marlnb.errors import EnvError, ShapeError
 from marlnb.models.policies.policy import ActorOutput, Policy
 from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.training.collect.next_values import Final, shift, shift_by_mask
 
 
 @dataclass
@@ -211,42 +212,27 @@ def collect_in_turn(collectors: Sequence[Collector]) -> list[Rollout]:
     return [collector.rollout for collector in collectors]
 
 
-@dataclass
-class _Final:
-    """Ends of episodes at one step of a rollout.
-
-    Attributes:
-        t: the step.
-        ended: `[env]` or `[env, agent]`, whose episode ended; for masks, whose episode was truncated.
-        value: their final observations, action masks or states.
-    """
-
-    t: int
-    ended: Tensor
-    value: Tensor
-
-
 class _StateBuffers:
     def __init__(self, spec: EnvSpec, n_envs: int, n_steps: int, device: torch.device) -> None:
         assert spec.state_shape is not None
         self.now = torch.zeros(n_envs, n_steps, *spec.state_shape, device=device)
         self.next = torch.zeros_like(self.now)
         self.at = self.now.unbind(1)
-        self._finals: list[_Final] = []
+        self._finals: list[Final] = []
 
     def keep_final(self, step: Step, t: int, by_mask: bool) -> None:
         assert step.final_state is not None
         if by_mask:
             self.next[:, t].copy_(step.final_state)  # `finish` keeps it where an episode ended
             return
-        self._finals.append(_Final(t, step.done.clone(), step.final_state.clone()))
+        self._finals.append(Final(t, step.done.clone(), step.final_state.clone()))
 
     def finish(self, step: Step, done: Tensor, by_mask: bool) -> None:
         assert step.state is not None
         if by_mask:
-            _shift_by_mask(self.now, self.next, step.state, done[..., 0])
+            shift_by_mask(self.now, self.next, step.state, done[..., 0])
         else:
-            _shift(self.now, self.next, step.state, self._finals)
+            shift(self.now, self.next, step.state, self._finals)
 
 
 class _GroupBuffers:
@@ -286,8 +272,8 @@ class _GroupBuffers:
         self._reward_at = self.next["reward"][..., 0].unbind(1)
         self._terminated_at = flags["terminated"][..., 0].unbind(1)
         self._truncated_at = flags["truncated"][..., 0].unbind(1)
-        self._finals: list[_Final] = []
-        self._final_masks: list[_Final] = []
+        self._finals: list[Final] = []
+        self._final_masks: list[Final] = []
 
     def act(self, step: GroupStep, t: int, generator: torch.Generator | None, same_device: bool) -> Tensor:
         """Stores the time step, chooses the actions and stores them."""
@@ -328,10 +314,10 @@ class _GroupBuffers:
         ended = step.terminated | step.truncated
         if ended.any():
             # the next row holds the next episode's first observation, so keep the final one until `finish`
-            self._finals.append(_Final(t, ended, step.final_observation.clone()))
+            self._finals.append(Final(t, ended, step.final_observation.clone()))
             if self._has_mask:
                 assert step.final_action_mask is not None
-                self._final_masks.append(_Final(t, step.truncated.clone(), step.final_action_mask.clone()))
+                self._final_masks.append(Final(t, step.truncated.clone(), step.final_action_mask.clone()))
 
     def reset(self, done: Tensor) -> None:
         """Zeroes the states of environments `[env]` that start an episode."""
@@ -354,9 +340,9 @@ class _GroupBuffers:
         torch.logical_or(terminated, self.next["truncated"], out=self.next["done"])
         observation, next_observation = self.now["observation"], self.next["observation"]
         if by_mask:
-            _shift_by_mask(observation, next_observation, step.observation, self.next["done"][..., 0])
+            shift_by_mask(observation, next_observation, step.observation, self.next["done"][..., 0])
         else:
-            _shift(observation, next_observation, step.observation, self._finals)
+            shift(observation, next_observation, step.observation, self._finals)
         gone = done & ~alive  # [env, time, agent]: who starts the next episode had died in the one that ended here
         if by_mask or gone.any():
             next_observation.masked_fill_(gone.reshape(*gone.shape, *(1,) * (next_observation.ndim - 3)), 0)
@@ -373,9 +359,9 @@ class _GroupBuffers:
         assert step.action_mask is not None
         mask, next_mask, truncated = self.now["action_mask"], self.next["action_mask"], self.next["truncated"]
         if by_mask:
-            _shift_by_mask(mask, next_mask, step.action_mask, truncated[..., 0])
+            shift_by_mask(mask, next_mask, step.action_mask, truncated[..., 0])
         else:
-            _shift(mask, next_mask, step.action_mask, self._final_masks)
+            shift(mask, next_mask, step.action_mask, self._final_masks)
         next_mask |= done[..., None] & ~truncated  # the next step is of another episode
 
     def _add(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Sequence[Tensor]:
@@ -398,21 +384,3 @@ def next_recurrent(before: Tensor | None, after: Tensor | None, acting: Tensor |
     if before is None or after is None or acting is None:
         return after
     return torch.where(acting[:, :, None, None], after, before)
-
-
-def _shift(now: Tensor, after: Tensor, last: Tensor, finals: list[_Final]) -> None:
-    """Fills the next observations `[env, time, ...]`: those of the next step, or the final one if the episode ended."""
-    after[:, :-1] = now[:, 1:]
-    after[:, -1] = last
-    for final in finals:
-        at, ended = after[:, final.t], final.ended
-        mask = ended.reshape(*ended.shape, *(1,) * (at.ndim - ended.ndim)).to(at.device)
-        at.copy_(torch.where(mask, final.value.to(at.device), at))
-    finals.clear()
-
-
-def _shift_by_mask(now: Tensor, after: Tensor, last: Tensor, ended: Tensor) -> None:
-    """As `_shift`, where `after` already holds what counts where episodes `ended`, `[env, time]` or per agent."""
-    mask = ended.reshape(*ended.shape, *(1,) * (now.ndim - ended.ndim))
-    after[:, :-1] = torch.where(mask[:, :-1], after[:, :-1], now[:, 1:])
-    after[:, -1] = torch.where(mask[:, -1], after[:, -1], last)

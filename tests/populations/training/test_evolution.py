@@ -226,7 +226,7 @@ def test_nash_averaging_over_the_population(tmp_path: Path) -> None:
     assert max(row.score for row in rows) == pytest.approx(0, abs=1e-6) and all(row.score <= 1e-6 for row in rows)
 
 
-def test_the_only_member_that_did_not_diverge_goes_on_without_opponents(tmp_path: Path) -> None:
+def test_the_only_member_that_did_not_diverge_continues_without_opponents(tmp_path: Path) -> None:
     experiment = Experiment.compose(*COMPETITIVE, "evolution.fitness=nash")
     with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
         for member in trainer.loop.members[1:]:
