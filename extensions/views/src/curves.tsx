@@ -81,9 +81,14 @@ export function Curves(props: CurvesProps): JSX.Element {
   }, [hidden.join('\n'), shape, theme, height, xLabel, yLabel]);
 
   useEffect(() => {
+    const isRead = box.current !== null && box.current === document.activeElement;
+    const read = isRead && plot.current ? plot.current.data[0][plot.current.cursor.idx ?? -1] : undefined;
     plot.current?.setData(data, !isZoomed.current);
     if (isZoomed.current) {
       plot.current?.redraw();
+    }
+    if (read !== undefined) {
+      readAfterScaling(() => plot.current, read);
     }
   }, [data]);
 
@@ -109,7 +114,7 @@ export function Curves(props: CurvesProps): JSX.Element {
         role="img"
         aria-label={`${title}: ${reading || texts.noPoints}${markerText(markers)}. ${texts.keys}`}
         data-lm-suppress-shortcuts="true"
-        onKeyDown={event => onKey(event, plot.current, index, isZoomed)}
+        onKeyDown={event => onKey(event, plot.current, isZoomed)}
       >
         {data[0].length === 0 && <span class="marlnb-empty">{texts.noPoints}</span>}
       </div>
@@ -159,7 +164,6 @@ function markerText(markers: readonly Marker[]): string {
 function onKey(
   event: TargetedKeyboardEvent<HTMLElement>,
   plot: uPlot | null,
-  index: number,
   isZoomed: { current: boolean }
 ): void {
   const [move, zoom] = [MOVES[event.key], ZOOMS[event.key]];
@@ -169,10 +173,11 @@ function onKey(
   }
   event.preventDefault();
   event.stopPropagation();
+  const index = plot.cursor.idx ?? last;
   const [first, end] = [plot.data[0][0] ?? 0, plot.data[0][last] ?? 0];
   if (move !== undefined) {
     const next = Math.max(0, Math.min(last, index + move));
-    plot.setCursor({ left: plot.valToPos(plot.data[0][next] ?? 0, 'x'), top: 10 });
+    readAt(plot, plot.data[0][next] ?? 0);
   } else if (zoom !== undefined) {
     const { min, max } = plot.scales['x'] ?? {};
     const half = (((max ?? end) - (min ?? first)) * zoom) / 2;
@@ -180,11 +185,24 @@ function onKey(
     const range = { min: Math.max(first, middle - half), max: Math.min(end, middle + half) };
     isZoomed.current = range.min > first || range.max < end;
     plot.setScale('x', range);
-    // uPlot applies the scale in a microtask; afterwards the same point is read
-    queueMicrotask(() => plot.setCursor({ left: plot.valToPos(middle, 'x'), top: 10 }));
+    readAfterScaling(() => plot, middle);
   } else {
     isZoomed.current = false;
     plot.setScale('x', { min: first, max: end });
     plot.setCursor({ left: -10, top: -10 });
   }
+}
+
+function readAt(plot: uPlot, x: number): void {
+  plot.setCursor({ left: plot.valToPos(x, 'x'), top: 10 });
+}
+
+/** Reads the same point again: uPlot applies a new scale in a microtask. */
+function readAfterScaling(plot: () => uPlot | null, x: number): void {
+  queueMicrotask(() => {
+    const made = plot();
+    if (made) {
+      readAt(made, x);
+    }
+  });
 }

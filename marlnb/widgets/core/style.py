@@ -38,6 +38,8 @@ CSS = """
 .marlnb-panel .jupyter-widgets.jupyter-widget-tab > .lm-TabBar .lm-TabBar-content { flex-wrap: wrap; }
 .marlnb-panel .jupyter-widgets { max-width: 100%; min-width: 0; box-sizing: border-box; }
 .marlnb-panel .widget-inline-hbox { max-width: calc(100% - 4px); }
+.marlnb-panel .widget-checkbox { height: auto; }
+.marlnb-panel .widget-checkbox .widget-label-basic { height: auto; line-height: 1.35; white-space: normal; }
 @media (max-width: 800px) { .marlnb-panel .widget-hbox { flex-wrap: wrap; } }
 .marlnb-panel { border: 1px solid var(--jp-border-color2, #ddd); padding: 8px; max-width: 72em; }
 .marlnb-panel .marlnb-panel { border: 0; padding: 0; }
