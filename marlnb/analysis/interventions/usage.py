@@ -102,8 +102,8 @@ def usage(
         explore: sample actions; False takes the most likely ones.
         progress: show how many edits were measured, if it takes more than two seconds.
     Raises:
-        AnalysisError: directions of several sites or agents, or of a critic, which chooses no actions; an unknown name
-            in `rows` or `given`, or no step that meets the condition.
+        AnalysisError: directions of several sites or agents, or of a critic, which chooses no actions; as many
+            directions as the site has units; an unknown name in `rows` or `given`, or no step that meets the condition.
     """
     if n_random_directions < 1 or episodes < 2:
         raise ConfigError(
@@ -111,6 +111,12 @@ def usage(
         )
     directions, decodable = _resolve_directions(directions, agent)
     site, agent, name = directions[0].site, directions[0].agent, _concept(directions)
+    n_units = len(directions[0].vector)
+    if len(directions) >= n_units:
+        raise AnalysisError(
+            f"no random direction is left to compare with: {len(directions)} directions in the space of {site}'s "
+            f"{n_units} units; choose fewer directions"
+        )
     policy_source = as_policy_source(policy_source)
     group = acting_group(policy_source, agent, site)
     origin = policy_source.origin(checkpoint)

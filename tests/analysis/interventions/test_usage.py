@@ -128,6 +128,8 @@ def test_invalid_requests_are_rejected(planted: Agents) -> None:
     assert usage(planted, several, episodes=2, n_random_directions=1).concept == "goal"
     with pytest.raises(AnalysisError, match="one agent at one site"):
         usage(planted, [unit(0), Direction(SITE, "a_1", tuple(np.eye(16)[0]), 0, 1)])
+    with pytest.raises(AnalysisError, match=r"no random direction is left.*16 directions in the space of .* 16 units"):
+        usage(planted, [unit(index) for index in range(16)], episodes=2)
 
 
 EVENTS = "agent/actor/hidden_1"
