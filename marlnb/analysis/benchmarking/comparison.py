@@ -97,7 +97,7 @@ def compare_runs(
             and 0 the worst of them. Each task's `TaskScale` says which.
         scale: references; or min-max, from the worst to the best score among these runs.
     Raises:
-        AnalysisError: no common task, no random level where one is needed, or runs without the metric.
+        AnalysisError: no common task with a scale, no random level where one is needed, or runs without the metric.
     """
     if scale not in SCALES:
         raise AnalysisError(unknown("scale", scale, SCALES))
@@ -113,12 +113,13 @@ def compare_runs(
             for name in algorithms
         }
 
-    raw = matrices(lambda run: run.score(metric, which))
-    all_scores = np.concatenate(list(raw.values()))
+    all_scores = np.concatenate(list(matrices(lambda run: run.score(metric, which)).values()))
     scales = {
         task: _task_scale(task, all_scores[:, k], (references or {}).get(task, {}), scale)
         for k, task in enumerate(tasks)
     }
+    tasks, without_scale = _with_a_scale(scales)
+    raw = matrices(lambda run: run.score(metric, which))
     low, high = ([getattr(scales[task], end) for task in tasks] for end in ("low", "high"))
     shares = np.linspace(0, 1, N_CURVE_POINTS + 1)[1:]
     # at shares of a run's frames, interpolated linearly; before its first evaluation, that one's value
@@ -128,9 +129,9 @@ def compare_runs(
         scores={name: normalise(matrix, low, high, tasks) for name, matrix in raw.items()},
         curves={name: normalise(x.swapaxes(1, 2), low, high, tasks).swapaxes(1, 2) for name, x in curves.items()},
         shares=shares,
-        scales=scales,
+        scales={task: scales[task] for task in tasks},
         seeds=seeds,
-        excluded=tuple(excluded),
+        excluded=(*excluded, *without_scale),
     )
 
 
@@ -185,6 +186,18 @@ def _common_tasks_and_seeds(
         if partial:
             excluded.append(f"{name}, seed {', '.join(map(str, partial))}: not of every task")
     return tasks, seeds, excluded
+
+
+def _with_a_scale(scales: Mapping[str, TaskScale]) -> tuple[list[str], list[str]]:
+    """The tasks whose upper level is above the lower one, and why the others are excluded."""
+    excluded = {
+        task: f"{task}: no scale, since {x.high_is} ({x.high:.4g}) is not above {x.low_is} ({x.low:.4g})"
+        for task, x in scales.items()
+        if not x.high > x.low
+    }
+    if len(excluded) == len(scales):
+        raise AnalysisError(f"no task can be compared; {'; '.join(excluded.values())}")
+    return [task for task in scales if task not in excluded], list(excluded.values())
 
 
 def _task_scale(task: str, scores: np.ndarray, references: Mapping[str, float], scale: Scale) -> TaskScale:

@@ -112,7 +112,7 @@ def benchmark(
         except AnalysisError as error:
             if not result.failed:
                 raise
-            display.say(f"no report, since runs have failed: {error}")
+            display.say(f"no report: {error}")
     return result
 
 

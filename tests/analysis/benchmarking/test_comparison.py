@@ -65,6 +65,16 @@ def test_if_no_run_beats_random_it_is_the_upper_level() -> None:
     np.testing.assert_allclose(result.scores["x"][:, 0], [2 / 3, 1 / 3])
 
 
+def test_a_task_on_which_no_run_differs_from_random_is_excluded() -> None:
+    zero = [measured("e/zero", name, seed, 0, 0) for name, seed in (("x", 0), ("x", 1), ("y", 0))]
+    result = compare_runs([*RUNS, *zero], references={**REFERENCES, "e/zero": {"random": 0.0}})
+    assert result.tasks == tuple(result.scales) == ("e/one", "e/two")
+    assert result.excluded == ("e/zero: no scale, since random (0) is not above worst run (0)",)
+    np.testing.assert_allclose(result.scores["y"], [[0.5, 0.5]])
+    with pytest.raises(AnalysisError, match="no task can be compared; e/zero: no scale, since best run"):
+        compare_runs(zero, scale="min-max")
+
+
 def test_curves_are_at_shares_of_the_frames() -> None:
     result = compare_runs(RUNS, references=REFERENCES)
     curve = result.curves["x"][0, 0]  # from -30 at half its frames to -10 at all of them
