@@ -35,6 +35,12 @@ def algorithm_colour(algorithm: str, algorithms: Sequence[str]) -> str:
     return OKABE_ITO[list(algorithms).index(algorithm) % len(OKABE_ITO)]
 
 
+def _without_interval(intervals: Mapping[str, Estimate] | Mapping[str, Band]) -> str:
+    """A line that names those of one seed; empty if there are none."""
+    names = [name for name, interval in intervals.items() if np.isnan(interval.low).all()]
+    return f"one seed, no interval: {', '.join(names)}" if names else ""
+
+
 def sample_efficiency(
     curves: Mapping[str, tuple[ArrayLike, Band]],
     *,
@@ -76,7 +82,8 @@ def sample_efficiency(
     reference_lines(ax, references or {})
     legend_outside(ax, offset=offset)
     ax.margins(x=0.02)
-    return finish(ax, title=title, x=f"{x}{unit}\n{note}", y=y)
+    single = _without_interval({name: band for name, (_, band) in curves.items()})
+    return finish(ax, title=title, x="\n".join(filter(None, (f"{x}{unit}", note, textwrap.fill(single, 90)))), y=y)
 
 
 def aggregate_intervals(
@@ -89,6 +96,7 @@ def aggregate_intervals(
         note: describes the scale of the scores; written below the figure.
     """
     names = list(next(iter(aggregates.values())))
+    note = "\n".join(filter(None, (note, textwrap.fill(_without_interval(next(iter(aggregates.values()))), 140))))
     n_note_lines = note.count("\n") + 1 if note else 0
     height = 1.5 + 0.5 * len(names) + 0.2 * n_note_lines
     figure = PlainFigure(figsize=(2.6 * len(aggregates) + 0.8, height), dpi=110, layout="constrained")
@@ -142,8 +150,8 @@ def performance_profile(
     ax.margins(x=0)
     legend_outside(ax)
     across = "normalised score τ"
-    if note:
-        across += f"\n{textwrap.fill(note, 90)}"
+    for text in filter(None, (note, _without_interval(profiles))):
+        across += f"\n{textwrap.fill(text, 90)}"
         ax.xaxis.label.set_fontsize(9)
     return finish(ax, title=title, x=across, y="share of runs with score > τ")
 
@@ -166,7 +174,8 @@ def improvement_map(
     for (row, column), estimate in probabilities.items():
         cell = names.index(row), names.index(column)
         values[cell] = estimate.value
-        text[cell] = f"{estimate.value:.2f}\n[{estimate.low:.2f}, {estimate.high:.2f}]"
+        interval = "one seed" if np.isnan(estimate.low) else f"[{estimate.low:.2f}, {estimate.high:.2f}]"
+        text[cell] = f"{estimate.value:.2f}\n{interval}"
     ax = axes(None, width=2.6 + 1.25 * n, height=1.9 + 0.85 * n)
     heat_map(ax, values, rows=names, columns=names, text=text, low=0, high=1, cmap="BrBG", label="probability",
              font_size=9)  # fmt: skip

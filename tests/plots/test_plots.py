@@ -286,6 +286,14 @@ def test_the_probability_of_improvement_is_written_into_its_cell() -> None:
         plots.improvement_map({})
 
 
+def test_one_seed_has_no_interval_in_figures() -> None:
+    single = {"a": Interval(0.5, np.nan, np.nan), "b": interval(0.7)}
+    assert "one seed, no interval: a" in plots.aggregate_intervals({"IQM": single}).get_supxlabel()
+    assert "0.50\none seed" in texts(plots.improvement_map({("a", "b"): single["a"], ("b", "a"): single["a"]}))
+    curves = {"a": ([1, 2], Interval(np.zeros(2), *np.full((2, 2), np.nan))), "b": ([1, 2], interval(0.5, 0.7))}
+    assert plots.sample_efficiency(curves).get_xlabel().endswith("\none seed, no interval: a")
+
+
 def test_an_agent_has_one_colour() -> None:
     assert plots.agent_colour("listener_0", AGENTS) == plots.agent_colour("listener_0", [*AGENTS, "other"])
     assert plots.agent_colour("listener_0", AGENTS) != plots.agent_colour("speaker_0", AGENTS)

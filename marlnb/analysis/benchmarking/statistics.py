@@ -29,8 +29,8 @@ class Estimate:
 
     Attributes:
         value: the estimate.
-        low: 2.5% quantile of its stratified bootstrap distribution.
-        high: 97.5% quantile of that distribution.
+        low: 2.5% quantile of its stratified bootstrap distribution; NaN where an algorithm has one run.
+        high: 97.5% quantile of that distribution; NaN where an algorithm has one run.
     """
 
     value: float
@@ -44,8 +44,8 @@ class Band:
 
     Attributes:
         value: `[point]`.
-        low: `[point]`.
-        high: `[point]`.
+        low: `[point]`; NaN for one run.
+        high: `[point]`; NaN for one run.
     """
 
     value: np.ndarray
@@ -98,7 +98,7 @@ def aggregate(
         blocks = resamples(matrix, n_bootstrap, _generator(seed, algorithm))
         samples = zip(*([function(block) for function in AGGREGATES.values()] for block in blocks))
         for (name, function), parts in zip(AGGREGATES.items(), samples):
-            estimates[name][algorithm] = _estimate(function(matrix), np.concatenate(parts))
+            estimates[name][algorithm] = _estimate(function(matrix), np.concatenate(parts), len(matrix))
     return estimates
 
 
@@ -124,7 +124,8 @@ def performance_profile(
     profiles = {}
     for algorithm, matrix in _matrices(scores).items():
         blocks = resamples(matrix, n_bootstrap, _generator(seed, algorithm))
-        profiles[algorithm] = _band(share_above(matrix), np.concatenate([share_above(block) for block in blocks]))
+        samples = np.concatenate([share_above(block) for block in blocks])
+        profiles[algorithm] = _band(share_above(matrix), samples, len(matrix))
     return profiles
 
 
@@ -148,7 +149,7 @@ def probability_of_improvement(
         left_samples = np.concatenate(list(resamples(left, n_bootstrap, _generator(seed, x, y, "left"))))
         right_samples = np.concatenate(list(resamples(right, n_bootstrap, _generator(seed, x, y, "right"))))
         samples = np.array([_improvement(a, b) for a, b in zip(left_samples, right_samples)])
-        estimates[x, y] = _estimate(_improvement(left, right), samples)
+        estimates[x, y] = _estimate(_improvement(left, right), samples, min(len(left), len(right)))
     return estimates
 
 
@@ -166,7 +167,8 @@ def curve_band(runs: ArrayLike, *, n_bootstrap: int = 2000, seed: int = 0) -> Ba
     points = np.moveaxis(curves, -1, 0)  # [point, run, task]
     generator = _generator(seed, "curve")
     draws = (_draw(generator, 1, *curves.shape[:2]) for _ in range(n_bootstrap))
-    return _band(iqm(points), np.stack([iqm(np.take_along_axis(points, drawn, axis=1)) for drawn in draws]))
+    samples = np.stack([iqm(np.take_along_axis(points, drawn, axis=1)) for drawn in draws])
+    return _band(iqm(points), samples, len(curves))
 
 
 def resamples(matrix: np.ndarray, n_bootstrap: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
@@ -191,13 +193,15 @@ def _improvement(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.asarray((np.sign(difference) + 1.0).mean((-3, -2, -1)) / 2)
 
 
-def _band(value: np.ndarray, samples: np.ndarray) -> Band:
-    """Percentiles over the first axis of `samples` `[sample, ...]`."""
+def _band(value: np.ndarray, samples: np.ndarray, n_runs: int) -> Band:
+    """Percentiles over the first axis of `samples` `[sample, ...]`; one run does not show how much runs vary."""
+    if n_runs == 1:
+        return Band(np.asarray(value), *np.full((2, *np.shape(value)), np.nan))
     return Band(np.asarray(value), *percentile_interval(samples))
 
 
-def _estimate(value: np.ndarray, samples: np.ndarray) -> Estimate:
-    band = _band(value, samples)
+def _estimate(value: np.ndarray, samples: np.ndarray, n_runs: int) -> Estimate:
+    band = _band(value, samples, n_runs)
     return Estimate(float(band.value), float(band.low), float(band.high))
 
 

@@ -95,8 +95,7 @@ def estimates(
     estimates_of_groups = {}
     for name, results in groups.items():
         scores = np.array([[of(result)] for result in results], dtype=float)
-        estimate = aggregate({name: scores}, n_bootstrap=n_bootstrap, seed=seed)["IQM"][name]
-        estimates_of_groups[name] = estimate if len(results) > 1 else Estimate(estimate.value, nan, nan)
+        estimates_of_groups[name] = aggregate({name: scores}, n_bootstrap=n_bootstrap, seed=seed)["IQM"][name]
     return estimates_of_groups
 
 
@@ -114,9 +113,7 @@ def bands(
         shortest = min((r.frames for r in results), key=len)
         points = np.unique([*shortest[(shortest >= first) & (shortest <= last)], min(first, last), last])
         curves = np.array([[np.interp(points, r.frames, r.returns)] for r in results])
-        band = curve_band(curves, n_bootstrap=n_bootstrap, seed=seed)
-        unknown_ends = np.full(len(points), nan)
-        curves_of_groups[name] = (points, band if len(results) > 1 else Band(band.value, unknown_ends, unknown_ends))
+        curves_of_groups[name] = (points, curve_band(curves, n_bootstrap=n_bootstrap, seed=seed))
     return curves_of_groups
 
 

@@ -101,6 +101,16 @@ def test_by_hand() -> None:
     assert profile["x"].value.tolist() == [1.0, 0.75, 0.25, 0.0]  # above, not at
 
 
+def test_one_run_has_no_interval() -> None:
+    scores = {"x": [[0.5, 0.4]], "y": [[0.501, 0.1], [0.502, 0.2]]}
+    mean = statistics.aggregate(scores, n_bootstrap=10)["mean"]
+    assert mean["x"].value == 0.45 and np.isnan([mean["x"].low, mean["x"].high]).all() and np.isfinite(mean["y"].low)
+    better = statistics.probability_of_improvement(scores, n_bootstrap=10)["x", "y"]
+    assert better.value == 0.5 and np.isnan([better.low, better.high]).all()
+    band = statistics.curve_band([[[1.0, 2.0]]], n_bootstrap=10)
+    assert band.value.tolist() == [1, 2] and np.isnan([band.low, band.high]).all()
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (5, 2), (7, 3)])
 def test_iqm_is_scipys_trimmed_mean(shape: tuple[int, int]) -> None:
     values = np.random.default_rng(1).normal(size=(4, *shape))
