@@ -14,6 +14,7 @@ from marlnb.analysis.results import CONFIDENCE
 Intervals = Literal["t", "bootstrap"]
 POWER = 0.8  # Cohen 1988, section 2.4
 N_BOOTSTRAP = 9999  # as in scipy.stats.bootstrap
+EQUAL = 1e-12  # differences that vary less than this share of their size are equal up to rounding
 _BATCH_SIZE = 512  # bootstrap samples at once
 
 
@@ -63,7 +64,7 @@ def paired_test(differences: np.ndarray, intervals: Intervals = "t", *, seed: in
     if n < 2:
         return PairedDifference(n, mean, float("-inf"), float("inf"), 1.0, None)
     error = float(known.std(ddof=1)) / sqrt(n)
-    if error == 0:
+    if np.ptp(known) <= EQUAL * np.abs(known).max():
         return PairedDifference(n, mean, mean, mean, 1.0 if mean == 0 else 0.0, 0.0)
     half_width = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * error
     p_value = float(2 * stdtr(n - 1, -abs(mean) / error))

@@ -40,5 +40,8 @@ def test_what_has_no_spread_or_no_pair_is_the_same_either_way() -> None:
     for intervals in ("t", "bootstrap"):
         still = paired_test(np.full(9, 0.25), intervals)  # type: ignore[arg-type]
         assert (still.low, still.high, still.p_value) == (0.25, 0.25, 0.0)
+        for n in (3, 7, 20):  # the standard deviation of n times 0.1 is 1e-17
+            rounded = paired_test(np.full(n, 0.1), intervals)  # type: ignore[arg-type]
+            assert rounded.low == rounded.high == rounded.mean == pytest.approx(0.1)
         lone = paired_test(np.array([1.0, np.nan]), intervals)  # type: ignore[arg-type]
         assert (lone.n, lone.low, lone.high) == (1, -np.inf, np.inf)
