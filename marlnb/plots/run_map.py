@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 def run_map_figure(run_map: RunMap, *, title: str = "Runs by what they represent", ax: Axes | None = None) -> Axes:
-    """The positions of `mnb.run_map`, with a line between the two runs of equal return that differ most."""
+    """The positions of `mnb.run_map`, with a line between the two runs of equal return that differ most.
+
+    A run without a return is a hollow point.
+    """
     ax = axes(ax, width=6.4)
     pair = run_map.most_different
     if pair is not None:
         ends = run_map.positions[[run_map.runs.index(name) for name in pair]]
         ax.plot(*ends.T, color=MUTED, linestyle="--", linewidth=1.2, zorder=1)
+    known = np.isfinite(run_map.returns)
     points = ax.scatter(
-        run_map.positions[:, 0],
-        run_map.positions[:, 1],
-        c=run_map.returns,
-        cmap="viridis",
-        s=70,
-        edgecolor="white",
-        zorder=2,
+        *run_map.positions[known].T, c=run_map.returns[known], cmap="viridis", s=70, edgecolor="white", zorder=2
     )
-    for name, position in zip(run_map.runs, run_map.positions):
-        ax.annotate(name, position, (6, 5), textcoords="offset points", fontsize=8.5, color=INK)
-    if np.isfinite(run_map.returns).any():
+    ax.scatter(*run_map.positions[~known].T, s=70, facecolor="white", edgecolor=MUTED, linewidth=1.2, zorder=2)
+    for name, position, has_return in zip(run_map.runs, run_map.positions, known):
+        text = name if has_return else f"{name} (no return)"
+        ax.annotate(text, position, (6, 5), textcoords="offset points", fontsize=8.5, color=INK)
+    if known.any():
         figure = ax.get_figure(root=True)
         assert figure is not None
         figure.colorbar(points, ax=ax, label="return per agent and episode (reward)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -66,6 +67,9 @@ def test_equal_returns_and_other_units() -> None:
     )
     assert result.most_different == ("a", "c")  # b and c are less similar, but their returns differ
     assert "episode 4, step 7" in result.verdict and "CKA 0.20" in result.verdict
+    ax = plots.run_map_figure(replace(result, returns=np.array([-10.0, np.nan, -10.5])))
+    assert [len(points.get_offsets()) for points in ax.collections] == [2, 1]  # the run without a return is hollow
+    assert [text.get_text() for text in ax.texts] == ["a", "b (no return)", "c"]
 
 
 def test_the_step_at_which_two_networks_differ_most() -> None:
