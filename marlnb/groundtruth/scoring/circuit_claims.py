@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import ClassVar
 
 import numpy as np
@@ -234,7 +235,7 @@ class CodeClaim(Claim):
 @claim_kind("influence")
 @dataclass(frozen=True)
 class InfluenceClaim(Claim):
-    """Which agent drives which other. Score: Jaccard index with the key's.
+    """Which agent drives which other. Score: Jaccard index with the key's, if it has any.
 
     Attributes:
         pairs: (cause, effect) pairs of agents.
@@ -245,8 +246,16 @@ class InfluenceClaim(Claim):
     @classmethod
     def score(cls, claims: Sequence[InfluenceClaim], truth: Truth) -> list[Item]:
         influences = truth.key.influences
-        what = ", ".join(f"{cause} -> {effect}" for cause, effect in influences) or "none"
+        if not influences:
+            return []
+        what = ", ".join(f"{cause} -> {effect}" for cause, effect in influences)
         return [Item(cls.kind, what, jaccard({pair for claim in claims for pair in claim.pairs}, set(influences)))]
+
+    @classmethod
+    def count_decoys(cls, claims: Sequence[InfluenceClaim], key: AnswerKey) -> tuple[int, int]:
+        """Where no agent drives another, every pair of agents is a decoy."""
+        pairs = set() if key.influences else set(permutations({node.agent for node in (*key.nodes, *key.decoys)}, 2))
+        return len(pairs & {pair for claim in claims for pair in claim.pairs}), len(pairs)
 
 
 @claim_kind("similar")

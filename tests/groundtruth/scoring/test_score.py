@@ -125,7 +125,9 @@ def test_codes_influences_and_what_is_left_of_the_behaviour():
     result = score(finding_of(("code", "influence", "complete", "necessary"), *claims), key)
     assert result.by_kind() == pytest.approx({"code": 1 / 3, "influence": 0.5, "complete": 0.9, "necessary": 1.0})
     assert score(finding_of(("complete",)), key).recovered == 0.0
-    assert score(finding_of(("influence",)), key_of(UNIT)).recovered == 1.0  # none there, none claimed
+    nothing_there = score(finding_of(("influence",), claims[1]), key_of(UNIT))
+    assert nothing_there.items == () and (nothing_there.decoys_claimed, nothing_there.decoys) == (2, 2)
+    assert math.isnan(score(finding_of(("influence",)), key_of(UNIT)).recovered)  # no credit for claiming nothing
 
 
 def test_findings_are_json_and_say_what_is_wrong_with_them():
