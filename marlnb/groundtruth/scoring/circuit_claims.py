@@ -26,7 +26,9 @@ from marlnb.groundtruth.scoring.claims import (
     describe,
     describe_pairs,
     jaccard,
+    largest_effect,
     readout_effect,
+    share_right,
     within_tolerance,
 )
 
@@ -155,8 +157,8 @@ class RepresentsClaim(SiteClaim):
 class EffectClaim(DirectionEffect):
     """How much an output grows when the activations move along a direction.
 
-    Score: 1 if within EFFECT_TOLERANCE of the key's, for every output and unit (or any direction within a subspace)
-    that the key has an effect for.
+    Score, for every output and unit (or subspace) that the key has an effect for: the share of the claims about it (of
+    directions within the subspace) that are right within EFFECT_TOLERANCE; 0 without a claim.
     """
 
     @classmethod
@@ -167,13 +169,13 @@ class EffectClaim(DirectionEffect):
                 on_output = [claim for claim in at_node(claims, node) if claim.output == output]
                 what = f"{describe(node)} -> logit {output}"
                 if node.basis:
-                    right = any(claim._lies_in(node) and claim._matches(node, weights) for claim in on_output)
-                    items.append(Item(cls.kind, what, float(right)))
+                    inside = [claim for claim in on_output if claim._lies_in(node)]
+                    items.append(Item(cls.kind, what, share_right(claim._matches(node, weights) for claim in inside)))
                     continue
                 for unit, weight in zip(node.units, weights):
                     if weight:
-                        right = any(claim._is_unit(unit) and claim._matches(node, weights) for claim in on_output)
-                        items.append(Item(cls.kind, f"{what}, unit {unit}", float(right)))
+                        right = [claim._matches(node, weights) for claim in on_output if claim._is_unit(unit)]
+                        items.append(Item(cls.kind, f"{what}, unit {unit}", share_right(right)))
         return items
 
     def _is_unit(self, unit: int) -> bool:
@@ -185,7 +187,8 @@ class EffectClaim(DirectionEffect):
         return bool(np.linalg.norm(np.array(node.basis) @ direction) ** 2 >= 1 - DECOY_OVERLAP)
 
     def _matches(self, node: Node, weights: Sequence[float]) -> bool:
-        return within_tolerance(self.value, readout_effect(self.direction, node.units, weights))
+        expected = readout_effect(self.direction, node.units, weights)
+        return within_tolerance(self.value, expected, largest_effect(self.direction, node.readout))
 
 
 @claim_kind("onset")
@@ -298,18 +301,22 @@ class ValueWeightClaim(Claim):
 
     @classmethod
     def score(cls, claims: Sequence[ValueWeightClaim], truth: Truth) -> list[Item]:
-        claimed = {claim.agent: claim.value for claim in claims}
+        claimed, weights = {claim.agent: claim.value for claim in claims}, planted_weights(truth.key)
+        largest = max(weights.values(), default=0.0)
         return [
-            Item(cls.kind, f"{agent}: {weight:g}", float(within_tolerance(claimed.get(agent, 0), weight)))
-            for agent, weight in planted_weights(truth.key).items()
+            Item(cls.kind, f"{agent}: {weight:g}", float(within_tolerance(claimed.get(agent, 0), weight, largest)))
+            for agent, weight in weights.items()
             if weight
         ]
 
     @classmethod
     def count_decoys(cls, claims: Sequence[ValueWeightClaim], key: AnswerKey) -> tuple[int, int]:
-        """The decoy is the agent whose weight is zero."""
-        idle = {agent for agent, weight in planted_weights(key).items() if not weight}
-        return len(idle & {claim.agent for claim in claims}), len(idle)
+        """The decoy is the agent whose weight is zero, claimed to have another."""
+        weights = planted_weights(key)
+        largest = max(weights.values(), default=0.0)
+        idle = {agent for agent, weight in weights.items() if not weight}
+        named = {claim.agent for claim in claims if not within_tolerance(claim.value, 0.0, largest)}
+        return len(idle & named), len(idle)
 
 
 @claim_kind("complete")

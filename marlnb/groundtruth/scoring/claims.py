@@ -19,6 +19,8 @@ from marlnb.groundtruth.answer_key import AnswerKey, Node, as_tuples
 Onsets = Mapping[int, int]
 EFFECT_TOLERANCE = 0.1
 """Largest relative error of an effect that counts as recovered."""
+ZERO_TOLERANCE = 0.01
+"""The same as a share of the largest effect, for effects near zero."""
 DECOY_OVERLAP = 0.5
 """A claimed direction names a decoy if more than this share of it lies in the decoy's units."""
 NONSENSE = "nonsense"
@@ -203,8 +205,23 @@ def jaccard(claimed: set[Any], true: set[Any]) -> float:
     return len(claimed & true) / len(claimed | true) if claimed | true else 1.0
 
 
-def within_tolerance(value: float, expected: float) -> bool:
-    return bool(abs(value - expected) <= EFFECT_TOLERANCE * abs(expected))
+def share_right(right: Iterable[bool]) -> float:
+    """The share of claims that are right; 0 without claims."""
+    return float(np.mean(list(right) or [False]))
+
+
+def within_tolerance(value: float, expected: float, largest: float) -> bool:
+    """Whether an effect is right.
+
+    Args:
+        largest: size of the largest effect that the value could have had.
+    """
+    return bool(abs(value - expected) <= max(EFFECT_TOLERANCE * abs(expected), ZERO_TOLERANCE * largest))
+
+
+def largest_effect(direction: Sequence[float], readout: Sequence[tuple[int, Sequence[float]]]) -> float:
+    """Logits for a step of the direction's length along the weights of the output that grows most."""
+    return float(np.linalg.norm(direction)) * max((float(np.linalg.norm(weights)) for _, weights in readout), default=0)
 
 
 def readout_effect(direction: Sequence[float], units: Sequence[int], weights: Sequence[float]) -> float:

@@ -18,7 +18,9 @@ from marlnb.groundtruth.scoring.claims import (
     at_node,
     claim_kind,
     describe,
+    largest_effect,
     readout_effect,
+    share_right,
     within_tolerance,
 )
 
@@ -105,18 +107,19 @@ class FeatureEffectClaim(DirectionEffect):
         items = []
         for node in truth.key.nodes:
             if node.readout:
-                right = [claim._matches_readouts(truth.key) for claim in at_node(claims, node)] or [False]
-                items.append(Item(cls.kind, describe(node), float(np.mean(right))))
+                right = share_right(claim._matches_readouts(truth.key) for claim in at_node(claims, node))
+                items.append(Item(cls.kind, describe(node), right))
         return items
 
     def _matches_readouts(self, key: AnswerKey) -> bool:
         """Whether the output grows as all readouts of the site say."""
-        expected = 0.0
+        expected = largest = 0.0
         for node in (*key.nodes, *key.minor):
             if (node.agent, node.site) == (self.agent, self.site):
                 weights = dict(node.readout).get(self.output, (0.0,) * len(node.units))
                 expected += readout_effect(self.direction, node.units, weights)
-        return within_tolerance(self.value, expected)
+                largest = max(largest, largest_effect(self.direction, node.readout))
+        return within_tolerance(self.value, expected, largest)
 
 
 def _driven_directions(node: Node) -> list[np.ndarray]:

@@ -105,6 +105,19 @@ def test_an_effect_of_a_plane_is_along_a_direction_in_it():
     assert score(finding_of(("effect",), outside), key_of(PLANE)).recovered == 0.0
 
 
+def test_many_guesses_at_an_effect_score_the_share_that_is_right():
+    def guess(value, *direction, site=PLANE.site, output=1):
+        return EffectClaim(agent="agent_1", site=site, direction=direction, output=output, value=value)
+
+    in_plane = [guess(value, 0.0, 3.0, 4.0, 0.0) for value in (5.0, -5.0, 50.0, 0.5)]
+    assert score(finding_of(("effect",), *in_plane), key_of(PLANE)).recovered == 0.25
+    of_unit = [guess(value, *np.eye(8)[3], site=UNIT.site, output=2) for value in (4.0, 8.0)]
+    assert score(finding_of(("effect",), *of_unit), key_of(UNIT)).recovered == 0.5
+    for value, right in ((1e-7, 1.0), (0.2, 0.0)):  # the output grows by 2 * -0.5 + 0.6 * 0.6 + 0.8 * 0.8 = 0
+        zero = guess(value, -0.5, 0.6, 0.8, 0.0)
+        assert score(finding_of(("effect",), zero), key_of(PLANE)).recovered == right
+
+
 def test_onsets_are_right_to_the_step():
     claim = OnsetClaim(agent="agent_1", site=PLANE.site, steps=((0, 4), (1, 5), (7, 1)))
     key = key_of(PLANE, onset="told")
@@ -162,7 +175,11 @@ def test_shares_are_right_within_a_tenth_and_a_weight_of_zero_is_a_decoy():
     result = score(Finding("x", q_.name, q_.network, q_.shared, q_.seed, ("value_weight",), claims), subject.key)
     assert [item.recovered for item in result.items if item.what.endswith("0.5")] == [1.0]
     assert [item.recovered for item in result.items if item.what.endswith("2")] == [0.0]
-    assert (result.decoys_claimed, result.decoys) == (1, 1)
+    assert (result.decoys_claimed, result.decoys) == (0, 1)  # a weight of 0 is right
+    (idle,) = (agent for agent, weight in weights.items() if not weight)
+    for value, expected in ((1e-6, 0), (0.2, 1)):
+        false = replace(result.finding, claims=(ValueWeightClaim(agent=idle, value=value),))
+        assert score(false, subject.key).decoys_claimed == expected
 
 
 def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
