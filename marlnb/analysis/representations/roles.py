@@ -64,7 +64,8 @@ def roles(
         checkpoint: iteration whose rows are read; required if a recording spans several.
         n_shuffles: samples of each null hypothesis.
     Raises:
-        AnalysisError: fewer than two agents; agents with different actions and no site; features that never vary.
+        AnalysisError: fewer than two agents or episodes; agents with different actions and no site; features that never
+            vary.
     """
     recording = opened_recording(recording)
     if n_shuffles < 20 or max_roles < 2:
@@ -73,6 +74,9 @@ def roles(
         features = behaviour_features(recording, agents, window, checkpoint)
     else:
         features = unit_features(recording, site, agents, window, checkpoint)
+    n_episodes = len(np.unique(features.episode))
+    if n_episodes < 2:
+        raise AnalysisError("roles compares halves of the episodes: expected at least 2 recorded episodes, got 1")
     rng = np.random.default_rng(seed)
     x = _standardised(features.values)
     n_windows, n_agents, n_features = x.shape
@@ -83,7 +87,7 @@ def roles(
     role, states_clustering = _state_clusters(components, point_episode, max_roles, n_shuffles, rng)
     role_at = role.reshape(n_windows, n_agents)
     division, division_chance, division_p = _division(role_at, n_shuffles, rng)
-    n_roles, n_episodes = int(role.max()) + 1, len(np.unique(features.episode))
+    n_roles = int(role.max()) + 1
     return Roles(
         of="behaviour" if site is None else site,
         agents=features.agents,

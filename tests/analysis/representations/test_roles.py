@@ -11,7 +11,9 @@ from marlnb.analysis.representations.role_features import WindowFeatures
 from marlnb.analysis.representations.roles import gap_between, roles
 from marlnb.analysis.representations.roles_result import Roles
 from marlnb.errors import AnalysisError
+from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.run import Run
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -91,3 +93,7 @@ def test_from_a_recording(team: Recording) -> None:
     assert behaviour.features[-2:] == ("changes of action", "reward") and len(behaviour.role) == 24
     with pytest.raises(AnalysisError, match="2 or more agents"):
         roles(team, agents=["agent_0"])
+    run = Run.open(team.path.parents[1])
+    with record(run, episodes=1, name="one", values=False, progress=False) as single:
+        with pytest.raises(AnalysisError, match="at least 2 recorded episodes, got 1"):
+            roles(single, window=5, n_shuffles=20)
