@@ -27,6 +27,8 @@ from marlnb.groundtruth.scoring.claims import (
     describe_pairs,
     jaccard,
     largest_effect,
+    largest_share_in,
+    orthonormal_basis,
     readout_effect,
     share_right,
     within_tolerance,
@@ -117,9 +119,7 @@ class SubspaceClaim(SiteClaim):
 
     def names_decoy(self, decoy: Node, circuit_units: list[int]) -> bool:
         """Whether some direction in the subspace lies in the decoy by more than DECOY_OVERLAP."""
-        basis = np.linalg.qr(np.array(self.basis).T)[0]
-        inside = np.array(decoy.basis) @ basis if decoy.basis else basis[list(decoy.units)]
-        return bool(np.linalg.svd(inside, compute_uv=False)[0] ** 2 > DECOY_OVERLAP)
+        return largest_share_in(decoy, orthonormal_basis(self.basis)) > DECOY_OVERLAP
 
 
 @claim_kind("represents")
@@ -372,11 +372,11 @@ def principal_overlap(first: np.ndarray, second: np.ndarray) -> float:
 
     1 for the same space, 0 for orthogonal ones, 1/2 if one of two dimensions was found.
     """
-    if not first.size or not second.size:
+    a, b = orthonormal_basis(first), orthonormal_basis(second)
+    if not len(a) or not len(b):
         return 0.0
-    a, b = (np.linalg.qr(basis.T)[0] for basis in (first, second))
-    cosines = np.linalg.svd(a.T @ b, compute_uv=False)
-    return float((cosines**2).sum() / max(a.shape[1], b.shape[1]))
+    cosines = np.linalg.svd(a @ b.T, compute_uv=False)
+    return float((cosines**2).sum() / max(len(a), len(b)))
 
 
 def planted_weights(key: AnswerKey) -> dict[str, float]:

@@ -205,6 +205,23 @@ def jaccard(claimed: set[Any], true: set[Any]) -> float:
     return len(claimed & true) / len(claimed | true) if claimed | true else 1.0
 
 
+def orthonormal_basis(rows: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """`[dimension, unit]`, orthonormal, with the span of the rows; rows that coincide count once, zeros not at all."""
+    matrix = np.array(rows, dtype=float)
+    if not matrix.size:
+        return np.zeros((0, 0))
+    _, sizes, basis = np.linalg.svd(matrix, full_matrices=False)
+    return np.asarray(basis[sizes > max(1e-6 * sizes[0], 1e-12)])
+
+
+def largest_share_in(decoy: Node, basis: np.ndarray) -> float:
+    """Of the directions in the span of an orthonormal basis `[dimension, unit]`, the largest share in a decoy."""
+    if not len(basis):
+        return 0.0
+    inside = np.array(decoy.basis) @ basis.T if decoy.basis else basis[:, list(decoy.units)]
+    return float(np.linalg.svd(inside, compute_uv=False)[0] ** 2)
+
+
 def share_right(right: Iterable[bool]) -> float:
     """The share of claims that are right; 0 without claims."""
     return float(np.mean(list(right) or [False]))

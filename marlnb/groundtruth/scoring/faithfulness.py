@@ -21,7 +21,7 @@ from marlnb.errors import SiteError, unknown
 from marlnb.groundtruth.answer_key import AnswerKey
 from marlnb.groundtruth.planting import Planted
 from marlnb.groundtruth.scoring.circuit_claims import CompleteClaim, NecessaryClaim, SubspaceClaim, UnitsClaim
-from marlnb.groundtruth.scoring.claims import Claim
+from marlnb.groundtruth.scoring.claims import Claim, orthonormal_basis
 from marlnb.groundtruth.scoring.feature_claims import DirectionsClaim, FeatureClaim, FeatureEffectClaim, SpanClaim
 from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.models.policies.policy import Policy
@@ -58,17 +58,17 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
     parts: dict[tuple[str, str], np.ndarray] = {}
     for units in finding.of(UnitsClaim):
         if units.units:
-            parts[units.agent, units.site] = np.eye(widths[units.site])[list(units.units)]
+            parts[units.agent, units.site] = np.eye(widths[units.site])[sorted(set(units.units))]
     for subspace in finding.of(SubspaceClaim):  # says more than the units, and replaces them
         if subspace.basis:
-            parts[subspace.agent, subspace.site] = np.linalg.qr(np.array(subspace.basis).T)[0].T
+            parts[subspace.agent, subspace.site] = orthonormal_basis(subspace.basis)
     written: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
     for claim in finding.claims:
         if isinstance(claim, DirectionsClaim):
             written[claim.agent, claim.site].extend(claim.basis)
     for effect in finding.of(FeatureEffectClaim):
         written[effect.agent, effect.site].append(effect.direction)
-    parts |= {pair: _orthonormal_basis(np.array(rows)) for pair, rows in written.items()}
+    parts |= {pair: orthonormal_basis(rows) for pair, rows in written.items() if rows}
     results = []
     for (agent, site), basis in parts.items():
         group = site.split("/")[0]
@@ -187,12 +187,6 @@ class RowReplay:
             yield
         finally:
             handle.remove()
-
-
-def _orthonormal_basis(rows: np.ndarray) -> np.ndarray:
-    """`[dimension, unit]`, orthonormal, with the span of the rows; rows that coincide count once."""
-    _, sizes, basis = np.linalg.svd(rows, full_matrices=False)
-    return basis[sizes > 1e-6 * sizes[0]]
 
 
 def _keep_part(basis: np.ndarray, mean: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -19,6 +19,8 @@ from marlnb.groundtruth.scoring.claims import (
     claim_kind,
     describe,
     largest_effect,
+    largest_share_in,
+    orthonormal_basis,
     readout_effect,
     share_right,
     within_tolerance,
@@ -71,9 +73,9 @@ class FeatureClaim(DirectionsClaim):
     def names_decoy(self, decoy: Node, circuit_units: list[int]) -> bool:
         """A feature that also has some of the circuit's units has a cause, and is no decoy's."""
         if decoy.basis:
-            basis = np.linalg.qr(np.array(self.basis).T)[0]
-            return bool(np.linalg.svd(np.array(decoy.basis) @ basis, compute_uv=False)[0] ** 2 > DECOY_OVERLAP)
+            return largest_share_in(decoy, orthonormal_basis(self.basis)) > DECOY_OVERLAP
         shares = np.array(self.basis[0]) ** 2
+        shares /= max(shares.sum(), 1e-12)
         return bool(
             shares[list(decoy.units)].sum() > DECOY_OVERLAP and shares[circuit_units].sum() < CIRCUIT_IN_FEATURE
         )
@@ -93,8 +95,8 @@ class SpanClaim(DirectionsClaim):
 
     @staticmethod
     def best_share(bases: list[np.ndarray], direction: np.ndarray, excluded: list[int]) -> float:
-        (rows,) = bases or [np.zeros((0, 0))]
-        return _share_in_span(rows, direction, excluded) if rows.size else 0.0
+        rows = [basis for basis in bases if basis.size]
+        return _share_in_span(np.concatenate(rows), direction, excluded) if rows else 0.0
 
 
 @claim_kind("feature_effect")
@@ -146,8 +148,9 @@ def _cosine(feature: np.ndarray, direction: np.ndarray, excluded: list[int]) -> 
 def _share_in_span(rows: np.ndarray, direction: np.ndarray, excluded: list[int]) -> float:
     rest = np.delete(rows, excluded, axis=1)
     wanted = np.delete(np.pad(direction, (0, rows.shape[1] - len(direction))), excluded)
-    _, sizes, basis = np.linalg.svd(rest, full_matrices=False)
-    basis = basis[sizes > 1e-6 * sizes[0]]
+    basis = orthonormal_basis(rest)
+    if not len(basis):
+        return 0.0
     chance = len(basis) / len(wanted)
     part = float(np.square(basis @ wanted).sum() / np.square(wanted).sum())
     return max(0.0, (part - chance) / (1 - chance)) if chance < 1 else 0.0

@@ -78,6 +78,9 @@ def test_a_subspace_is_scored_by_its_principal_angles():
     assert score(finding_of(("subspace",), half), key_of(PLANE)).recovered == pytest.approx(0.5)
     tilted = SubspaceClaim(agent="agent_1", site=PLANE.site, basis=((1.0, 0, 0, 0), (0, 0.6, 0.8, 1.0)))
     assert score(finding_of(("subspace",), tilted), key_of(PLANE)).recovered == pytest.approx((1 + 0.5) / 2)
+    more_rows = replace(tilted, basis=(*PLANE.basis, PLANE.basis[0], (0.0, 0.0, 0.0, 0.0)))
+    assert score(finding_of(("subspace",), more_rows), key_of(PLANE)).recovered == pytest.approx(1.0)
+    assert score(finding_of(("subspace",), replace(tilted, basis=())), key_of(PLANE)).recovered == 0.0
     assert principal_overlap(np.eye(4)[:2], np.eye(4)[2:]) == 0.0
     assert principal_overlap(np.array([[1.0, 1.0], [1.0, -1.0]]), np.eye(2)) == pytest.approx(1.0)
 
@@ -195,6 +198,11 @@ def test_a_feature_is_as_right_as_it_is_near_and_a_decoys_own_is_a_discovery():
     assert both.recovered == pytest.approx(1.0) and both.decoys_claimed == 0
     alone = score(finding_of(("features",), feature(u0=0.6, u7=0.8)), key_of(UNIT))
     assert alone.recovered == 0.0 and alone.decoys_claimed == 1
+    for length in (0.1, 3.0):  # does not matter
+        same = score(finding_of(("features",), feature(u0=0.6 * length, u7=0.8 * length)), key_of(UNIT))
+        assert same.decoys_claimed == 1
+        rest = score(finding_of(("features",), feature(u0=0.8 * length, u7=0.6 * length)), key_of(UNIT))
+        assert rest.decoys_claimed == 0
     elsewhere = key_of(replace(UNIT, agent="agent_0"))
     assert score(finding_of(("features",), feature(u3=1.0)), elsewhere).recovered == 0.0
 
@@ -212,6 +220,8 @@ def test_a_span_is_scored_beyond_what_a_random_one_would_hold():
     assert scored(unit[0]) == 0.0 and score(finding_of(("span",)), key_of(UNIT)).recovered == 0.0
     assert scored(unit[3] + unit[0]) == pytest.approx((1 / 2 - 1 / 7) / (1 - 1 / 7))
     assert scored(*unit) == 0.0  # everything
+    apart = spanned(unit[3] + unit[0]), spanned(unit[0])
+    assert score(finding_of(("span",), *apart), key_of(UNIT)).recovered == pytest.approx(1.0)
 
 
 def test_a_move_is_right_if_the_readouts_say_so():
