@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from marlnb.display.formatting import format_clock
+from marlnb.display.formatting import count, format_clock
+from marlnb.errors import AnalysisError
 from marlnb.groundtruth.instance import Analyse, Instance, analyses
 from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted, runs_on
 from marlnb.groundtruth.score_cache import CachedScore, ScoreCache
@@ -34,12 +35,12 @@ class Benchmark:
 
     Attributes:
         scores: every score.
-        spillover: the largest cross-agent effect of any instance, in logits; it must be 0.
+        spillover: the largest cross-agent effect of any instance, in logits; it must be 0. None: not measured.
         seconds: processor time by analysis.
     """
 
     scores: tuple[Score, ...]
-    spillover: float
+    spillover: float | None
     seconds: dict[str, float]
 
     def rows(self) -> pd.DataFrame:
@@ -88,14 +89,21 @@ class Benchmark:
 
     @staticmethod
     def join(parts: Sequence[Mapping[str, Any]]) -> Benchmark:
-        """Joins runs of parts of the grid, each as `to_json` wrote it."""
+        """Joins runs of parts of the grid, each as `to_json` wrote it.
+
+        Raises:
+            AnalysisError: two parts have the same analysis of the same instance.
+        """
         scores = [Score.from_json(line) for part in parts for line in part["scores"]]
+        counts = Counter(f"{x.analysis} of {x.instance}" for x in (s.finding for s in scores))
+        if repeated := [name for name, n in counts.items() if n > 1]:
+            raise AnalysisError(f"{count(len(repeated), 'score')} in several parts, such as {repeated[0]}")
         seconds: dict[str, float] = {}
         for part in parts:
             for name, spent in part["seconds"].items():
                 seconds[name] = seconds.get(name, 0.0) + spent
         ordered = tuple(sorted(scores, key=lambda s: s.finding.analysis))
-        return Benchmark(ordered, max(part["spillover"] for part in parts), seconds)
+        return Benchmark(ordered, _largest(part["spillover"] for part in parts), seconds)
 
     def to_json(self) -> dict[str, Any]:
         return {"scores": [s.to_json() for s in self.scores], "spillover": self.spillover, "seconds": self.seconds}
@@ -108,7 +116,8 @@ class Benchmark:
             f"{self.table().to_string(na_rep='')}\n\nrecovered share by kind of claim\n"
             f"{self.kinds().to_string(na_rep='', float_format=lambda x: f'{x:.3f}')}\n\n"
             f"{declined_text if len(declined) else ''}"
-            f"largest effect on another agent's logits of the same step: {self.spillover:g}"
+            "largest effect on another agent's logits of the same step: "
+            f"{'not measured' if self.spillover is None else format(self.spillover, 'g')}"
         )
 
     def _by_analysis(self) -> dict[str, list[Score]]:
@@ -161,7 +170,7 @@ def benchmark(
         if name in names
     ]
     seconds = {name: sum(x.seconds for x in lines if x.score.finding.analysis == name) for name in selected}
-    return Benchmark(tuple(x.score for x in lines), max((x.spillover for x in lines), default=0.0), seconds)
+    return Benchmark(tuple(x.score for x in lines), _largest(x.spillover for x in lines), seconds)
 
 
 def _score_all(planted: Planted, selected: Mapping[str, Analyse], episodes: int) -> Iterator[CachedScore]:
@@ -184,6 +193,11 @@ def run_and_score(planted: Planted, recording: Recording, analyse: Analyse) -> S
     """One analysis of one instance, scored: the analysis does not see the key."""
     finding = with_faithfulness(planted, recording, analyse(Instance.of(planted, recording)))
     return score(finding, planted.key, onsets=onset_steps(recording, planted.key))
+
+
+def _largest(spillovers: Iterable[float | None]) -> float | None:
+    """The largest; None if none was measured."""
+    return max((x for x in spillovers if x is not None), default=None)
 
 
 def _cell(scores: Sequence[Score]) -> str:

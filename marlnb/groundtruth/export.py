@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ConfigError
 from marlnb.groundtruth.answer_key import AnswerKey
 from marlnb.groundtruth.benchmark import Benchmark, instances
 from marlnb.groundtruth.planting import Planted, planted
@@ -23,6 +23,7 @@ from marlnb.groundtruth.scoring.claims import CLAIMS
 from marlnb.groundtruth.scoring.faithfulness import onset_steps, with_faithfulness
 from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.groundtruth.scoring.score import Score, score
+from marlnb.groundtruth.scoring.valid_claims import check_claims
 
 KEYS = "keys.json"
 README = """# Planted circuits
@@ -104,14 +105,17 @@ def score_submission(findings: Sequence[Mapping[str, Any]], path: str | os.PathL
     """Scores a submission against instances that `export` wrote.
 
     Raises:
-        AnalysisError: the folder is not an export, a finding is malformed, or its instance is not in the folder.
+        AnalysisError: the folder is not an export, a finding is malformed, or its instance is not in the folder or has
+            another key there.
     """
     settings = Path(path) / "benchmark.json"
     if not settings.exists():
         raise AnalysisError(f"expected an export in {path}, found no benchmark.json")
     episodes = json.loads(settings.read_text())["episodes"]
+    if not isinstance(findings, Sequence):
+        raise AnalysisError(f"a submission is a list of findings, got a {type(findings).__name__}")
     scores = tuple(_score(Finding.from_json(data), path, episodes) for data in findings)
-    return Benchmark(scores, 0.0, {})
+    return Benchmark(scores, None, {})
 
 
 def load_keys(path: str | os.PathLike[str]) -> list[AnswerKey]:
@@ -121,9 +125,16 @@ def load_keys(path: str | os.PathLike[str]) -> list[AnswerKey]:
 
 def _score(finding: Finding, path: str | os.PathLike[str], episodes: int) -> Score:
     network: Any = finding.network
-    instance = planted(finding.circuit, network, shared=finding.shared, seed=finding.seed, path=path)
-    if not (instance.agents.path / "task.json").exists():
-        raise AnalysisError(f"no instance {instance.agents.path.name!r} in {path}")
+    try:
+        instance = planted(finding.circuit, network, shared=finding.shared, seed=finding.seed, path=path)
+    except ConfigError as error:
+        raise AnalysisError(f"a finding of an unknown instance: {error}") from error
+    name, task = instance.agents.path.name, instance.agents.path / "task.json"
+    if not task.exists():
+        raise AnalysisError(f"no instance {name!r} in {path}")
+    if json.loads(task.read_text())["key_sha256"] != instance.task.key_sha256:
+        raise AnalysisError(f"{task} has the hash of another key: another version of marlnb exported {name!r}")
+    check_claims(finding, instance)
     attempts = tuple(kind for kind in finding.attempts if not CLAIMS[kind].measured)
     with instance.record(episodes) as recording:
         measured = with_faithfulness(instance, recording, replace(finding, attempts=attempts))

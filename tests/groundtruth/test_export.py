@@ -7,6 +7,7 @@ import pytest
 
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.__main__ import main
+from marlnb.groundtruth.benchmark import Benchmark
 from marlnb.groundtruth.export import export, load_keys, score_submission
 
 CIRCUIT = "role_switch"
@@ -68,5 +69,40 @@ def test_a_submission_is_scored_and_its_mistakes_are_reported(exported, tmp_path
         score_submission([{**findings[0], "circuit": "decoy"}], folder)
     with pytest.raises(AnalysisError, match=r"benchmark\.json"):
         score_submission(findings, tmp_path)
+    with pytest.raises(AnalysisError, match="'lstm'"):
+        score_submission([{**findings[0], "network": "lstm"}], folder)
+    assert "logits of the same step: not measured" in repr(result)
+    parts = [result.to_json(), json.loads((tmp_path / "scores.json").read_text())]
+    with pytest.raises(AnalysisError, match="2 scores in several parts, such as by key of role_switch-gru-shared-5"):
+        Benchmark.join(parts)
     with pytest.raises(AnalysisError, match="with 4 episodes, requested 5"):
         export(folder, [5], circuits=[CIRCUIT], episodes=5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"site": "agent/actor/hidden2"}, "no site of agent_.* 'agent/actor/hidden2'"),
+        ({"agent": "agent_7"}, "'agent_7'"),
+        ({"units": [32]}, "the units 0 to 31, got 32"),
+        ({"units": 3}, "malformed"),
+        ({"kind": "subspace", "units": None, "basis": [[1, 0]]}, "expected 32 finite numbers"),
+        ({"kind": "subspace", "units": None, "basis": []}, "at least one direction"),
+        ({"kind": "effect", "units": None, "direction": [1] * 32, "output": 9, "value": 1}, "outputs 0 to"),
+        ({"kind": "complete", "units": None, "value": 1.0}, "'complete' are measured"),
+    ],
+)
+def test_a_claim_that_does_not_fit_the_instance_is_an_error(exported, changes, problem):
+    folder, made = exported
+    data = submission(made[0].key)
+    claim = {name: value for name, value in {**data["claims"][1], **changes}.items() if value is not None}
+    with pytest.raises(AnalysisError, match=problem):
+        score_submission([{**data, "attempts": [claim["kind"]], "claims": [claim]}], folder)
+
+
+def test_the_key_is_the_exported_one(tmp_path):
+    (subject, *_) = export(tmp_path / "instances", [6], circuits=[CIRCUIT], episodes=2)
+    task = subject.agents.path / "task.json"
+    task.write_text(task.read_text().replace(subject.task.key_sha256, "0" * 64))
+    with pytest.raises(AnalysisError, match="hash of another key"):
+        score_submission([submission(subject.key)], tmp_path / "instances")

@@ -327,7 +327,8 @@ class CompleteClaim(Claim):
     Attributes:
         agent: agent name.
         site: site name.
-        value: share of the driven logits' variance that remains with the claimed parts alone.
+        value: share of the driven logits' variance that remains with the claimed parts alone; NaN if they do not vary,
+            which is not scored.
     """
 
     measured: ClassVar[bool] = True
@@ -339,7 +340,8 @@ class CompleteClaim(Claim):
     @classmethod
     def score(cls, claims: Sequence[CompleteClaim], truth: Truth) -> list[Item]:
         kept = {claim.agent: claim.value for claim in claims}
-        return [Item(cls.kind, agent, float(np.clip(kept.get(agent, 0), 0, 1))) for agent in truth.key.agents]
+        shares = {agent: np.clip(kept.get(agent, 0), 0, 1) for agent in truth.key.agents}
+        return [Item(cls.kind, agent, float(share)) for agent, share in shares.items() if not np.isnan(share)]
 
 
 @claim_kind("necessary")
@@ -350,7 +352,8 @@ class NecessaryClaim(Claim):
     Attributes:
         agent: agent name.
         site: site name.
-        value: share of the driven logits' variance that remains without the claimed parts.
+        value: share of the driven logits' variance that remains without the claimed parts; NaN if they do not vary,
+            which is not scored.
     """
 
     measured: ClassVar[bool] = True
@@ -362,7 +365,8 @@ class NecessaryClaim(Claim):
     @classmethod
     def score(cls, claims: Sequence[NecessaryClaim], truth: Truth) -> list[Item]:
         remaining = {claim.agent: claim.value for claim in claims}
-        return [Item(cls.kind, agent, float(np.clip(1 - remaining.get(agent, 1), 0, 1))) for agent in truth.key.agents]
+        shares = {agent: np.clip(1 - remaining.get(agent, 1), 0, 1) for agent in truth.key.agents}
+        return [Item(cls.kind, agent, float(share)) for agent, share in shares.items() if not np.isnan(share)]
 
 
 def principal_overlap(first: np.ndarray, second: np.ndarray) -> float:

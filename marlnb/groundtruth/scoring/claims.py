@@ -172,6 +172,8 @@ def claim_from_json(data: Mapping[str, Any]) -> Claim:
     Raises:
         AnalysisError: an unknown kind or field, or a missing field.
     """
+    if not isinstance(data, Mapping):
+        raise AnalysisError(f"expected a claim with its fields, got {data!r}")
     name = str(data.get("kind"))
     if name not in CLAIMS:
         raise AnalysisError(unknown("kind of claim", name, CLAIMS))

@@ -37,7 +37,7 @@ class Faithfulness:
     Attributes:
         agent: agent name.
         site: site name.
-        kept: share that remains with the rest of the site at its mean.
+        kept: share that remains with the rest of the site at its mean; NaN if the logits do not vary.
         removed: share that remains with the claimed part at its mean.
     """
 

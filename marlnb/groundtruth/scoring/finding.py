@@ -14,6 +14,14 @@ from marlnb.groundtruth.scoring import circuit_claims as circuit_claims
 from marlnb.groundtruth.scoring import feature_claims as feature_claims
 from marlnb.groundtruth.scoring.claims import CLAIMS, Claim, claim_from_json
 
+TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("analysis", "circuit", "network"), (str,)),
+    **dict.fromkeys(("attempts", "claims", "abstains", "doubts"), (list, tuple)),
+    "shared": (bool,),
+    "seed": (int,),
+}
+"""Types of the fields in JSON."""
+
 OneClaim = TypeVar("OneClaim", bound=Claim)
 
 
@@ -28,7 +36,7 @@ class Finding:
         shared: whether its agents share weights.
         seed: its seed.
         attempts: the kinds of claim that the analysis tried to make. An attempt without a claim counts as missed.
-        claims: the claims.
+        claims: the claims, each of a kind that the analysis attempts.
         abstains: attempted kinds that it declines here, since their assumptions do not hold. They are counted apart.
         doubts: the reasons, in words.
     """
@@ -47,12 +55,22 @@ class Finding:
         for kind in self.attempts:
             if kind not in CLAIMS:
                 raise AnalysisError(unknown("kind of claim", kind, CLAIMS))
+        if len(set(self.attempts)) < len(self.attempts):
+            raise AnalysisError(f"the finding attempts a kind of claim twice: {', '.join(self.attempts)}")
+        for claim in self.claims:
+            if claim.kind not in self.attempts:
+                raise AnalysisError(f"the finding has a claim of kind {claim.kind!r}, which is not in its attempts")
         allowed = (*self.attempts, *(name for name, kind in CLAIMS.items() if kind.measured))
         for kind in self.abstains:
             if kind not in allowed:
                 raise AnalysisError(unknown("attempted kind of claim to abstain from", kind, allowed))
             if claims := self.of(CLAIMS[kind]):
                 raise AnalysisError(f"the finding abstains from {kind!r} and has {len(claims)} such claims")
+
+    @property
+    def instance(self) -> str:
+        """The instance's name, which is its folder's."""
+        return f"{self.circuit}-{self.network}-{'shared' if self.shared else 'unshared'}-{self.seed}"
 
     def of(self, kind: type[OneClaim]) -> list[OneClaim]:
         """The claims of one kind."""
@@ -67,8 +85,10 @@ class Finding:
         """The finding that `to_json` wrote.
 
         Raises:
-            AnalysisError: an unknown field or kind of claim, or a missing field.
+            AnalysisError: an unknown field or kind of claim, a missing field, or a value of another type.
         """
+        if not isinstance(data, Mapping):
+            raise AnalysisError(f"expected a finding with its fields, got {data!r}")
         valid = [field.name for field in fields(Finding)]
         for name in data:
             if name not in valid:
@@ -77,6 +97,9 @@ class Finding:
         missing = sorted(set(required) - set(data))
         if missing:
             raise AnalysisError(f"a finding needs {', '.join(required)}; missing: {', '.join(missing)}")
+        for name, value in data.items():
+            if not isinstance(value, TYPES[name]) or (name == "seed" and isinstance(value, bool)):
+                raise AnalysisError(f"{name} of a finding: expected {TYPES[name][0].__name__}, got {value!r}")
         claims = tuple(claim_from_json(claim) for claim in data["claims"])
         options = {name: as_tuples(value) for name, value in data.items() if name != "claims"}
         return Finding(**options, claims=claims)

@@ -141,13 +141,15 @@ def test_codes_influences_and_what_is_left_of_the_behaviour():
     result = score(finding_of(("code", "influence", "complete", "necessary"), *claims), key)
     assert result.by_kind() == pytest.approx({"code": 1 / 3, "influence": 0.5, "complete": 0.9, "necessary": 1.0})
     assert score(finding_of(("complete",)), key).recovered == 0.0
+    constant = CompleteClaim(agent="agent_1", value=math.nan), NecessaryClaim(agent="agent_1", value=math.nan)
+    assert score(finding_of(("complete", "necessary"), *constant), key).items == ()  # logits that do not vary
     nothing_there = score(finding_of(("influence",), claims[1]), key_of(UNIT))
     assert nothing_there.items == () and (nothing_there.decoys_claimed, nothing_there.decoys) == (2, 2)
     assert math.isnan(score(finding_of(("influence",)), key_of(UNIT)).recovered)  # no credit for claiming nothing
 
 
 def test_findings_are_json_and_say_what_is_wrong_with_them():
-    finding = finding_of(("units", "effect"), units("agent_1", UNIT.site, 3), CodeClaim(code=(0, 1)))
+    finding = finding_of(("units", "code"), units("agent_1", UNIT.site, 3), CodeClaim(code=(0, 1)))
     assert Finding.from_json(json.loads(json.dumps(finding.to_json()))) == finding
     with pytest.raises(AnalysisError, match="'unit'"):
         Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "unit": [1]}]})
@@ -161,6 +163,12 @@ def test_findings_are_json_and_say_what_is_wrong_with_them():
         Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "agent": "agent_0"}]})
     with pytest.raises(AnalysisError, match="instance"):
         score(finding_of(()), key_of(UNIT, seed=4))
+    with pytest.raises(AnalysisError, match="shared of a finding: expected bool, got 'false'"):
+        Finding.from_json({**finding.to_json(), "shared": "false"})
+    with pytest.raises(AnalysisError, match="'code', which is not in its attempts"):
+        replace(finding, attempts=("units",))
+    with pytest.raises(AnalysisError, match="twice"):
+        finding_of(("units", "units"))
 
 
 def test_shares_are_right_within_a_tenth_and_a_weight_of_zero_is_a_decoy():
