@@ -10,25 +10,43 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
+from marlnb.errors import ConfigError, MarlnbError
 from marlnb.groundtruth.benchmark import Benchmark, benchmark
 from marlnb.groundtruth.export import export, score_submission
 
+FILES = {"run": "no files", "export": "one folder", "score": "one file", "join": "one or more files"}
 
-def main(arguments: list[str] | None = None) -> None:
+
+def main(arguments: list[str] | None = None) -> int:
+    """0; 2 for a bad request."""
     options = _parser().parse_args(arguments)
+    try:
+        _run(options)
+    except (MarlnbError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(options: argparse.Namespace) -> None:
+    n_files, command = len(options.files), options.command
+    if n_files != (0 if command == "run" else 1) and not (command == "join" and n_files):
+        raise ConfigError(f"{command} expects {FILES[command]}; got {n_files}")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    if options.command == "export":
+    if command == "export":
         (folder,) = options.files
         exported = export(folder, seeds, circuits=options.circuits, episodes=options.episodes)
         print(f"{len(exported)} instances in {folder}")
         return
-    if options.command == "score":
+    if command == "score":
         (file,) = options.files
-        result = score_submission(json.loads(file.read_text()), options.path)
-    elif options.command == "join":
-        result = Benchmark.join([json.loads(file.read_text()) for file in options.files])
+        result = score_submission(_read(file), options.path)
+    elif command == "join":
+        result = Benchmark.join([_read(file) for file in options.files])
     else:
         result = benchmark(
             seeds,
@@ -41,6 +59,13 @@ def main(arguments: list[str] | None = None) -> None:
     print(result)
     if options.json:
         options.json.write_text(json.dumps(result.to_json(), indent=1))
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise ConfigError(f"{file} is not JSON: {error}") from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,4 +89,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from marlnb.display.formatting import count, format_clock
 from marlnb.errors import AnalysisError
+from marlnb.groundtruth.answer_key import NetworkName
 from marlnb.groundtruth.instance import Analyse, Instance, analyses
 from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted, runs_on
 from marlnb.groundtruth.score_cache import CachedScore, ScoreCache
@@ -92,8 +93,12 @@ class Benchmark:
         """Joins runs of parts of the grid, each as `to_json` wrote it.
 
         Raises:
-            AnalysisError: two parts have the same analysis of the same instance.
+            AnalysisError: a part is something else, or two parts have the same analysis of the same instance.
         """
+        fields = ("scores", "spillover", "seconds")
+        for part in parts:
+            if not isinstance(part, Mapping) or not all(name in part for name in fields):
+                raise AnalysisError(f"expected what --json wrote, with {', '.join(fields)}")
         scores = [Score.from_json(line) for part in parts for line in part["scores"]]
         counts = Counter(f"{x.analysis} of {x.instance}" for x in (s.finding for s in scores))
         if repeated := [name for name, n in counts.items() if n > 1]:
@@ -183,9 +188,14 @@ def _score_all(planted: Planted, selected: Mapping[str, Analyse], episodes: int)
             yield CachedScore(result, time.process_time() - started, largest_spillover)
 
 
+def versions(seeds: Sequence[int], circuits: Sequence[str] | None) -> list[tuple[str, NetworkName, bool, int]]:
+    """Circuits, networks, sharing and seeds; circuits=None: all."""
+    return list(itertools.product(circuits or circuit_names(), NETWORKS, (True, False), seeds))
+
+
 def instances(seeds: Sequence[int], circuits: Sequence[str] | None, path: str | os.PathLike[str]) -> Iterator[Planted]:
-    """The grid: circuits, networks, sharing, seeds."""
-    for name, network, shared, seed in itertools.product(circuits or circuit_names(), NETWORKS, (True, False), seeds):
+    """The instances of the grid."""
+    for name, network, shared, seed in versions(seeds, circuits):
         yield planted(name, network, shared=shared, seed=seed, path=path)
 
 

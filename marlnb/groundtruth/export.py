@@ -17,7 +17,7 @@ import numpy as np
 
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.groundtruth.answer_key import AnswerKey
-from marlnb.groundtruth.benchmark import Benchmark, instances
+from marlnb.groundtruth.benchmark import Benchmark, instances, versions
 from marlnb.groundtruth.planting import Planted, planted
 from marlnb.groundtruth.scoring.claims import CLAIMS
 from marlnb.groundtruth.scoring.faithfulness import onset_steps, with_faithfulness
@@ -70,9 +70,14 @@ def export(
         circuits: names of circuits; None: all.
         episodes: number of recorded episodes per instance.
     Raises:
-        AnalysisError: the folder has an export with another number of episodes.
+        AnalysisError: the folder has an export with another number of episodes, or of instances that are not requested.
     """
     folder = Path(path)
+    keys = folder.with_name(f"{folder.name}.{KEYS}")
+    requested = set(versions(seeds, circuits))
+    exported_keys = load_keys(keys) if keys.exists() else []
+    if others := {(key.name, key.network, key.shared, key.seed) for key in exported_keys} - requested:
+        raise AnalysisError(f"{keys} has keys of {len(others)} other instances that would be lost; use another folder")
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "benchmark.json"
     if settings.exists() and (existing := json.loads(settings.read_text())["episodes"]) != episodes:
@@ -84,7 +89,6 @@ def export(
         instance.record(episodes).close()
         write_instance(instance)
         exported.append(instance)
-    keys = folder.with_name(f"{folder.name}.{KEYS}")
     keys.write_text(json.dumps([instance.key.to_json() for instance in exported], indent=1))
     return exported
 

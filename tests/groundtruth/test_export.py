@@ -104,5 +104,26 @@ def test_the_key_is_the_exported_one(tmp_path):
     (subject, *_) = export(tmp_path / "instances", [6], circuits=[CIRCUIT], episodes=2)
     task = subject.agents.path / "task.json"
     task.write_text(task.read_text().replace(subject.task.key_sha256, "0" * 64))
+    with pytest.raises(AnalysisError, match=r"instances\.keys\.json has keys of 4 other instances"):
+        export(tmp_path / "instances", [7], circuits=[CIRCUIT], episodes=2)
+    assert len(load_keys(tmp_path / "instances.keys.json")) == 4
     with pytest.raises(AnalysisError, match="hash of another key"):
         score_submission([submission(subject.key)], tmp_path / "instances")
+
+
+def test_a_bad_request_is_one_line(tmp_path, capsys):
+    bad = tmp_path / "bad.json"
+    bad.write_text("[")
+    (tmp_path / "list.json").write_text("[]")
+    for arguments, problem in (
+        (["export"], "export expects one folder; got 0"),
+        (["join"], "join expects one or more files; got 0"),
+        (["score", str(tmp_path / "missing.json")], "No such file"),
+        (["score", str(bad)], "bad.json is not JSON"),
+        (["join", str(tmp_path / "list.json")], "expected what --json wrote"),
+        (["--analyses", "abblate", "--path", str(tmp_path)], "'abblate'"),
+        (["--circuits", "decoi", "--path", str(tmp_path)], "'decoi'"),
+    ):
+        assert main(arguments) == 2
+        output = capsys.readouterr().err
+        assert problem in output and output.count("\n") == 1
