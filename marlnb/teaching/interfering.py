@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from marlnb.teaching.checking import WrongAnswer, close, exercise, number
-from marlnb.teaching.choices import choice
+from marlnb.teaching.choices import choice, option_of, sealed
+from marlnb.teaching.seeing import feature_names
 
 if TYPE_CHECKING:
     from marlnb.analysis.interventions.result import Intervention
@@ -33,8 +36,11 @@ def misheard(answer: Any) -> str:
     if not isinstance(answer, Edit):
         raise WrongAnswer(f"The answer is an edit, such as mnb.Ablate(...); you gave {answer!r}.")
     if isinstance(answer, PermuteChannel):
-        if not answer.site.startswith("listener"):
+        if answer.site.startswith("speaker"):
             raise WrongAnswer("That exchanges what the speaker sees. Edit what the listener hears.")
+        if answer.site != "listener/observation":
+            raise WrongAnswer(f"`{answer.site}` is not what the listener hears. Give the group, `listener`, alone.")
+        _check_words(answer.units or ())
         return "Every word is a usual one, but from another game. Only its meaning differs."
     if isinstance(answer, BlockChannel):
         raise WrongAnswer(
@@ -48,6 +54,17 @@ def misheard(answer: Any) -> str:
     if isinstance(answer, Ablate):
         raise WrongAnswer("Ablated units are held at zero: the agent does not hear a wrong word, it is damaged.")
     raise WrongAnswer(f"{type(answer).__name__} does not exchange words. Which edits begin with Permute?")
+
+
+def _check_words(units: tuple[int | str, ...]) -> None:
+    """Whether an edit of the listener's features changes the words, and nothing else."""
+    names = feature_names("listener")
+    edited = {n for k, n in enumerate(names) for unit in units if unit == k or fnmatchcase(n, str(unit))}
+    words = {name for name in names if name.startswith("message")}
+    if missing := sorted(words - edited):
+        raise WrongAnswer(f"That leaves {', '.join(missing)} as they are: it still hears its own game's words.")
+    if others := sorted(edited - words):
+        raise WrongAnswer(f"That also exchanges {', '.join(others)}. Exchange the words alone, or you measure both.")
 
 
 @exercise("4.2", "how much return the wrong words cost, as a number above 0")
@@ -86,15 +103,22 @@ choice(
 )
 
 
-choice(
-    "4.4",
-    {
-        "a330aa9676": (
-            "That is what the comparison is for. Tuned units are easy to see; many others carry the goal as well."
-        ),
-        "8d166a5eee": "They cost something, but compare: what do as many randomly drawn units cost?",
-        "05a375a487": (
-            "The cost is well above 0, so these units together do something. The question is whether others do as much."
-        ),
-    },
-)
+@exercise("4.4", "one of a, b, c")
+def are_special(answer: Any, tuned_cost: float, random_costs: Sequence[float]) -> str:
+    """Judged with the student's own numbers."""
+    key, n = sealed("4.4", option_of(answer, "abc")), len(random_costs)
+    n_more = sum(value >= tuned_cost for value in random_costs)
+    if key == "05a375a487":
+        raise WrongAnswer(
+            "The cost is above 0, so these units together do something. The question is whether others do as much."
+        )
+    if (key == "8d166a5eee") != (n_more == 0):
+        if n_more:
+            raise WrongAnswer("They cost something, but compare: what do as many randomly drawn units cost?")
+        raise WrongAnswer(f"Compare: how many of your {n} random sets cost as much?")
+    if n_more:
+        return "That is what the comparison is for. Tuned units are easy to see; many others carry the goal as well."
+    return (
+        f"None of your {n} random sets costs as much. By luck alone that happens in one of {n + 1} cases, so draw more "
+        "sets before you believe it."
+    )

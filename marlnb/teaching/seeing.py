@@ -22,14 +22,15 @@ def game(n_envs: int = N_ENVS) -> VectorEnv:
     return Experiment.compose(f"env={ENVIRONMENT}", "algorithm=ippo").env.build(n_envs)
 
 
-def _names(group: str) -> tuple[str, ...]:
+def feature_names(group: str) -> tuple[str, ...]:
+    """What a group's agents observe in the exercises' game."""
     with game(1) as env:
         return tuple(env.spec.group(group).observation.names)
 
 
 @exercise("1.1", "how many numbers the listener observes at each step")
 def how_many(answer: Any) -> str:
-    value, listener, speaker = number(answer, "A count"), len(_names("listener")), len(_names("speaker"))
+    value, listener, speaker = number(answer, "A count"), len(feature_names("listener")), len(feature_names("speaker"))
     if value == listener:
         return "Its own velocity (2), the relative positions of the three landmarks (6), the word that it hears (3)."
     if value == speaker:
@@ -49,14 +50,15 @@ def how_many(answer: Any) -> str:
 def which_carry(answer: Any) -> str:
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise WrongAnswer('Give a list of names, such as ["velocity_x", "velocity_y"].')
-    if any(isinstance(name, int) for name in answer):
+    given = list(answer)  # a generator can be read once
+    if any(isinstance(name, int) for name in given):
         raise WrongAnswer("Those are indices in the list of features. Give their names, which everyone can read.")
-    names, listener = {str(name) for name in answer}, _names("listener")
+    names, listener = {str(name) for name in given}, feature_names("listener")
     words = {name for name in listener if name.startswith("message")}
     if names == words:
         return "One of them is 1 and the others are 0; before anything is said, all are 0."
     if strange := sorted(names - set(listener)):
-        mine = " That is what the speaker sees." if set(strange) & set(_names("speaker")) else ""
+        mine = " That is what the speaker sees." if set(strange) & set(feature_names("speaker")) else ""
         raise WrongAnswer(f"The listener has no feature {strange[0]!r}.{mine} It has: {', '.join(listener)}.")
     if any(name.startswith("landmark") for name in names):
         raise WrongAnswer(

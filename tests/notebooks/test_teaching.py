@@ -220,9 +220,13 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("4.1", [mnb.PermuteChannel("listener")], {}, "leave out the brackets"),
     ("4.1", mnb.Ablate("speaker/actor/head"), {}, "the same word in every game"),
     ("4.3", "c", {}, "more than was seen"),
-    ("4.4", "a", {}, "randomly drawn"),
+    ("4.4", "a", {"tuned_cost": 1.0, "random_costs": [0.5, 1.1]}, "randomly drawn"),
+    ("4.4", "b", {"tuned_cost": 1.0, "random_costs": [0.5, 0.9]}, "how many of your 2 random sets"),
     ("4.3", "a", {}, "not needed"),
-    ("4.4", "c", {}, "others do as much"),
+    ("4.4", "c", {"tuned_cost": 1.0, "random_costs": [0.5, 1.1]}, "others do as much"),
+    ("4.1", mnb.PermuteChannel("listener", units=("velocity_*",)), {}, "leaves message_0, message_1, message_2 as they"),
+    ("4.1", mnb.PermuteChannel("listener", units=("*",)), {}, "also exchanges landmark_0_dx"),
+    ("4.1", mnb.PermuteChannel("listener/actor/hidden_2", units=[0]), {}, "is not what the listener hears"),
 ]
 
 
@@ -242,8 +246,16 @@ def test_a_right_split_of_masks_is_right_as_well() -> None:
     assert check("3.1", lambda episode: (episode < 16, episode >= 16)).right
 
 
+def test_right_answers_of_other_forms_and_numbers() -> None:
+    names = ["velocity_x", "message_0", "message_1", "message_2"]
+    assert check("1.2", (name for name in names if name.startswith("message"))).right
+    assert check("4.1", mnb.PermuteChannel("listener", units=("message_*",))).right
+    for random_costs, right in (([0.5, 1.1], "b"), ([0.5, 0.9], "a")):
+        assert check("4.4", right, tuned_cost=1.0, random_costs=random_costs).right
+
+
 def test_choices_cannot_be_read_from_the_notebook_or_by_their_names() -> None:
-    for name in ("2.4", "3.2", "4.3", "4.4"):
+    for name in ("2.4", "3.2", "4.3"):
         right = [option for option in "abcd" if check(name, option).right]
         assert len(right) == 1
     source = (ROOT / "marlnb" / "teaching" / "curves.py").read_text()
