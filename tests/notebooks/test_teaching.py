@@ -224,7 +224,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("4.4", "b", {"tuned_cost": 1.0, "random_costs": [0.5, 0.9]}, "how many of your 2 random sets"),
     ("4.3", "a", {}, "not needed"),
     ("4.4", "c", {"tuned_cost": 1.0, "random_costs": [0.5, 1.1]}, "others do as much"),
-    ("4.1", mnb.PermuteChannel("listener", units=("velocity_*",)), {}, "leaves message_0, message_1, message_2 as they"),
+    ("4.1", mnb.PermuteChannel("listener", units=("velocity_*",)), {}, "leaves message_0, message_1, message_2"),
     ("4.1", mnb.PermuteChannel("listener", units=("*",)), {}, "also exchanges landmark_0_dx"),
     ("4.1", mnb.PermuteChannel("listener/actor/hidden_2", units=[0]), {}, "is not what the listener hears"),
 ]
@@ -280,16 +280,23 @@ def test_marks_tell_what_is_left() -> None:
 
 def test_solutions_become_blanks() -> None:
     solved = "### BEGIN SOLUTION\na, b = 1, 2\nc = a\n### END SOLUTION\ncheck(c)"
-    assert without_solutions(solved) == "c = ...  # your answer\ncheck(c)"
+    assert without_solutions(solved) == "".join(f"{name} = ...  # your answer\n" for name in "abc") + "check(c)"
+    defined = "### BEGIN SOLUTION\nx: int = 1\nx = 2\ndef f(y):\n    return y\n### END SOLUTION"
+    assert without_solutions(defined) == "x = ...  # your answer\nf = ...  # your answer"
+    text = nbformat.v4.new_markdown_cell("Why?\n### BEGIN SOLUTION\nSeven.\n### END SOLUTION")
+    noted = _notebook("x = 1  # your answer")
+    noted.cells.append(text)
+    assert student_version(noted).cells[-1].source == "Why?\n*your answer*"
     function = "def f(x):\n    ### BEGIN SOLUTION\n    return x\n    ### END SOLUTION\n\n\nf(1)"
     made = without_solutions(function)
     assert made == "def f(x):\n    pass  # your answer\n\n\nf(1)"
     ast.parse(made)
-    for wrong in ("### BEGIN SOLUTION\na = 1", "### BEGIN SOLUTION\nprint(1)\n### END SOLUTION"):
+    magic = "### BEGIN SOLUTION\n%time a = 1\n### END SOLUTION"
+    for wrong in (magic, "### BEGIN SOLUTION\na = 1", "### BEGIN SOLUTION\nprint(1)\n### END SOLUTION"):
         with pytest.raises(ConfigError):
             without_solutions(wrong)
     with pytest.raises(ConfigError, match="no cell has a solution"):
-        student_version(_notebook("a = 1"))
+        student_version(_notebook("a = 1  # your answer"))
 
 
 def _notebook(*sources: str) -> NotebookNode:
