@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,7 @@ class Phases(mnb.TensorEnv):
     random_start: bool = mnb.option(False, help="whether episodes start in any phase, not in phase 0")
 
     def groups(self) -> list[GroupSpec]:
-        return [replace(mnb.agent_group("agent", 2, observes=2, acts=2), has_action_mask=True)]
+        return [mnb.agent_group("agent", 2, observes=2, acts=2, action_mask=True)]
 
     def start(self, draw: Draws) -> State:
         return {"phase": draw.integers(2, 1).squeeze(-1) * self.random_start}

@@ -13,7 +13,7 @@ from marlnb.envs.device import check_device
 from marlnb.envs.tensor.memory import bytes_per_env, check_memory
 from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
-from marlnb.envs.tensor.shapes import check_actions, check_rows, check_saved_state, check_state
+from marlnb.envs.tensor.shapes import check_actions, check_masks, check_rows, check_saved_state, check_state
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
 from marlnb.errors import EnvError
 
@@ -43,7 +43,11 @@ class TensorVectorEnv(VectorEnv):
         self._seed: int | Tensor = 0
         self._episode = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._idle: set[str] = set()  # groups in which some agents may not act
-        self._has_masks = any(group.has_action_mask for group in self.spec.groups)
+        self._mask_shapes = {
+            group.name: (n_envs, group.n_agents, group.action.n_logits)
+            for group in self.spec.groups
+            if group.has_action_mask
+        }
         self._never = torch.zeros_like(self._step.done)
         self._has_ends = True  # whether a flag of the last step's ends may be set
         self._steps_left: float = 0  # until the first env reaches the time limit; unused where restarts are by mask
@@ -98,7 +102,7 @@ class TensorVectorEnv(VectorEnv):
             if self._end_pictures is not None:
                 self._end_pictures |= {k: self._picture(state, k) for k in self._step.done.nonzero().flatten().tolist()}
             if self.restarts_by_mask or bool(self._step.done.any()):
-                if self._has_masks:
+                if self._mask_shapes:
                     self._write_final_masks(state)
                 state = self._restart(state)
                 alive, observation = self.rules.alive(state), self._observe(state)
@@ -248,6 +252,7 @@ class TensorVectorEnv(VectorEnv):
     def _write(self, observation: ByGroup, alive: ByGroup) -> None:
         """Writes what describes the current time step."""
         acting, mask = self.rules.acting(self.state), self.rules.action_mask(self.state)
+        check_masks(self.spec, self._mask_shapes, mask)
         self._idle = {*alive, *acting}
         for name, rows in self._step.groups.items():
             if name in alive:

@@ -56,6 +56,19 @@ def check_rows(spec: EnvSpec, shapes: Shapes, source: str, rows: Mapping[str, Te
             )
 
 
+def check_masks(spec: EnvSpec, shapes: Shapes, masks: Mapping[str, Tensor]) -> None:
+    """Raises EnvError unless exactly the groups whose spec has an action mask have one, `[env, agent, choice]`."""
+    if len(masks) == len(shapes) and have(masks, shapes):
+        return
+    for name in masks:
+        if name not in shapes:
+            raise EnvError(
+                f"{spec.name}: action_mask returned a mask for group {name!r}, whose spec has none; pass "
+                "action_mask=True to mnb.agent_group"
+            )
+    check_rows(spec, shapes, "action_mask", masks)
+
+
 def check_state(
     spec: EnvSpec, source: str, state: Mapping[str, Tensor], before: Mapping[str, Tensor], n_envs: int | None = None
 ) -> None:

@@ -60,7 +60,12 @@ class TensorEnv(EnvConfig, Rules):
 
 
 def agent_group(
-    name: str, n_agents: int, *, observes: int | Sequence[str], acts: int | Sequence[str] | ActionSpec
+    name: str,
+    n_agents: int,
+    *,
+    observes: int | Sequence[str],
+    acts: int | Sequence[str] | ActionSpec,
+    action_mask: bool = False,
 ) -> GroupSpec:
     """A group of agents `<name>_0`, `<name>_1`, ....
 
@@ -69,6 +74,7 @@ def agent_group(
         n_agents: number of agents.
         observes: number of float32 features, or their names.
         acts: number of choices, or their names, or an ActionSpec.
+        action_mask: whether the class's function `action_mask` returns a mask for the group.
     """
     features = () if isinstance(observes, int) else tuple(observes)
     size = observes if isinstance(observes, int) else len(features)
@@ -76,4 +82,4 @@ def agent_group(
         choices = () if isinstance(acts, int) else tuple(acts)
         acts = ActionSpec("discrete", n=(acts if isinstance(acts, int) else len(choices),), names=choices)
     agents = tuple(f"{name}_{index}" for index in range(n_agents))
-    return GroupSpec(name, agents, ObservationSpec((size,), names=features), acts)
+    return GroupSpec(name, agents, ObservationSpec((size,), names=features), acts, action_mask)

@@ -108,6 +108,46 @@ class PhasesInTurn(Phases):
         return {"agent": torch.stack([state["phase"] == 0, state["phase"] == 1], -1)}
 
 
+class Unmasked(Phases):
+    """Its group has no action mask."""
+
+    name = "test/unmasked"
+
+    def groups(self) -> Any:
+        return [mnb.agent_group("agent", 2, observes=2, acts=2)]
+
+
+class Maskless(Phases):
+    """Its group has an action mask, which it does not return."""
+
+    name = "test/maskless"
+
+    def action_mask(self, state: State) -> ByGroup:
+        return {}
+
+
+class Narrow(Phases):
+    """Its action mask has one choice of two."""
+
+    name = "test/narrow"
+
+    def action_mask(self, state: State) -> ByGroup:
+        return {"agent": super().action_mask(state)["agent"][..., :1]}
+
+
+@pytest.mark.parametrize(
+    ("game", "message"),
+    [
+        (Unmasked, "a mask for group 'agent', whose spec has none; pass action_mask=True to mnb.agent_group"),
+        (Maskless, r"action_mask must have a tensor for each of \['agent'\]; got \[\]"),
+        (Narrow, r"action_mask of group 'agent' must have the shape \[2, 2, 2\].*; got \[2, 2, 1\]"),
+    ],
+)
+def test_action_masks_that_differ_from_the_groups_are_errors(game: type[Phases], message: str) -> None:
+    with pytest.raises(EnvError, match=message):
+        game().build(2).reset(0)
+
+
 @pytest.mark.parametrize("by_mask", [False, True])
 def test_the_final_action_mask_is_that_of_the_last_state_and_all_true_of_who_waits(by_mask: bool) -> None:
     """An episode of one step ends in phase 1, in which agent 0 waits; the next one begins in phase 0."""
