@@ -153,7 +153,8 @@ class TensorVectorEnv(VectorEnv):
 
     def _initial_state(self) -> dict[str, Tensor]:
         if self._fixed_start is not None:
-            return dict(self._fixed_start)
+            # by mask, `_keep` copies them; else they become the state itself, which must not be the fixed start
+            return {k: value if self.restarts_by_mask else value.clone() for k, value in self._fixed_start.items()}
         draw = Draws(self._step.episode_seed)
         state = {**self.rules.start(draw), TIME: torch.zeros_like(self._episode)}
         check_state(self.spec, "start", state, self.state or state, self.n_envs)

@@ -12,6 +12,7 @@ import torch
 
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.tensor.synchronisation import SynchronisationError, check_synchronisation
+from tests.envs.phases import Phases
 from tests.examples.batched_environment import Chase
 
 WAITING: dict[str, Callable[[Any, Any], object]] = {
@@ -51,6 +52,13 @@ class Faulty(Chase):
         return super().step(state, action, draw)
 
 
+class FixedStart(Phases):
+    """Episodes start in phase 0."""
+
+    name = "test/fixed_start"
+    fixed_start = True
+
+
 @pytest.mark.parametrize("call", WAITING)
 def test_points_to_the_line(call: str) -> None:
     with pytest.raises(SynchronisationError) as error:
@@ -63,6 +71,15 @@ def test_points_to_the_line(call: str) -> None:
 @pytest.mark.parametrize("line", ALLOWED)
 def test_lets_pass_what_does_not_wait(line: Callable[[Any, Any], object]) -> None:
     check_synchronisation(Faulty(line=line).build(2))
+
+
+def test_a_fixed_start_stays_as_it_is() -> None:
+    env = FixedStart(max_steps=3).build(2)
+    env.reset(0)
+    env.reset(0)
+    check_synchronisation(env)
+    env.reset(0)
+    assert env.state["time"].tolist() == [0, 0]
 
 
 def test_is_part_of_the_contract() -> None:
