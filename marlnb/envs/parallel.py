@@ -59,7 +59,7 @@ class InProcess:
 
     def finish_step(self) -> None:
         self._check_open()
-        with self._isolated, PreservedGenerators(python=self._batch.draw_python):
+        with self._isolated, PreservedGenerators(python=self._batch.swaps_python):
             self._batch.step()
 
     def write_labels(self) -> None:

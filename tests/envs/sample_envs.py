@@ -122,6 +122,13 @@ class Drawing(Scripted):
         return np.array([np.random.random(), random.random(), self.t], np.float64)
 
 
+class DrawingInSteps(Scripted):
+    """Observes draws from Python's process-wide generator, but none in `reset`."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([random.random() if self.t else 0.0, 0.0, self.t], np.float64)
+
+
 class Masked(Scripted):
     """Three choices of which (steps + number) mod 3 is forbidden; at step 1 no agent may choose anything.
 

@@ -76,9 +76,9 @@ class EnvBatch:
             slot.draw_end = draw
 
     @property
-    def draw_python(self) -> bool:
-        """Some env was seen to draw from Python's global generator."""
-        return any(slot.generators.draws_python for slot in self.slots)
+    def swaps_python(self) -> bool:
+        """Some env has its own state of Python's global generator."""
+        return any(slot.generators.swaps_python for slot in self.slots if not slot.is_trusted)
 
     def close(self) -> None:
         for env in self.envs.values():
@@ -206,19 +206,20 @@ class EnvSlot:
         if self.draw_end is not None:
             self.draw_end(self.index)
         self.episode += 1
+        self.generators.end_episode()
         self._start_episode()
 
     def _start_episode(self) -> None:
         seed = int(self.seed[0] + self.episode * self.n_envs + self.index) % SEED_SPAN
         self.episode_seed[0] = seed
         self.steps, self.is_resetting = 0, True
-        if not self.is_trusted:
+        if self.is_trusted:
+            observations, infos = check_reset(self.env.reset(seed=seed))
+        else:
             for space in self.spaces:
                 space.seed(seed)
-            self.generators.seed(seed)
-        observations, infos = check_reset(self.env.reset(seed=seed))
-        if not self.is_trusted:
-            self.generators.after_reset()
+            with self.generators.reset(seed):
+                observations, infos = check_reset(self.env.reset(seed=seed))
         agents = list(self.env.agents)
         if not agents:
             raise EnvError("env.agents is empty after reset")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 import numpy as np
@@ -12,35 +14,51 @@ from numpy.random import get_bit_generator, set_bit_generator  # type: ignore[at
 class GlobalGenerators:
     """One env's replacement for `np.random` and `random`; active from `enter` until another env's is.
 
-    Swapping numpy's generator costs nothing. Swapping Python's is slow, so it is done only for environments that were
-    seen to draw from it in a `reset`.
+    Swapping numpy's generator costs nothing. Swapping Python's is slow, so it ends when the environment has played a
+    whole episode without drawing from it, and begins again when it draws from it in a `reset`.
+
+    Attributes:
+        swaps_python: whether Python's generator is swapped.
     """
 
     def __init__(self) -> None:
         self._bits = np.random.MT19937(0)
-        self.draws_python = False
+        self.swaps_python = True
+        self._has_drawn = False  # from Python's generator
         self._python: tuple[object, ...] = ()
 
     def enter(self) -> None:
         set_bit_generator(self._bits)
-        if self.draws_python:
+        if self.swaps_python:
             random.setstate(self._python)
 
     def leave(self) -> None:
-        if self.draws_python:
-            self._python = random.getstate()
+        if self.swaps_python:
+            self._keep_python()
 
-    def seed(self, seed: int) -> None:
-        """Seeds both; must be followed by a `reset` of the environment and by `after_reset`."""
+    @contextmanager
+    def reset(self, seed: int) -> Iterator[None]:
+        """Seeds both for a `reset` of the environment. Python's is restored afterwards if it is not swapped."""
+        before = None if self.swaps_python else random.getstate()
         set_bit_generator(self._bits)
         np.random.seed(seed)
         random.seed(seed)
         self._python = random.getstate()
+        try:
+            yield
+            self._keep_python()
+        finally:
+            if before is not None:
+                random.setstate(before)
 
-    def after_reset(self) -> None:
+    def end_episode(self) -> None:
+        self.swaps_python = self._has_drawn
+
+    def _keep_python(self) -> None:
         state = random.getstate()
         if state != self._python:
-            self.draws_python, self._python = True, state
+            self.swaps_python = self._has_drawn = True
+        self._python = state
 
 
 _SPARE = np.random.MT19937(0)  # for draws of an environment before its first reset
