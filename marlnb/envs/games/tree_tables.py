@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from marlnb.errors import EnvBuildError
 
 CHANCE, TERMINAL = -1, -2
 MAX_STATES = 200_000
+RANDOM_GAMES = 2000  # that a tree with merged positions is compared with
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +24,7 @@ class GameTree:
 
     An information state holds everything that the player whose turn it is knows; players forget nothing. In games in
     which everything is visible, such as tic-tac-toe, it is a position, and a position that is reached in several ways
-    is one state.
+    is one state, unless what follows depends on the way, as in Go.
 
     Attributes:
         player: `[state]`, whose turn it is; CHANCE, or TERMINAL at the end.
@@ -89,7 +91,8 @@ def openspiel_tree(name: str) -> GameTree:
     """A turn-based game of OpenSpiel.
 
     Raises:
-        EnvBuildError: OpenSpiel is not installed, has no such game, or the game is not turn-based or too large.
+        EnvBuildError: OpenSpiel is not installed, has no such game, or does not have what its players know as numbers;
+            or the game is not turn-based or too large.
     """
     try:
         import pyspiel
@@ -103,15 +106,47 @@ def openspiel_tree(name: str) -> GameTree:
         game = pyspiel.load_game(name)
     except pyspiel.SpielError as error:
         raise EnvBuildError(f"OpenSpiel cannot load the game {name!r}: {str(error)[:300]}") from error
-    if game.get_type().dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
-        raise EnvBuildError(f"{name!r} is not turn-based")
-    return _list_states(game, name)
-
-
-def _list_states(game: Any, name: str) -> GameTree:
     kind = game.get_type()
-    is_visible = kind.information == type(kind).Information.PERFECT_INFORMATION
-    known: dict[str, int] = {}  # of visible positions
+    if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+        raise EnvBuildError(f"{name!r} is not turn-based")
+    is_visible = kind.information == pyspiel.GameType.Information.PERFECT_INFORMATION
+    has_information = kind.provides_information_state_tensor and kind.provides_information_state_string
+    if not (kind.provides_observation_tensor if is_visible else has_information):
+        what = "observations" if is_visible else "information states"
+        raise EnvBuildError(f"OpenSpiel has no {what} of {name!r} as numbers, which agents would observe")
+    tree = _list_states(game, name, is_visible, is_merged=is_visible)
+    if is_visible and not _plays_as(tree, game):  # a position's text lacks what matters later, such as Go's history
+        tree = _list_states(game, name, is_visible, is_merged=False)
+    return tree
+
+
+def _plays_as(tree: GameTree, game: Any) -> bool:
+    """Whether players see, may do and earn in random games what a tree of visible positions says."""
+    draw = random.Random(0)
+    for _ in range(RANDOM_GAMES):
+        state, position = game.new_initial_state(), 0
+        while not state.is_terminal():
+            is_chance = state.is_chance_node()
+            actions = [a for a, _ in state.chance_outcomes()] if is_chance else state.legal_actions()
+            columns = list(range(len(actions))) if is_chance else actions
+            if (
+                (CHANCE if is_chance else state.current_player()) != tree.player[position]
+                or columns != np.flatnonzero(tree.children[position] >= 0).tolist()
+                or not np.array_equal(
+                    [state.observation_tensor(p) for p in range(tree.n_players)], tree.observations[position]
+                )
+            ):
+                return False
+            index = draw.randrange(len(actions))
+            position = tree.children[position, columns[index]]
+            state.apply_action(actions[index])
+        if tree.player[position] != TERMINAL or state.returns() != tree.returns[position].tolist():
+            return False
+    return True
+
+
+def _list_states(game: Any, name: str, is_visible: bool, is_merged: bool) -> GameTree:
+    known: dict[str, int] = {}  # of merged positions
     states, depth, children = [game.new_initial_state()], [0], []
     n_players, width = game.num_players(), max(game.num_distinct_actions(), game.max_chance_outcomes())
     numbers: dict[str, int] = {}
@@ -125,7 +160,7 @@ def _list_states(game: Any, name: str) -> GameTree:
         for index, (action, chance) in enumerate(actions.items()):
             column, child = index if whose == CHANCE else action, state.child(action)
             number = len(states)
-            if is_visible:
+            if is_merged:
                 number = known.setdefault(f"{depth[position] + 1} {child.current_player()} {child}", number)
             following[column], outcomes[column] = number, chance
             if number == len(states):
@@ -150,5 +185,5 @@ def _list_states(game: Any, name: str) -> GameTree:
         information=np.array(information),
         observations=np.array(observations),
         n_actions=game.num_distinct_actions(),
-        is_merged=is_visible,
+        is_merged=is_merged,
     )
