@@ -82,19 +82,31 @@ class Client:
             ClientError: the previous episode has not ended.
             ServerGone: the server has stopped.
         """
-        if self._episode is not None and not self._episode.is_over:
+        if self._episode is not None and not self._episode.is_over and not self._is_closed:
             raise ClientError("the previous episode has not ended; call its end(...) first")
         reply = self.ask(Message({"op": "begin"}), "started")
         self._episode = Episode(self, int(reply.header["seed"]))
         return self._episode
 
     def ask(self, message: Message, expected: str) -> Message:
-        """Sends one message and waits for the answer, even while the training learns."""
+        """Sends one message and waits for the answer, even while the training learns.
+
+        An exception meanwhile closes the connection: otherwise the next message would get the answer to this one.
+        """
+        data = message.pack()
+        if self._is_closed:
+            raise ServerGone(
+                f"the connection to {self._address} is closed: a request was interrupted, or close() was called; "
+                "connect again"
+            )
         try:
-            self._socket.sendall(message.pack())
+            self._socket.sendall(data)
             reply = self._receive()
-        except OSError as error:
-            raise ServerGone(f"the server at {self._address} is gone: {error}") from None
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise ServerGone(f"the server at {self._address} is gone: {error}") from None
+            raise
         if reply.op == "over":
             raise EpisodeOver(str(reply.header.get("message")))
         if reply.op == "error":
@@ -112,6 +124,10 @@ class Client:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._socket.fileno() < 0
 
     def _greet(self, token: str | None) -> None:
         if not token:

@@ -37,7 +37,7 @@ class EpisodeOver(ClientError):
 
 
 class ServerGone(ClientError):
-    """The training or evaluation has ended or crashed; connect again when there is another."""
+    """The training or evaluation has ended or crashed, or a request was interrupted; connect again."""
 
 
 class WireError(ClientError):

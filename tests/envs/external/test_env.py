@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import stat
 import threading
@@ -514,6 +515,35 @@ def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
         Client.connect(tmp_path, timeout_s=0.2)
     with pytest.raises(EnvError, match="closed"):
         env.step(actions(env))
+
+
+def test_an_interrupted_request_gets_no_answer_later() -> None:
+    interrupted, steps = threading.Event(), []
+
+    def serve() -> None:
+        env.step(actions(env))
+        env.step(actions(env))
+        interrupted.wait(GUARD_S)
+        steps.append(env.step(actions(env)))
+
+    with built() as env:
+        env.reset(0)
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        client = Client.connect(env.address, env.token, timeout_s=GUARD_S)
+        episode = client.begin_episode()
+        assert episode.act({"boss": [1.0]}) == {"boss": np.float32([0.5])}
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.2, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            episode.act({"boss": [2.0]})
+        interrupted.set()
+        for request in (lambda: episode.act({"boss": [3.0]}), client.begin_episode):
+            with pytest.raises(ServerGone, match=r"is closed: a request was interrupted.*; connect again"):
+                request()
+        server.join(GUARD_S)
+        boss = steps[0].groups["b"]
+        assert boss.truncated.all() and boss.final_observation.tolist() == [[[2]]]
 
 
 def test_over_a_unix_socket(tmp_path: Path) -> None:
