@@ -67,7 +67,11 @@ class ExternalEnv(ServedEnv):
         self._server: Server | None = Server(config.address, self.token, welcome, max_request_bytes(self.spec))
         self.address = self._server.address
         if config.address_file:
-            self._files.append(AddressFile(Path(config.address_file), self.address, self.token))
+            try:
+                self._files.append(AddressFile(Path(config.address_file), self.address, self.token))
+            except BaseException:
+                self.close()
+                raise
 
     def publish(self, folder: Path) -> None:
         self._files.append(AddressFile(folder / AddressFile.NAME, self.address, self.token))

@@ -546,6 +546,14 @@ def test_an_interrupted_request_gets_no_answer_later() -> None:
         assert boss.truncated.all() and boss.final_observation.tolist() == [[[2]]]
 
 
+def test_a_failed_build_frees_its_address(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    address = f"unix:{tmp_path / 's'}"
+    with pytest.raises(EnvError, match="cannot write the server's address"):
+        built(address=address, address_file=str(tmp_path / "file" / "server.json"))
+    built(address=address).close()
+
+
 def test_over_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "s"
     for _ in range(2):  # the second finds no trace of the first
