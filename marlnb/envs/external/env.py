@@ -66,6 +66,7 @@ class ExternalEnv(ServedEnv):
         }
         self._server: Server | None = Server(config.address, self.token, welcome, max_request_bytes(self.spec))
         self.address = self._server.address
+        self._connect_to = self.address
         if config.address_file:
             try:
                 self._files.append(AddressFile(Path(config.address_file), self.address, self.token))
@@ -75,6 +76,7 @@ class ExternalEnv(ServedEnv):
 
     def publish(self, folder: Path) -> None:
         self._files.append(AddressFile(folder / AddressFile.NAME, self.address, self.token))
+        self._connect_to = str(folder)
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -189,10 +191,10 @@ class ExternalEnv(ServedEnv):
                 raise EnvError(
                     f"{self.spec.name}: no simulator asked for an action at {self.address} in {timeout:g} s "
                     f"({self._open_server().n_known} are connected). Start a simulator that calls "
-                    "Client.connect(<the run's folder>); env.timeout_s sets how long to wait, 0: without limit"
+                    f"Client.connect({self._connect_to!r}); env.timeout_s sets how long to wait, 0: without limit"
                 )
             if not noted and not self._playing and waited > NOTE_AFTER_S:
-                print_notice(f"waiting for simulators at {self.address}")
+                print_notice(f"waiting for simulators at {self.address}: Client.connect({self._connect_to!r})")
                 noted = True
             poll_s = min(POLL_S, max(0.0, self._config.deadline_s - waited)) if has_news else POLL_S
         self._awaited.clear()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from pathlib import Path
 
+from marlnb.config import EnvConfig
+from marlnb.envs.external.options import ExternalOptions
 from marlnb.envs.vector import VectorEnv
 
 
@@ -18,6 +20,11 @@ class ServedEnv(VectorEnv):
     @abstractmethod
     def interrupt(self) -> None:
         """Makes a `step` that waits for another process return; safe to call from a signal handler."""
+
+
+def evaluation_config(config: EnvConfig) -> EnvConfig:
+    """The config of a second environment during a training: other processes connect to it at a separate address."""
+    return config.for_evaluation() if isinstance(config, ExternalOptions) else config
 
 
 def publish(env: VectorEnv, folder: Path) -> None:

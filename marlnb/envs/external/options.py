@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, prod
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 from marlnb.codec import from_json
 from marlnb.config import EnvConfig, option
@@ -68,9 +69,16 @@ class ExternalOptions(EnvConfig):
 
     groups: Mapping[str, ExternalGroup] = option({}, help="the simulator's agents, by group")
     groups_file: str = option("", help="a JSON file that holds the groups instead", effect="reads")
-    address: str = option("127.0.0.1:0", help="where to listen: host:port (port 0: a free one) or unix:/path")
+    address: str = option(
+        "127.0.0.1:0",
+        help="where a training listens: host:port (port 0: a free one) or unix:/path; evaluations listen at another "
+        "free port, or at unix:/path.evaluation",
+    )
     address_file: str = option(
-        "", help="also write address and token to this file; the run's folder always has them", effect="writes"
+        "",
+        help="also write address and token to this file (NAME.json; evaluations: NAME.evaluation.json); the run's "
+        "folder always has them",
+        effect="writes",
     )
     allow_remote: bool = option(
         False, help="listen beyond this machine; the traffic is not encrypted", effect="listens beyond this machine:"
@@ -112,6 +120,15 @@ class ExternalOptions(EnvConfig):
         groups = self.groups or self._groups_in_file()
         specs = tuple(group.spec(name) for name, group in groups.items())
         return EnvSpec(self.name, specs, max_steps=self.max_steps, simultaneous=False)
+
+    def for_evaluation(self) -> Self:
+        """The options of a second environment during a training, with an address and an address file of its own."""
+        at_path, file = self.address.startswith(UNIX), Path(self.address_file)
+        return replace(
+            self,
+            address=f"{self.address}.evaluation" if at_path else f"{self.address.rpartition(':')[0]}:0",
+            address_file=str(file.with_stem(f"{file.stem}.evaluation")) if self.address_file else "",
+        )
 
     def _groups_in_file(self) -> dict[str, ExternalGroup]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from marlnb.envs.external.interface import publish
+from marlnb.envs.external.interface import evaluation_config, publish
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
@@ -37,7 +37,8 @@ class Evaluator:
         if self._env is None:
             n_envs = max(experiment.n_envs, MIN_BATCHED_ENVS) if experiment.env.facts.batched else experiment.n_envs
             n_envs = min(n_envs, episodes)
-            self._env = build_env(experiment, n_envs, device=experiment.device)
+            config = evaluation_config(experiment.env)
+            self._env = build_env(experiment, n_envs, device=experiment.device, env=config)
             publish(self._env, self.folder)
         table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
         evaluation = summarise(

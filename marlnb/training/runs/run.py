@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marlnb.config import EnvConfig
+from marlnb.envs.external.interface import evaluation_config
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RunError
@@ -35,7 +36,7 @@ class Run(RunFolder):
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         """Its environment, or `env` with the agents in the same groups; the caller closes it."""
-        return build_env(self.experiment, n_envs, device=device, env=env)
+        return build_env(self.experiment, n_envs, device=device, env=env or evaluation_config(self.experiment.env))
 
     @property
     def league(self) -> Any:

@@ -20,6 +20,7 @@ from marlnb.client.messages import HEADER, MAGIC, Inbox, Message
 from marlnb.config import EnvConfig
 from marlnb.envs.external.config import ExternalConfig
 from marlnb.envs.external.env import ExternalEnv
+from marlnb.envs.external.interface import evaluation_config
 from marlnb.envs.external.options import ExternalGroup
 from marlnb.errors import ConfigError, EnvError
 from marlnb.experiment import Experiment
@@ -552,6 +553,12 @@ def test_a_failed_build_frees_its_address(tmp_path: Path) -> None:
     with pytest.raises(EnvError, match="cannot write the server's address"):
         built(address=address, address_file=str(tmp_path / "file" / "server.json"))
     built(address=address).close()
+
+
+def test_an_evaluation_at_a_free_port_of_the_same_host() -> None:
+    for address, expected in (("127.0.0.1:45999", "127.0.0.1:0"), ("[::1]:45999", "[::1]:0")):
+        config = evaluation_config(ExternalConfig(groups=GROUPS, address=address))
+        assert config == ExternalConfig(groups=GROUPS, address=expected)
 
 
 def test_over_a_unix_socket(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -131,6 +132,24 @@ def test_an_interrupted_training_is_resumed_with_new_simulators(tmp_path: Path, 
     assert metrics["iteration"].tolist() == list(range(1, 11))
     assert metrics["recent_returns/signal"].iloc[-1] > metrics["recent_returns/signal"].iloc[0]
     assert not (folder / "server.json").exists()
+
+
+def test_evaluations_listen_next_to_a_fixed_address(tmp_path: Path, processes: list[Process]) -> None:
+    address, file = f"unix:{tmp_path / 's'}", tmp_path / "where.json"
+    simulators = [simulator(processes, file), simulator(processes, tmp_path / "where.evaluation.json")]
+    addresses: list[str] = []
+    run = train(
+        experiment(
+            *(f"env.address={address}", f"env.address_file={file}", "n_envs=1", "frames=128"),
+            *("evaluate_every=1", "evaluation_episodes=2"),
+        ),
+        tmp_path / "run",
+        progress=False,
+        on_report=[lambda report: addresses.append(json.loads(file.read_text())["address"])],
+    )
+    assert run.status()["state"] == "complete" and len(run.evaluations()) == 2 and addresses == [address] * 2
+    assert [process.wait(120) for process in simulators] == [0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_the_client_needs_numpy_only_and_can_be_copied(tmp_path: Path) -> None:
