@@ -113,7 +113,7 @@ class EpisodeRecorder:
         Raises:
             RecordingError: the disk is full.
         """
-        if not self._finished.n_steps:
+        if not self._finished:
             return
         columns = self._finished.pop_all()
         envs, start, stop, returns = (columns.pop(name) for name in ("env_index", "start", "stop", "return"))

@@ -25,6 +25,10 @@ class FinishedEpisodes:
         self._batches: list[dict[str, np.ndarray]] = []
         self.n_steps = 0
 
+    def __bool__(self) -> bool:
+        """Whether any episode waits. One whose rows were all streamed has no steps here."""
+        return bool(self._batches)
+
     def add(self, envs: np.ndarray, start: np.ndarray, stop: int, time_step: TimeStep, step: Step) -> None:
         """Adds the episodes of `envs` `[episode]`, which ended with this step.
 

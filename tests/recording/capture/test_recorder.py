@@ -96,6 +96,16 @@ def test_an_episode_longer_than_the_buffers(tmp_path: Path) -> None:
                 np.testing.assert_allclose(seen, np.arange(len(t)) / 10, rtol=1e-6)
 
 
+def test_a_single_env_whose_streamed_episodes_end_off_the_stride(tmp_path: Path) -> None:
+    """With every=2, 128 rows are streamed at t=254; an episode of 256 steps has no row after them."""
+    run = make_run(tmp_path / "run", LivesConfig(shortest=252), centralised=False)
+    with record(run, episodes=7, n_envs=1, every=2, sites=[], seed=0, progress=False) as recording:
+        assert recording.episodes["n_steps"].tolist() == [length_of(k, 252) for k in range(7)]
+        assert recording.episodes["length"].tolist() == [126, 127, 127, 128, 128, 129, 129]
+        assert recording.episodes["length"].tolist() == recording.rows.groupby("episode").size().tolist()
+        assert recording.episodes["finished"].all()
+
+
 def test_chosen_agents(lives: Run) -> None:
     with (
         record(lives, episodes=5, n_envs=2, seed=9, name="all", progress=False) as all_agents,
