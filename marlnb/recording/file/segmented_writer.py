@@ -84,8 +84,10 @@ class SegmentedWriter(RecordingOutput):
             return
         try:
             self._writer.close(complete=complete)
-        finally:
-            self._join(complete=complete)
+        except BaseException:
+            self._join(complete=False)
+            raise
+        self._join(complete=complete)
 
     def _rotate_if_full(self) -> None:
         """Starts a new segment where this one is full and ends with an episode."""

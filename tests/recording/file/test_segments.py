@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import signal
 import time
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from marlnb.errors import RecordingError
+from marlnb.recording.capture.progress import RecordingProgress
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.layout import row_paths
@@ -73,6 +75,23 @@ def test_each_segment_is_a_recording(run: Run) -> None:
             assert segment.checkpoints[["row_start", "row_stop"]].to_numpy().tolist() == [[0, len(segment)]]
             n_episodes += len(segment.episodes)
     assert n_episodes == 60
+
+
+def test_a_disk_that_fills_at_the_end_leaves_an_incomplete_recording(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(progress: RecordingProgress) -> None:
+        if progress.episodes >= 15:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+
+    try:
+        with pytest.raises(RecordingError, match="size of files is reached"):
+            record(run, episodes=20, n_envs=2, segment_bytes=10_000_000, progress=False, on_step=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with Recording.open(run.recordings["recording"]) as recording:
+        assert not recording.complete and len(recording) == 0
 
 
 def test_a_missing_or_shorter_segment_is_named(run: Run, tmp_path: Path) -> None:
