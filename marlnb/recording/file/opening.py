@@ -25,7 +25,7 @@ def open_recording_file(path: Path, locking: Locking) -> h5py.File:
         RecordingError: it does not exist, is locked, or is no recording that this version reads.
     """
     complete_commit(path, locking=locking)
-    file = open_file(path, locking)
+    file, sources = _open(path, locking)
     try:
         with reading(path, "its format"):
             file_format, version = file.attrs.get("format"), int(file.attrs.get("version", 0))
@@ -34,7 +34,7 @@ def open_recording_file(path: Path, locking: Locking) -> h5py.File:
         if version > VERSION:
             raise RecordingError(f"{path} has version {version}, and this marlnb reads up to {VERSION}; update marlnb")
         with reading(path, "its list of segments"):
-            others = sources_of(path) - {str(name) for name in file.attrs.get("segments", ())}
+            others = sources - {str(name) for name in file.attrs.get("segments", ())}
         if others:
             raise RecordingError(f"{path} is not opened, because it reads {min(others)}, which is none of its segments")
     except RecordingError:
@@ -45,6 +45,11 @@ def open_recording_file(path: Path, locking: Locking) -> h5py.File:
 
 def open_file(path: Path, locking: Locking) -> h5py.File:
     """Opens a file for reading after it was inspected."""
+    return _open(path, locking)[0]
+
+
+def _open(path: Path, locking: Locking) -> tuple[h5py.File, frozenset[str]]:
+    """The file, and the files that its virtual datasets read."""
     if not path.exists():
         others = sorted(str(other) for other in path.parent.glob("*.h5")) if path.parent.is_dir() else []
         hint = f"; recordings in its folder: {', '.join(others[:5])}" if others else ""
@@ -52,8 +57,9 @@ def open_file(path: Path, locking: Locking) -> h5py.File:
     if locking is not False and path.is_file() and is_being_written(path):
         raise RecordingError(being_written(path))
     inspect(path)
+    sources = sources_of(path)  # not after HDF5 has read the file's start, which a writer may change meanwhile
     try:
-        return h5py.File(path, "r", locking=locking)
+        return h5py.File(path, "r", locking=locking), sources
     except OSError as error:
         raise RecordingError(opening_failed(path, error)) from error
 
@@ -66,6 +72,8 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except MarlnbError:
         raise
     except Exception as error:  # HDF5, h5py and the contents: OSError, RuntimeError, KeyError, TypeError, ...
+        if is_being_written(path):
+            raise RecordingError(changed_meanwhile(path)) from error
         raise RecordingError(
             f"{path} is damaged: {what} cannot be read ({type(error).__name__}: {error}); `marlnb repair {path}` keeps "
             "the intact episodes"
@@ -79,6 +87,10 @@ def opening_failed(path: Path, error: OSError) -> str:
     if error.errno in NO_LOCK_ERRORS or any(f"errno = {number}" in text for number in NO_LOCK_ERRORS):
         return f"{path} is on a file system without locks; open it with locking=False ({text})"
     return f"{path} cannot be opened as HDF5: {text}"
+
+
+def changed_meanwhile(path: Path) -> str:
+    return f"{path} is being written, and it changed while it was read; open it again"
 
 
 def being_written(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,15 +17,19 @@ from marlnb.experiment import Experiment
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.contents import check_contents
 from marlnb.recording.file.episode_index import EpisodeIndex
+from marlnb.recording.file.journal import is_being_written
 from marlnb.recording.file.layout import BFLOAT16, axis_names, count_rows, datasets_below, is_bfloat16
-from marlnb.recording.file.opening import Locking, reading
+from marlnb.recording.file.opening import Locking, changed_meanwhile, reading
 from marlnb.recording.file.row_checks import RowChecks
-from marlnb.recording.file.segments import open_joined
+from marlnb.recording.file.segments import open_joined, segments_folder
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.spec_file import spec_from_json
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LIVE_ATTEMPTS = 5  # to open a file that its writer changes meanwhile
+LIVE_WAIT_S = 0.1
 
 
 class Recording:
@@ -43,13 +48,19 @@ class Recording:
         self.locking = locking
         self._opened: tuple[int, h5py.File, RowChecks] | None = None
         self._closed = False
-        try:
-            with reading(self.path, "its table of episodes"):
-                check_contents(self.file, self.path)
-                self._index = EpisodeIndex.read(self.file, count_rows(self.file))
-        except RecordingError:
-            self.close()
-            raise
+        for attempt in range(LIVE_ATTEMPTS):
+            try:
+                with reading(self.path, "its table of episodes"):
+                    check_contents(self.file, self.path)
+                    self._index = EpisodeIndex.read(self.file, count_rows(self.file))
+                return
+            except RecordingError as error:
+                self.release()
+                if locking is not False or not self._is_being_written():
+                    raise
+                if attempt == LIVE_ATTEMPTS - 1:
+                    raise RecordingError(changed_meanwhile(path)) from error
+            time.sleep(LIVE_WAIT_S)
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, locking: Locking = None) -> Recording:
@@ -98,6 +109,9 @@ class Recording:
             file = open_joined(self.path, self.locking)
             self._opened = (os.getpid(), file, RowChecks(file, self.path, self.locking))
         return self._opened[1:]
+
+    def _is_being_written(self) -> bool:
+        return any(map(is_being_written, (self.path, *segments_folder(self.path).glob("*.h5"))))
 
     def __repr__(self) -> str:
         if self._closed:

@@ -185,6 +185,41 @@ def test_a_full_disk_loses_nothing_that_was_written(tmp_path: Path, monkeypatch:
         )
 
 
+LIVE = """
+import sys
+import torch
+import tests.recording.runs
+from marlnb.recording.file import layout
+from marlnb.recording.capture.recorder import record
+torch.set_num_threads(1)
+layout.MAX_BLOCK_ROWS = 64
+record(sys.argv[1], episodes=10**6, n_envs=8, seed=3, values=False, progress=False)
+"""
+
+
+def test_opening_a_recording_that_changes_often_never_calls_it_damaged(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(shortest=20), centralised=False)
+    path = run.path / "recordings" / "recording.h5"
+    process = Forked(LIVE, run.path)
+    try:
+        deadline = time.monotonic() + 200
+        while not path.exists() or path.stat().st_size < 500_000:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        for _ in range(4):
+            try:
+                with Recording.open(path, locking=False) as recording:
+                    assert not recording.complete
+            except RecordingError as error:
+                assert "it changed while it was read; open it again" in str(error)
+                assert "repair" not in str(error)
+    finally:
+        process.kill()
+        process.wait()
+    with Recording.open(path) as recording:
+        assert recording.episodes["length"].sum() == len(recording) > 0
+
+
 def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     path = tmp_path / "live.h5"
     agents = {"id": [0], "name": ["a_0"]}
