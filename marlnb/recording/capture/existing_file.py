@@ -42,9 +42,9 @@ def reuse_or_set_aside(path: Path, settings: Mapping[str, Any], locking: Locking
         return False
     with Recording.open(path, locking=locking) as existing:
         differences = {
-            key: (existing.settings.get(key), value)
-            for key, value in settings.items()
-            if existing.settings.get(key) != value
+            key: (existing.settings.get(key), settings.get(key))
+            for key in (*settings, *existing.settings)  # options at their defaults may be missing in either
+            if existing.settings.get(key) != settings.get(key)
         }
         complete = existing.complete
     if differences:

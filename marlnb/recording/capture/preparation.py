@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from marlnb.codec import to_json
 from marlnb.envs.external.interface import publish
 from marlnb.envs.vector import VectorEnv
-from marlnb.errors import RecordingError, SiteError, unknown
+from marlnb.errors import ConfigError, RecordingError, SiteError, unknown
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import all_sites, capture
 from marlnb.models.hooks.sites import Site, match_sites
@@ -75,7 +76,18 @@ class Prepared:
             },
             **({"fill": config.fill} if config.fill != "recomputed" else {}),
             **({"edits": [edit.to_json() for edit in config.edits]} if config.edits else {}),
+            **self._env_config(),
         }
+
+    def _env_config(self) -> dict[str, Any]:
+        """The environment's options where it is not the policy source's own; nothing where JSON cannot hold them."""
+        experiment = self.policy_source.experiment
+        try:
+            env = to_json(self.config.env)
+        except ConfigError:
+            return {}
+        is_own = env is None or (experiment is not None and env == to_json(experiment.env))
+        return {} if is_own else {"env_config": env}
 
     def generator(self) -> torch.Generator:
         """For sampled actions: equal to an evaluation's with this seed."""

@@ -54,7 +54,8 @@ def record(
         policy_source: a run or its folder, or agents from elsewhere (`marlnb.Agents`).
         config: the options; None: the defaults.
         exist: "open" returns an existing complete recording of this name if it was made from the same checkpoint with
-            the same settings. An incomplete one is renamed and recorded again.
+            the same settings; label functions are compared by their names only. An incomplete one is renamed and
+            recorded again.
         progress: show a line with the number of episodes.
         on_step: called after each step of all envs. If it raises, the recording ends; finished episodes are kept and
             the file is marked incomplete.

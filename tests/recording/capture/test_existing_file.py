@@ -7,11 +7,13 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from marlnb.errors import RecordingError
+from marlnb.models.hooks.edits import Scale
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.journal import journal_of
 from marlnb.recording.file.reader import Recording
@@ -144,3 +146,21 @@ def test_a_recording_that_is_being_written_is_an_error(run: Run, segment_bytes: 
         process.kill()
         process.wait()
     assert "recording.incomplete-1" not in run.recordings
+
+
+def test_a_recording_with_other_edits_options_or_fill_is_not_reused(run: Run) -> None:
+    def request(name: str, **options: Any) -> None:
+        record(run, episodes=2, name=name, exist="open", progress=False, **options).close()
+
+    options = {"edits": [Scale("a/actor/hidden_1", 0.5)], "fill": "captured", "env": LivesConfig(shortest=5)}
+    for key, value in options.items():
+        request(key, **{key: value})
+        request(key, **{key: value})
+        name = {"env": "env_config"}.get(key, key)
+        with pytest.raises(RecordingError, match=f"recorded with other settings: {name} was .* requested None"):
+            request(key)
+    request("default")
+    request("default", env=LivesConfig())  # the run's own
+    for key, value in options.items():
+        with pytest.raises(RecordingError, match="was None, requested"):
+            request("default", **{key: value})
