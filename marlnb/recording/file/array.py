@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +103,8 @@ class LabelledArray:
             selectors: by axis (`agent`, `unit`, `feature`, ...), an index, a name, a slice of indices or a list of
                 indices or names; a single index or name drops the axis. `episode` (its number), `t` (steps since the
                 episode began) and `checkpoint` (its iteration) select rows: a number, a list or, except for
-                `checkpoint`, a slice that excludes its end.
+                `checkpoint`, a slice that excludes its end. An axis and `episode` also take a mask, one boolean for
+                each index or episode.
         Raises:
             RecordingError: an axis, name, index or episode does not exist.
         """
@@ -152,9 +153,10 @@ class LabelledArray:
             ends = (selector.start, selector.stop)
             start, stop = (self._index(name, end, among) if isinstance(end, str) else end for end in ends)
             return among[start : stop : selector.step]
-        if isinstance(selector, (str, int, np.integer)):
+        if isinstance(selector, (str, int, np.integer)) and not isinstance(selector, bool):
             return int(among[self._index(name, selector, among)])
-        return among[[self._index(name, item, among) for item in selector]]
+        items = listed(selector, len(among), f"{name!r} of {self.path}")
+        return among[[self._index(name, item, among) for item in items]]
 
     def _index(self, name: str, item: Any, among: np.ndarray) -> int:
         """The position of a name or an index among the indices selected before."""
@@ -203,6 +205,27 @@ class LabelledArray:
         if bits:
             return out if raw else bfloat16_numbers(out)
         return out.astype(np.float32) if out.dtype == np.float16 and not keep else out
+
+
+def listed(selector: Any, length: int | None, what: str) -> list[Any]:
+    """The indices or names of a list or an array; a mask `[length]` selects the indices at which it is True.
+
+    Raises:
+        RecordingError: it is no list, a mask of another length, or has a number that is no integer.
+    """
+    if isinstance(selector, Iterable) and not hasattr(selector, "__array__"):
+        selector = list(selector)
+    values = np.asarray(selector)
+    if values.ndim != 1:
+        raise RecordingError(f"{what} takes an index, a name, a slice or a list; got {selector!r}")
+    if values.dtype == bool and len(values) == length:
+        return list(np.flatnonzero(values).tolist())
+    items = values.tolist() if values.dtype.kind in "biuf" else list(selector)
+    for item in items:
+        if isinstance(item, bool | np.bool_) or (isinstance(item, float) and not item.is_integer()):
+            mask = "" if length is None else f", or a mask of {length} booleans"
+            raise RecordingError(f"{what} takes integers or names{mask}; got {len(items)} values such as {item!r}")
+    return items
 
 
 def _length(pick: Picked, length: int) -> int | None:

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.file.array import Selector
+from marlnb.recording.file.array import Selector, listed
 from marlnb.specs import SEED_SPAN
 
 if TYPE_CHECKING:
@@ -103,11 +103,16 @@ class EpisodeIndex:
             raise RecordingError(
                 f"checkpoint must be an iteration or a list of them; got {selector!r}; valid: {recorded}"
             )
-        iterations = [int(selector)] if isinstance(selector, (int, np.integer)) else [int(item) for item in selector]
+        iterations = _integers(selector, None, "checkpoint")
         missing = sorted(set(iterations) - set(recorded))
         if missing:
             raise RecordingError(f"no rows of checkpoint {missing} in this recording; valid: {recorded}")
         return np.isin(self.iteration, iterations)
+
+    def numbers_of(self, selector: Any) -> list[int]:
+        """The episodes that a number, a list or a mask `[episode]` names, whether or not they exist."""
+        numbers = _integers(selector, len(self), "episode")
+        return self.number[numbers].tolist() if np.asarray(selector).dtype == bool else numbers
 
     def _episodes(self, selector: Selector) -> list[int]:
         if isinstance(selector, slice):
@@ -115,12 +120,18 @@ class EpisodeIndex:
             return [int(index) for index in np.flatnonzero(np.isin(self.number, numbers_in_slice))]
         if isinstance(selector, str):
             raise RecordingError(f"episode must be a number, a list of them or a slice; got {selector!r}")
-        numbers = [int(selector)] if isinstance(selector, (int, np.integer)) else [int(n) for n in selector]
+        numbers = self.numbers_of(selector)
         missing = sorted(set(numbers) - set(self.number.tolist()))
         if missing:
             valid = f"{self.number.min()} to {self.number.max()}" if len(self) else "none"
             raise RecordingError(f"no episode {', '.join(map(str, missing[:5]))} in this recording; valid: {valid}")
         return [int(index) for index in np.searchsorted(self.number, numbers)]
+
+
+def _integers(selector: Any, length: int | None, what: str) -> list[int]:
+    """The integers of a number, a list or a mask `[length]`."""
+    items = [selector] if isinstance(selector, int | float | np.number) else selector
+    return [int(item) for item in listed(items, length if items is selector else None, what)]
 
 
 def _iterations(file: h5py.File, starts: np.ndarray) -> np.ndarray:
@@ -153,7 +164,7 @@ def _at_times(rows: np.ndarray, selector: Selector, times: np.ndarray) -> np.nda
         return rows[np.isin(t, np.arange(n_steps)[selector])]
     if isinstance(selector, str):
         raise RecordingError(f"t must be a number of steps, a list of them or a slice; got {selector!r}")
-    selected = rows[np.isin(t, np.atleast_1d(np.asarray(selector)))]
+    selected = rows[np.isin(t, _integers(selector, None, "t"))]
     if not len(selected):
         raise RecordingError(f"nothing was recorded at t={selector}; valid: {t.min(initial=0)} to {t.max(initial=0)}")
     return selected

@@ -108,10 +108,10 @@ def _numbers(recording: Recording, episodes: EpisodeNumbers) -> list[int] | None
         in_slice = range(int(table.index.max()) + 1)[episodes]
         numbers = [int(number) for number in table.index if number in in_slice]
     else:
-        missing = sorted(set(map(int, episodes)) - set(table.index))
+        numbers = sorted(recording._index.numbers_of(episodes))
+        missing = sorted(set(numbers) - set(table.index))
         if missing:
             raise RecordingError(f"no episodes {missing[:5]} in {recording.path.name}, which has {len(table)} episodes")
-        numbers = sorted(map(int, episodes))
     if not numbers:
         raise RecordingError(f"episodes={episodes} selects none of the {len(table)} episodes of {recording.path.name}")
     return numbers

@@ -21,6 +21,7 @@ from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import join, rejoin
+from marlnb.recording.tools.extract import extract
 from marlnb.training.runs.run import Run
 from tests.forked import Forked
 from tests.recording.runs import LivesConfig, length_of, make_run
@@ -202,3 +203,24 @@ def test_scattered_rows_come_in_the_order_asked_for(run: Run, rows: list[int]) -
         array = one.steps("a", "observation")
         n_episodes = replace(array, rows=np.array(rows, dtype=np.int64)).to_numpy()
         assert np.array_equal(n_episodes, one.file[array.path][:][rows])
+
+
+def test_masks_select_where_they_are_true(run: Run, tmp_path: Path) -> None:
+    with Recording.open(run.recordings["one"]) as one:
+        array, numbers = one["a/actor/hidden_1"], one.episodes.index.to_numpy()
+        values = array.to_numpy()
+        assert np.array_equal(array.sel(unit=values.std((0, 1)) > 0.5), values[..., values.std((0, 1)) > 0.5])
+        assert array.sel(agent=[False, False, True]).labels["agent"][2] == "a_2"
+        assert np.array_equal(array.sel(agent=[False, False, True]), values[:, [2]])
+        chosen = one.rows["episode"].isin([3, 50, 17]).to_numpy()
+        expected = array.sel(episode=[3, 17, 50]).to_numpy()
+        assert (
+            np.array_equal(array.sel(episode=np.isin(numbers, [3, 50, 17])), expected) and len(expected) == chosen.sum()
+        )
+        with extract(one, tmp_path / "part.h5", episodes=np.isin(numbers, [3, 50, 17])) as part:
+            assert part.episodes.index.tolist() == [3, 17, 50]
+        requests: list[dict[str, Any]] = [{"unit": [True, False]}, {"unit": [1.9]}, {"agent": True}, {"agent": 1.5}]
+        requests += [{"episode": [True] * 59}, {"episode": 0.5}, {"t": [True, False]}, {"checkpoint": [True]}]
+        for request in requests:
+            with pytest.raises(RecordingError, match=f"{next(iter(request))}.* takes "):
+                array.sel(**request)
