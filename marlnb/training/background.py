@@ -11,6 +11,7 @@ from typing import Any
 from marlnb.experiment import Experiment
 from marlnb.training.control import cancel_request, request
 from marlnb.training.report import Report
+from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 from marlnb.training.train import drive, open_run
 from marlnb.training.trainer import TrainingCallback
@@ -33,13 +34,18 @@ class Training:
     """
 
     def __init__(
-        self, run: Run, on_report: Sequence[Callable[[Report], None]], callbacks: Sequence[TrainingCallback]
+        self,
+        run: Run,
+        on_report: Sequence[Callable[[Report], None]],
+        callbacks: Sequence[TrainingCallback],
+        *,
+        is_new: bool,
     ) -> None:
         """Use `start`."""
         self.run = run
         self.error: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._drive, args=(on_report, callbacks), name=f"training {run.path.name}", daemon=True
+            target=self._drive, args=(on_report, callbacks, is_new), name=f"training {run.path.name}", daemon=True
         )
         self._thread.start()
 
@@ -93,9 +99,11 @@ class Training:
             raise
         return self.wait()
 
-    def _drive(self, on_report: Sequence[Callable[[Report], None]], callbacks: Sequence[TrainingCallback]) -> None:
+    def _drive(
+        self, on_report: Sequence[Callable[[Report], None]], callbacks: Sequence[TrainingCallback], is_new: bool
+    ) -> None:
         try:
-            drive(self.run, False, on_report, callbacks)
+            drive(self.run, False, on_report, callbacks, is_new=is_new)
         except BaseException as error:  # raised again by `wait`
             self.error = error
 
@@ -108,5 +116,9 @@ def start(
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
 ) -> Training:
-    """Starts a training in a thread and returns at once. Arguments, and errors of opening the run, as in `train`."""
-    return Training(open_run(experiment, run, resume=resume), on_report, callbacks)
+    """Starts a training in a thread and returns at once. Arguments, and errors of opening the run, as in `train`.
+
+    If a new training cannot start, `wait` raises the error, and its folder is deleted again.
+    """
+    is_new = run is None or not is_run(run)
+    return Training(open_run(experiment, run, resume=resume), on_report, callbacks, is_new=is_new)

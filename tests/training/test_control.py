@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.errors import RunError
+from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.background import Training, start
 from marlnb.training.control import cancel_request, is_requested, request
@@ -129,3 +129,13 @@ def test_an_error_is_stored_and_raised_by_wait(tmp_path: Path) -> None:
     assert isinstance(training.error, Fault)
     with pytest.raises(RunError, match="exists already"):
         start(_endless(), tmp_path / "run")
+
+
+def test_a_training_that_cannot_start_leaves_no_folder(tmp_path: Path) -> None:
+    words = ("env=mpe/simple_tag", "algorithm=ippo", "frames=100", "n_envs=4", "rollout_steps=25", "target_return=5")
+    training = start(Experiment.compose(*words), tmp_path / "run")
+    with pytest.raises(ConfigError, match="target_group"):
+        training.wait(120)
+    assert not (tmp_path / "run").exists()
+    corrected = start(Experiment.compose(*words, "target_group=agent"), tmp_path / "run")
+    assert corrected.wait(120).status()["state"] == "complete"
