@@ -99,13 +99,32 @@ class CheckpointSaver:
         is_saved = 0 < iteration == self.iteration
         return Origin(iteration, self._run.checkpoint(iteration).sha256) if is_saved else None
 
-    def restore(self, checkpoint: Checkpoint) -> tuple[Trained, dict[str, float]]:
-        """Restores the loop. Returns how much had been trained, and the last evaluation by group.
+    def restore_newest(self) -> tuple[Trained, dict[str, float]] | None:
+        """Restores the loop from the newest checkpoint that can be read; None: there is no checkpoint.
 
+        Returns:
+            how much had been trained, and the last evaluation by group.
         Raises:
-            CheckpointError: the file is damaged, of something else, or of another experiment.
+            CheckpointError: none can be read; or it is of something else, or of another experiment.
         """
-        spec, state = self._loop.env.spec, checkpoint.load()
+        run, damaged, newest = self._run, self._run.damaged_checkpoints, None
+        for checkpoint in reversed(run.checkpoints):
+            try:
+                newest = checkpoint, checkpoint.load()
+                break
+            except CheckpointError as error:
+                damaged[checkpoint.iteration] = str(error)
+        for number, why in sorted(damaged.items()):
+            run.log_event(f"checkpoint {number} is damaged and was not used: {why}")
+        if damaged and newest is None:
+            raise CheckpointError(
+                f"{run.path}: none of the checkpoints can be read ({', '.join(map(str, sorted(damaged)))}); "
+                f"the newest: {damaged[max(damaged)]}; delete them to train from the start"
+            )
+        return None if newest is None else self._restore(*newest)
+
+    def _restore(self, checkpoint: Checkpoint, state: dict[str, Any]) -> tuple[Trained, dict[str, float]]:
+        spec = self._loop.env.spec
         try:
             # checkpoints of earlier versions have no agent steps
             agent_steps = state.get("agent_steps", checkpoint.frames * len(spec.agents))

@@ -240,7 +240,7 @@ def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
-    done = int(run.status()["frames"])
+    done = max((checkpoint.frames for checkpoint in run.checkpoints), default=0)
     if "frames" in changes and changes["frames"] < max(done, 1):
         raise ConfigError(
             f"frames={changes['frames']} is less than the {done} frames that {run.path} has been trained for"

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from marlnb.envs.device import check_device
 from marlnb.envs.external.interface import interrupt, publish
 from marlnb.envs.regroup import build_env
-from marlnb.errors import CheckpointError, RunError
+from marlnb.errors import RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.training.checkpoint_saver import CheckpointSaver
@@ -87,7 +87,7 @@ class Trainer:
     Raises:
         RunError: another process trains in the folder, or the environment has changed.
         ConfigError, EnvError: the experiment cannot be run.
-        CheckpointError: the last checkpoint does not fit the experiment, or is damaged.
+        CheckpointError: the last checkpoint does not fit the experiment, or all are damaged.
         TrustError: the experiment was read from a folder that names code which the user does not trust.
     """
 
@@ -111,7 +111,7 @@ class Trainer:
         self._exploring_returns: dict[str, float] = {}
         self._stop_reason: str | None = None
         self.stopped_because = ""
-        self.allocation_ends = self._closed = False
+        self.allocation_ends = self._closed = self._is_restored = False
         self._deadline, self.phases = Deadline(), PhaseTimes()
         self.profiler = TrainingProfiler(run.path, experiment.device) if experiment.profile else None
         self._lock, self._resources = RunLock(run.path / LOCK), ExitStack()
@@ -256,24 +256,18 @@ class Trainer:
 
     def _begin(self) -> None:
         self._saver.tidy_up()
-        checkpoints, damaged = self.run.checkpoints, self.run.damaged_checkpoints
-        for number, why in damaged.items():
-            self.run.log_event(f"checkpoint {number} is damaged and was not used: {why}")
-        if damaged and not checkpoints:
-            raise CheckpointError(
-                f"{self.run.path}: none of the checkpoints can be read ({', '.join(map(str, damaged))}); "
-                "delete them to train from the start"
-            )
-        if checkpoints:
-            trained, self.evaluation_returns = self._saver.restore(checkpoints[-1])
+        restored = self._saver.restore_newest()
+        if restored is None:
+            self.loop.begin(0)
+        else:
+            trained, self.evaluation_returns = restored
             self.iteration, self.frames = trained.iterations, trained.frames
             self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
-        else:
-            self.loop.begin(0)
+        self._is_restored = True
         self.run.begin(self.iteration)
         for logger in open_loggers(self.experiment, self.run):
             self._loggers.append(self._resources.enter_context(closing(logger)))
-        start = f"iteration {self.iteration}, {self.frames} frames" if checkpoints else "the start"
+        start = f"iteration {self.iteration}, {self.frames} frames" if restored else "the start"
         self.run.log_event(f"training from {start}")
         if self._deadline.ignored:
             self.run.log_event(self._deadline.ignored)
@@ -375,7 +369,7 @@ class Trainer:
     def _release(self, **facts: Any) -> None:
         with self._resources:  # also if an interrupt comes now: a notebook's traceback would keep the processes
             self._closed = True
-            with suppress(OSError):
+            with suppress(OSError, RunError):  # a full disk; an earlier status that cannot be read
                 self._write_status(**facts)
             for callback in self._callbacks:
                 callback.end(self)
@@ -385,12 +379,14 @@ class Trainer:
     def _write_status(self, state: State | None = None, **facts: Any) -> None:
         self._status_at = time.monotonic()
         total = expected_frames(self.experiment, self.trained, self._rate)
+        facts |= {"frames_total": total, "limits": limits_of(self.experiment)}
+        if not self._is_restored:  # how much has been trained is not known here; the last session has written it
+            old = {key: x for key, x in self.run.status().items() if key not in ("state", "error", "reason", "eta_s")}
+            return self.run.write_status(state or self.state, **old | facts)
         self.run.write_status(
             state or self.state,
             iteration=self.iteration,
             frames=self.frames,
-            frames_total=total,
-            limits=limits_of(self.experiment),
             scores={EXPLORING: self._exploring_returns, GREEDY: self.evaluation_returns},
             frames_per_second=self._rate,
             eta_s=max(0, total - self.frames) / self._rate if self._rate and self.state == "running" else None,

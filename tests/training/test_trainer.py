@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from marlnb.training.loop import DivergedError, Loop
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
+from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer
 from tests.training.toys import Count, count_experiment
 
@@ -160,6 +162,20 @@ def test_an_environment_that_cannot_be_built_frees_the_lock(tmp_path: Path) -> N
         with pytest.raises(ConfigError, match="missing"):
             Trainer(experiment, run)
     assert Count.closed == closed + 2 and run.status()["state"] == "failed"
+
+
+def test_a_resume_that_cannot_start_keeps_what_the_status_says(tmp_path: Path) -> None:
+    experiment = count_experiment()
+    run = train(experiment, tmp_path / "r", progress=False)
+    before = run.status()
+    (run.path / "spec.json").write_text(json.dumps({**json.loads((run.path / "spec.json").read_text()), "name": "x"}))
+    with pytest.raises(RunError, match="has changed"):
+        resume(Run.open(run.path), frames=1280, progress=False)
+    after = run.status()
+    assert (after["state"], after["frames"], after["scores"]) == ("failed", 640, before["scores"])
+    assert "has changed" in after["error"]
+    with pytest.raises(ConfigError, match="less than the 640 frames"):
+        resume(run, frames=320, progress=False)
 
 
 def test_divergence_stops_training_and_is_never_saved(tmp_path: Path) -> None:

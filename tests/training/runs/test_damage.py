@@ -62,9 +62,21 @@ def test_a_damaged_newest_checkpoint_stops_what_would_use_it(run: Run, capsys: p
     assert any(f"checkpoint {newest.iteration} is damaged and was not used" in line for line in run.events())
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_from_the_start(run: Run) -> None:
+def test_a_resume_skips_checkpoints_whose_tensors_are_damaged(run: Run) -> None:
+    *_, oldest, older, newest = run.checkpoints
+    for checkpoint in (older, newest):
+        os.truncate(checkpoint.path / "tensors.bin", 100)
+    resume(run.path, frames=run.experiment.frames * 2, progress=False)
+    assert run.status()["state"] == "complete"
+    for checkpoint in (older, newest):
+        assert any(f"checkpoint {checkpoint.iteration} is damaged and was not used" in line for line in run.events())
+    assert any(f"training from iteration {oldest.iteration}," in line for line in run.events())
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "tensors.bin"])
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_from_the_start(run: Run, name: str) -> None:
     for checkpoint in run.checkpoints:
-        (checkpoint.path / "manifest.json").unlink()
+        (checkpoint.path / name).unlink()
     rows = len(run.metrics())
     with pytest.raises(CheckpointError, match=r"none of the checkpoints can be read .*delete them"):
         resume(run.path, frames=run.experiment.frames * 2, progress=False)

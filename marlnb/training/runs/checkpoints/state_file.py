@@ -95,9 +95,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 def _others(folder: Path) -> str:
     """What to do about a damaged checkpoint: the others next to it."""
     others = ", ".join(str(number) for number in numbered(folder.parent) if str(number) != folder.name)
-    if not others:
-        return ""
-    return f"; give the iteration of another one: {others}; or delete {folder} to resume from the newest of them"
+    return f"; give the iteration of another one: {others}" if others else ""
 
 
 def sync_folder(folder: Path) -> None:
