@@ -69,8 +69,8 @@ def numbered(folder: Path) -> list[int]:
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a run."""
-    return (Path(path).expanduser() / EXPERIMENT).is_file()
+    """Whether a folder holds a run; one that may not be read holds none."""
+    return os.path.isfile(Path(path).expanduser() / EXPERIMENT)
 
 
 def stop_reason(run: Path) -> str | None:

@@ -146,7 +146,10 @@ class RunListing:
     def _read_changed(self, run: Path) -> RunSummary | None:
         """A run that is new or has changed; None: it has not."""
         known = self._runs[run]
-        died = known.state in RUNNING and not is_locked(run / LOCK)
+        try:
+            died = known.state in RUNNING and not is_locked(run / LOCK)
+        except OSError:  # the row says why it cannot be read
+            died = True
         if not died and _times(known.path, known.state) == known.times:
             return None
         times = _times(known.path)  # before the files are read, so that a change while they are is noticed
@@ -180,7 +183,7 @@ class RunListing:
 
     def _walk(self) -> Iterator[tuple[Path, Path] | None]:
         """Runs with the folder that was searched; None after each folder without one."""
-        n_folders = 0
+        n_folders, unreadable = 0, list[Path]()
         for root in self.folders:
             if not root.is_dir():
                 self._problems.append(f"{root} is not a folder")
@@ -192,8 +195,14 @@ class RunListing:
                     self._problems.append(f"{MAX_FOLDERS:,} folders were searched, others not: choose fewer folders")
                     return
                 yield (folder, root) if is_run(folder) else None
-                if depth < MAX_DEPTH:
-                    pending += [(child, depth + 1) for child in reversed(_subfolders(folder))]
+                try:
+                    children = _subfolders(folder) if depth < MAX_DEPTH else []
+                except PermissionError:
+                    unreadable.append(folder)
+                    continue
+                pending += [(child, depth + 1) for child in reversed(children)]
+        if unreadable:
+            self._problems.append(f"{count(len(unreadable), 'folder')} may not be read, such as {unreadable[0]}")
 
 
 def list_runs(folder: str | os.PathLike[str]) -> list[RunSummary]:
@@ -330,7 +339,7 @@ def _stat(path: str) -> tuple[int, int, int] | None:
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    """Those that may hold runs, by name; hidden ones and links are not searched."""
+    """Those that may hold runs, by name; hidden ones and links are not searched. Raises PermissionError."""
     try:
         with os.scandir(folder) as entries:
             names = [
@@ -340,6 +349,8 @@ def _subfolders(folder: Path) -> list[Path]:
                 and entry.name not in NOT_SEARCHED
                 and entry.is_dir(follow_symlinks=False)
             ]
+    except PermissionError:
+        raise
     except OSError:
         return []
     return [folder / name for name in sorted(names)]

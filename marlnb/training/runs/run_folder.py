@@ -123,6 +123,8 @@ class RunFolder:
         folder = Path(path).expanduser()
         if not is_run(folder):
             problem = f"it has no {EXPERIMENT}" if folder.exists() else "it does not exist"
+            if folder.is_dir() and not os.access(folder, os.X_OK):
+                problem = "it may not be read"
             raise RunError(f"{folder} is not a run folder: {problem}{_nearby_runs(folder)}")
         opened = cls(folder, Experiment.from_json(read_json(folder / EXPERIMENT), origin=str(folder)))
         if trust:

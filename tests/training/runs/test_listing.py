@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from marlnb.training.runs import listing
 from marlnb.training.runs.files import EXPERIMENT, METRICS, STATUS
 from marlnb.training.runs.listing import RunListing, list_runs, sampled_rows
 from marlnb.training.runs.lock import RunLock
+from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_notes import write_notes
 from tests.lab.run_folders import write_run
 
@@ -143,6 +145,25 @@ def test_each_group_has_a_return_where_groups_are_rewarded_differently(
     main(["runs", str(tmp_path)])
     printed = capsys.readouterr().out
     assert "adversary 3.75, agent -9.5" in printed and "tag\ufffd[2J" in printed
+
+
+def test_a_folder_that_may_not_be_read_hides_no_other() -> None:
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
+        os.chmod(shared, 0o755)
+        write_run(Path(shared, "mine"))
+        os.chmod(write_run(Path(shared, "theirs")), 0)
+        try:
+            if user == 0:
+                os.setresuid(65534, 65534, 0)  # root may read everything
+            changes = RunListing([shared]).read()
+            with pytest.raises(RunError, match="theirs is not a run folder: it may not be read"):
+                Run.open(Path(shared, "theirs"))
+        finally:
+            os.setresuid(user, user, user)
+        os.chmod(Path(shared, "theirs"), 0o700)
+    assert [run.name for run in changes.changed] == ["mine"]
+    assert changes.problems == [f"1 folder may not be read, such as {shared}/theirs"]
 
 
 def test_values_of_any_type_in_an_experiment_are_harmless(tmp_path: Path) -> None:
