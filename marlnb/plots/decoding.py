@@ -72,7 +72,7 @@ def decoding_bars(
     right, chance = ax.get_xlim()[1], f" chance\n ({score.chance:.2f})"
     ax.text(right, score.chance, chance, ha="left", va="center", fontsize=8.5, color=INK)
     ax.set_xticks(range(len(bars)), [name for name, _, _ in bars], fontsize=8.5)
-    lowest = min(0.0, *(value for _, value, _ in bars))
+    lowest = min(0.0, *(value for _, value, _ in bars), score.low if np.isfinite(score.low) else 0.0)
     ax.set_ylim(lowest * 1.2 - (0.08 if lowest < 0 else 0), max(1.0, score.high) * 1.12)
     heading = title or f"{decoding.label} decoded from {score.site or decoding.site}"
     across = f"{who}; {score.n_rows:,} steps of {score.n_episodes} episodes, split by episode"
@@ -159,7 +159,8 @@ def _curve(
     else:
         ax.plot(xs, chance, color=INK, linewidth=1.0, drawstyle="steps-mid")
     ax.text(xs[-1], chance[-1], "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
-    ax.set_ylim(max(-1.0, min(0.0, *chance, *shuffled)), 1.05)
+    bottom = max(-1.0, min(0.0, *chance, *shuffled))  # controls far below 0 would leave no room for the scores
+    ax.set_ylim(min(bottom, *(1.05 * score[np.isfinite(score)])), 1.05)
     ax.margins(x=0.02)
     legend_outside(ax)
     return ax

@@ -22,7 +22,7 @@ def feature_density(dictionary: Dictionary, *, title: str | None = None, ax: Axe
     ax = axes(ax)
     density = np.asarray(dictionary.density)
     active = density[density > 0]
-    lowest = np.floor(np.log10(active.min())) if len(active) else -3.0
+    lowest = min(np.floor(np.log10(active.min())), -1.0) if len(active) else -3.0
     edges = np.linspace(lowest, 0, 25)
     sns.histplot(np.log10(active), bins=edges.tolist(), color=OKABE_ITO[0], alpha=1, edgecolor="white", ax=ax)
     n_dead, width = int((density == 0).sum()), edges[1] - edges[0]

@@ -42,8 +42,10 @@ def learning_curve(
         frames: `[iteration]`, environment steps so far.
         returns: `[iteration]`, or several by name, in units of reward per agent and episode. NaN: not measured.
         references: named levels drawn as horizontal lines, such as `{"random": -42.9}`.
-        smooth: iterations in a running mean, drawn thick over the thin curve of each iteration; 1: none.
+        smooth: iterations in a running mean, drawn thick over the thin curve of each iteration; an even number counts
+            as one less, so that the mean is centred. 1: none.
     """
+    smooth = smooth if smooth % 2 else smooth - 1
     curves = returns if isinstance(returns, Mapping) else {"trained": returns}
     is_smooth = False
     offset = reference_width_pt(references or {})
@@ -128,14 +130,19 @@ def return_distribution(
     y = np.asarray(returns, dtype=float)
     y = y[np.isfinite(y)]
     mean_name = f"mean of {len(y)} {'episode' if len(y) == 1 else 'episodes'}"
-    levels = {mean_name: float(np.mean(y)) if len(y) else float("nan"), **(references or {})}
-    span = float(np.ptp(y)) if np.ptp(y) else max(map(abs, levels.values()))
+    levels = {mean_name: float(np.mean(y))} if len(y) else {}
+    levels |= references or {}
+    span = float(np.ptp(y)) if len(y) and np.ptp(y) else max(map(abs, levels.values()), default=0.0)
     decimals = max(0, 2 - floor(log10(span))) if span > 0 and isfinite(span) else 1
     labels = {f"{name} ({level:,.{decimals}f})": level for name, level in levels.items()}
     ax = axes(ax, width=width_with_legend(labels))
-    sns.histplot(y, bins=bins, color=OKABE_ITO[0], alpha=0.85, edgecolor="white", linewidth=0.6, ax=ax)
-    for index, (label, level) in enumerate(labels.items()):
+    if len(y):
+        sns.histplot(y, bins=bins, color=OKABE_ITO[0], alpha=0.85, edgecolor="white", linewidth=0.6, ax=ax)
+    else:
+        ax.text(0.5, 0.5, "no returns", transform=ax.transAxes, ha="center", va="center", color=MUTED)
+    for index, (label, level) in enumerate(labels.items(), start=0 if len(y) else 1):
         dash = "-" if index == 0 else DASHES[1 + (index - 1) % (len(DASHES) - 1)]
         ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=label)
-    legend_outside(ax)
+    if levels:
+        legend_outside(ax)
     return finish(ax, title=title, x="return per agent and episode (reward)", y="episodes")

@@ -81,6 +81,12 @@ def test_the_curve_over_time_of_one_site() -> None:
     assert "b/h2" in ax.get_title(loc="left")
 
 
+def test_axes_reach_down_to_negative_scores_and_intervals() -> None:
+    result = decoding(*(replace(score("b/h1", t=t, value=t - 5.0), low=t - 6.0) for t in range(3)))
+    assert plots.decoding_over_time(result).get_ylim()[0] < -5
+    assert plots.decoding_bars(decoding(replace(score(value=-0.2), low=-0.9))).get_ylim()[0] < -0.9
+
+
 def test_the_map_shows_each_score_in_its_cell_with_its_dot() -> None:
     ax = plots.decoding_map(SITES, x="offset", y="site")
     values = np.ma.filled(ax.collections[0].get_array(), np.nan)  # type: ignore[arg-type]

@@ -132,6 +132,17 @@ def test_a_running_mean_by_hand() -> None:
     assert running_mean(np.arange(9.0), 7).tolist() == list(range(9))  # a rising curve is not delayed
 
 
+def test_the_note_names_the_window_that_was_averaged() -> None:
+    ax = plots.learning_curve(np.arange(20.0), np.arange(20.0) ** 2, smooth=4)
+    assert ax.get_xlabel().endswith("running mean of 3")
+    assert ax.get_lines()[1].get_ydata()[5] == pytest.approx((16 + 25 + 36) / 3)  # type: ignore[index]
+
+
+def test_without_returns_the_histogram_says_so() -> None:
+    for returns in ([], [np.nan]):
+        assert "no returns" in texts(plots.return_distribution(returns, references={"oracle": 1.0}))
+
+
 def test_every_episode_is_in_the_histogram() -> None:
     ax = plots.return_distribution([-8.0, -9.0, -10.0, np.nan], references={"oracle": -7.9})
     assert sum(bar.get_height() for bar in ax.patches) == 3

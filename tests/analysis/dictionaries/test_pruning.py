@@ -100,6 +100,8 @@ def test_frequent_features_draw_a_warning_and_rare_ones_do_not(
     assert not result.warnings and any("often there" in note for note in result.feature_warnings)
     assert "DOUBTFUL" in repr(result) and "DOUBTFUL" in result._repr_html_()
     shown = " ".join(text.get_text() for text in feature_density(result).texts)
+    always = feature_density(replace(result, density=np.ones(16)))
+    assert max(bar.get_height() for bar in always.patches if bar.get_width() > 0) == 16
     assert "often there" in shown.replace("\n", " ")
 
 
