@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+MAX_OVERLAP = 1e-6  # cosine with the span of the target that counts as orthogonal
 MAX_VARIANCE_MISMATCH = 0.1  # relative difference of variances that counts as matched
 
 
@@ -42,10 +43,8 @@ def matched_directions(
     """
     n_units = target.shape[1]
     basis = _span(target, excluded)
-    rest = np.eye(n_units) - basis @ basis.T
-    values, vectors = np.linalg.eigh(rest @ covariance @ rest)
-    complement = np.argsort(values)[basis.shape[1] :]  # the span of the target has variance 0 in this matrix
-    values, vectors = np.clip(values[complement], 1e-12, None), vectors[:, complement]
+    values, vectors = _variances_in_complement(covariance, basis)
+    values = np.clip(values, 1e-12, None)
     target_variance = [float(direction @ covariance @ direction) for direction in target]
     sets, mismatch = np.empty((n, len(target), n_units)), 0.0
     for index in np.ndindex(n, len(target)):
@@ -54,6 +53,19 @@ def matched_directions(
         sets[index] = vectors @ coordinates
         mismatch = max(mismatch, abs(variance - wanted) / max(wanted, 1e-12))
     return sets, mismatch
+
+
+def _variances_in_complement(covariance: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The covariance's variances `[k]` and directions `[unit, k]` in the complement of a basis `[unit, dimension]`."""
+    rest = np.eye(len(basis)) - basis @ basis.T
+    values, vectors = np.linalg.eigh(rest @ covariance @ rest)
+    complement = np.argsort(values)[basis.shape[1] :]  # the span of the basis has variance 0 in this matrix
+    values, vectors = values[complement], vectors[:, complement]
+    if np.abs(basis.T @ vectors).max(initial=0.0) > MAX_OVERLAP:  # and so have units that never vary
+        within = np.linalg.svd(basis)[0][:, basis.shape[1] :]
+        values, vectors = np.linalg.eigh(within.T @ covariance @ within)
+        vectors = within @ vectors
+    return values, vectors
 
 
 def _span(target: np.ndarray, excluded: np.ndarray | None) -> np.ndarray:

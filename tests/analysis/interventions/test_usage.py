@@ -121,6 +121,14 @@ def test_random_directions_are_orthogonal_of_length_one_and_matched_in_variance(
     assert matched_directions(first, np.diag([100.0, *np.ones(9)]), 3, rng)[1] == pytest.approx(0.99)
 
 
+def test_matched_directions_are_orthogonal_where_units_never_vary() -> None:
+    rng = np.random.default_rng(0)
+    activations = np.pad(rng.normal(size=(200, 4)), ((0, 0), (0, 12)))
+    target = np.pad(np.linalg.qr(rng.normal(size=(4, 2)))[0].T, ((0, 0), (0, 12)))
+    sets, _ = matched_directions(target, np.cov(activations.T), 50, np.random.default_rng(1))
+    np.testing.assert_allclose(sets @ target.T, 0, atol=1e-9)
+
+
 def test_invalid_requests_are_rejected(planted: Agents) -> None:
     with pytest.raises(AnalysisError, match="chooses no actions"):
         usage(planted, Direction("a/critic/hidden_1", "a_0", (1.0, 0, 0, 0), 0, 1))
