@@ -94,8 +94,8 @@ def decode(
             have to add to it: the score from what is given and the units together is compared with the score from what
             is given alone (conditional probing, Hewitt et al. 2021, arXiv:2109.09234).
         seed: of folds, permutations, control labels and the untrained network.
-        memory_bytes: a site that needs more memory is streamed from the file in batches: ridge exactly, in one pass;
-            logistic regression by averaged stochastic gradients.
+        memory_bytes: a site that needs more memory is streamed from the file in batches: ridge in one pass, with
+            its strength from generalised cross-validation; logistic regression by averaged stochastic gradients.
         policies: by group, for external agents; the untrained control is then their network with shuffled weights.
         progress: show how many scores are done, or of a site that is streamed how many rows were read, if it takes
             more than two seconds.

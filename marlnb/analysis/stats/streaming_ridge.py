@@ -55,7 +55,7 @@ def ridge_from_sums(sums: RidgeSums, splits: Sequence[FitSplit]) -> tuple[np.nda
     """R^2 `[split]` on each split's test parts, and its fit.
 
     The strength minimises the generalised cross-validation error, which needs only sums; the leave-one-out error of
-    `fit_ridge` would need the rows. With many more rows than features both choose alike. With H the hat matrix:
+    `fit_ridge` would need the rows, and can choose another strength. With H the hat matrix:
 
         GCV(strength) = |y - H y|^2 / (1 - trace(H) / n)^2,    trace(H) = 1 + sum_j s_j / (s_j + strength)
 
