@@ -48,7 +48,7 @@ def causal_influence(received: ReceivedMessages, policy: Policy) -> tuple[np.nda
         bits, or None and the reason why they are not available.
     Source: Lowe et al. 2019, On the Pitfalls of Measuring Emergent Communication, section 3.3 (arXiv:1903.05168).
     """
-    if policy.distribution is None:
+    if policy.greedy:
         return None, ("no causal influence: the policy acts greedily, without probabilities",)
     if not isinstance(policy.distribution, Categorical):
         return None, ("no causal influence: the policy gives no probabilities of discrete actions",)

@@ -122,10 +122,13 @@ class FrozenPolicy(ActorPolicy):
         self.group = group
         self.trained = policy.requires_grad_(False)
         self.actor = policy.actor
-        self.recurrent_shape = policy.recurrent_shape
+        self.greedy, self.recurrent_shape = policy.greedy, policy.recurrent_shape
 
     def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
         return self.trained.choose(observation, context)._replace(extras={})
+
+    def begin_episodes(self, done: Tensor) -> None:
+        self.trained.begin_episodes(done)
 
 
 def _certain(action: Tensor, shape: tuple[int, ...]) -> ActorOutput:

@@ -34,7 +34,7 @@ class SeatedPolicy(Policy):
     def __init__(self, group: GroupSpec, policies: Sequence[Policy], seats: Sequence[Sequence[int]]) -> None:
         super().__init__()
         self.group, self.policies, self.seats = group, nn.ModuleList(policies), [list(seat) for seat in seats]
-        self.greedy = all(policy.greedy for policy in policies)
+        self.greedy = all(policy.greedy for policy in self._networked or self._members)
         self.recurrent_shape = widest_shape([policy.recurrent_shape for policy in policies])
         self.critic_recurrent_shape = widest_shape([policy.critic_recurrent_shape for policy in policies])
         row_of = {agent: row for row, agent in enumerate(agent for seat in self.seats for agent in seat)}
@@ -55,13 +55,17 @@ class SeatedPolicy(Policy):
         )
 
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """As of each agent's own policy; zeros for the agents of a policy without a network."""
+        if self.distribution is None:
+            return super().logits(observation, recurrent=recurrent)
         observation = self.observe(observation)
-        return self._each(
-            lambda policy, entering: policy.logits(observation, recurrent=entering),
-            "recurrent_shape",
-            recurrent,
-            observation,
-        )
+        axis = observation.ndim - 1 - len(self.group.observation.shape)
+        zeros = torch.zeros(*observation.shape[: axis + 1], self.distribution.n_parameters, device=observation.device)
+
+        def run(policy: Policy, entering: Tensor | None) -> tuple[Tensor, Tensor | None]:
+            return (zeros, None) if policy.distribution is None else policy.logits(observation, recurrent=entering)
+
+        return self._each(run, "recurrent_shape", recurrent, observation)
 
     def value(
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
@@ -75,11 +79,19 @@ class SeatedPolicy(Policy):
         )
 
     def scale_bytes(self, values: Tensor) -> Tensor:
-        return self._members[0].scale_bytes(values)
+        return (self._networked or self._members)[0].scale_bytes(values)
+
+    def begin_episodes(self, done: Tensor) -> None:
+        for policy in self._members:
+            policy.begin_episodes(done)
+
+    @property
+    def values_by_state(self) -> bool:
+        return all(policy.values_by_state for policy in self._members)
 
     @property
     def distribution(self) -> ActionDistribution | None:
-        return self._members[0].distribution
+        return self._networked[0].distribution if self._networked else None
 
     @property
     def cross_agent(self) -> bool:
@@ -90,19 +102,24 @@ class SeatedPolicy(Policy):
         return all(policy.has_critic for policy in self._members)
 
     def sites(self) -> list[Site]:
-        """The sites of each agent's own policy, the agents in the group's order; without critics if one has none."""
+        """The sites of each agent's own policy, the agents in the group's order; actors alone if one has no critic."""
         sites = []
         for agent, name in enumerate(self.group.agents):
             policy = self._members[next(k for k, seat in enumerate(self.seats) if agent in seat)]
             for site in policy.sites():
                 row = 0 if site.shared_forward else site.row_of(agent)
-                if row is not None and (self.has_critic or "/critic/" not in site.name):
+                if row is not None and (self.has_critic or site.name.split("/")[1] == "actor"):
                     sites.append(_of_agent(site, agent, name, row))
         return sites
 
     @property
     def _members(self) -> list[Policy]:
         return [policy for policy in self.policies if isinstance(policy, Policy)]
+
+    @property
+    def _networked(self) -> list[Policy]:
+        """Those whose outputs are parameters of a distribution, unlike random agents."""
+        return [policy for policy in self._members if policy.distribution is not None]
 
     def _each(
         self,

@@ -54,7 +54,7 @@ class WithFeatures(Policy):
         agents: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
-        self.inner, self.group = deepcopy(policy), policy.group
+        self.inner, self.group, self.greedy = deepcopy(policy), policy.group, policy.greedy
         self.recurrent_shape, self.critic_recurrent_shape = policy.recurrent_shape, policy.critic_recurrent_shape
         base = match_sites(self.inner.sites(), site)[0]
         if base.n_units != autoencoder.n_units:
@@ -93,6 +93,16 @@ class WithFeatures(Policy):
         self, observations: Mapping[str, Tensor], *, state: Tensor | None = None, recurrent: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         return self.inner.value(observations, state=state, recurrent=recurrent)
+
+    def scale_bytes(self, values: Tensor) -> Tensor:
+        return self.inner.scale_bytes(values)
+
+    def begin_episodes(self, done: Tensor) -> None:
+        self.inner.begin_episodes(done)
+
+    @property
+    def values_by_state(self) -> bool:
+        return self.inner.values_by_state
 
     @property
     def distribution(self) -> ActionDistribution | None:

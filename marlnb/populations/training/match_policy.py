@@ -45,6 +45,10 @@ class MatchPolicy(Policy):
         action = self.opponents.act(observation, output.action, context, acting)
         return output._replace(action=action, extras={**output.extras, HOME_CELLS: self.opponents.home})
 
+    def begin_episodes(self, done: Tensor) -> None:
+        if self.home is not None:
+            self.home.begin_episodes(done)
+
     def _without_home(self, observation: Tensor) -> ActorOutput:
         """Zeros in the place of the home player's output."""
         spec, shape = self.group.action, (len(observation), self.group.n_agents)

@@ -20,6 +20,8 @@ from marlnb.analysis.stats.mutual_information import (
     mutual_information_bits,
 )
 from marlnb.errors import AnalysisError
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.policies.q_policy import QPolicy
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
@@ -99,6 +101,16 @@ def test_of_a_recording(talk: Recording) -> None:
     assert np.mean(result.influence_at) == pytest.approx(result.influence.value)
     assert result.speaks and result.listens and result.context_independence == 1.0
     assert result.warnings == () and repr(result).startswith(result.verdict) and "listener_0 listens" in result.verdict
+
+
+def test_a_listener_of_q_values_has_no_causal_influence(talk: Recording) -> None:
+    """The softmax of its Q values is not how likely its actions are."""
+    policies = Run.open(talk.run_path).policies()  # type: ignore[arg-type]
+    policies["listener"] = QPolicy(policies["listener"].group, MLPConfig())
+    result = communication(
+        talk, speaker="speaker_0", listener="listener_0", goal="goal", n_shuffles=20, n_bootstrap=20, policies=policies
+    )
+    assert result.influence is None and "the policy acts greedily" in repr(result)
 
 
 def test_influence_equals_a_loop_over_messages(talk: Recording) -> None:

@@ -98,6 +98,22 @@ def test_networks_of_other_kinds_meet(league: RunLeague, recurrent: mnb.Run) -> 
         assert state is not None and np.allclose(recorded[0], state[0, 1, 0].detach(), atol=1e-5)
 
 
+@pytest.mark.parametrize("algorithm", [("algorithm=ippo",), ("algorithm=isac", "algorithm.learning_starts=0")])
+def test_a_trained_player_meets_a_random_one(algorithm: tuple[str, ...], tmp_path: Path) -> None:
+    """The random player's logits are zeros, as where it acts alone; it has neither sites nor values."""
+    games = (RPS, "env.steps=2", "n_envs=4", "rollout_steps=16", "frames=64")
+    trained, random = (
+        mnb.train(mnb.Experiment.compose(*games, *options), tmp_path / options[0], progress=False)
+        for options in (algorithm, ("algorithm=random",))
+    )
+    for players, seat in (((trained, random), 0), ((random, trained), 1)):
+        recording = mnb.match(*players, episodes=4, progress=False).recordings["player_0"]
+        logits = recording.steps("player", "logits").to_numpy()
+        assert not logits[:, 1 - seat].any() and logits[:, seat].any()
+        sites = [f"player/actor/player_{seat}/{layer}" for layer in ("hidden_1", "hidden_2", "head")]
+        assert list(recording.sites) == sites
+
+
 def test_sides_are_played_by_their_own_players(tmp_path: Path) -> None:
     tag = _trained(tmp_path / "tag", "env=mpe/simple_tag", "league=alphastar", "frames=64").league
     chaser, runner = tag["adversary_main_0"], tag["agent_main_0"]

@@ -1,0 +1,29 @@
+"""MatchPolicy: what it passes on to the home player."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.policies.deterministic_policy import DeterministicPolicy
+from marlnb.models.policies.policy import ActContext
+from marlnb.populations.training.match_env import MatchEnv
+from marlnb.populations.training.match_policy import MatchPolicy
+from marlnb.populations.training.stacked_opponents import StackedOpponents
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+
+
+def test_correlated_noise_begins_again_with_each_episode() -> None:
+    group = GroupSpec("a", ("a_0", "a_1"), ObservationSpec((3,)), ActionSpec("continuous", low=(-1.0,), high=(1.0,)))
+    model = MLPConfig(hidden=(8,))
+    home = DeterministicPolicy(group, EnvSpec("x", (group,)), model, model, centralised=False, twins=False)
+    home.process = (0.15, 1.0)
+    home.noise.fill_(0.2)
+    opponents = StackedOpponents(group, 4, {}.__getitem__)  # none is seated
+    policy = MatchPolicy(group, home, opponents, cast(MatchEnv, None))  # nobody acts
+    home.choose(torch.zeros(4, 2, 3), ActContext())
+    policy.begin_episodes(torch.tensor([True, False, True, False]))
+    assert home.noise_state is not None
+    assert home.noise_state.any(-1).any(-1).tolist() == [False, True, False, True]
