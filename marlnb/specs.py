@@ -53,7 +53,8 @@ class ActionSpec:
         n: number of choices of each discrete component.
         low: lower bound of each continuous component.
         high: upper bound of each continuous component.
-        names: one per choice or component; may be empty.
+        names: one per choice or component, of several discrete components one per component or one per choice of all;
+            may be empty.
     """
 
     kind: ActionKind
@@ -68,6 +69,13 @@ class ActionSpec:
                 raise ConfigError(f"continuous actions need low < high for each component; got {self.low}, {self.high}")
         elif not self.n or min(self.n) < 1 or (self.kind == "discrete" and len(self.n) != 1):
             raise ConfigError(f"{self.kind} actions need a positive number of choices; got n={self.n}")
+        valid = [self.n_components] if self.kind == "continuous" else [self.n_logits]
+        if self.kind == "multi_discrete":
+            valid.append(self.n_components)
+        if self.names and len(self.names) not in valid:
+            what = "components" if self.kind == "continuous" else "choices"
+            expected = f"{valid[0]} {what}" + "".join(f" or {n} components" for n in valid[1:])
+            raise ConfigError(f"got {len(self.names)} action names for {expected}; give one for each")
 
     @property
     def shape(self) -> tuple[int, ...]:

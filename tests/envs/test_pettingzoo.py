@@ -210,6 +210,8 @@ def test_state_and_pictures() -> None:
         assert not np.array_equal(picture, env.render(0))
         with pytest.raises(EnvError, match="environments 0 to 1; got 2"):
             env.render(2)
+    with pytest.raises(EnvError, match="is closed"):
+        env.render(0)
     with config("simple_spread", workers=0).build(1) as env:
         with pytest.raises(EnvError, match="render=True"):
             env.render()

@@ -100,6 +100,7 @@ def test_whole_actions(space: spaces.Space[Any], kind: str, n: tuple[int, ...]) 
     [
         spaces.Box(-1, 1, (2,), np.float32),
         BOX,
+        spaces.Box(-0.1, 0.1, (2,), np.float64),  # float32's nearest numbers are outside of it
         spaces.Box(0, 1, (), np.float32),
         spaces.Dict({"u": BOX, "c": spaces.Box(0, 1, (1,))}),
     ],

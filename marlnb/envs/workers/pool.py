@@ -157,6 +157,7 @@ class Pool:
         self._command(LABELS)
 
     def render(self, index: int) -> np.ndarray:
+        self._check_open()
         worker = next(worker for worker in self.workers if index in worker.indices)
         try:
             os.write(worker.command, RENDER)
@@ -177,8 +178,7 @@ class Pool:
         self._finish()
 
     def _start(self, kind: int) -> None:
-        if not self._close.alive:
-            raise EnvError(f"{self.name} is closed")
+        self._check_open()
         if not self._is_idle():  # an interrupt came between a step's start and its end
             self._wake_workers()
             self._finish()
@@ -195,8 +195,7 @@ class Pool:
             raise
 
     def _finish(self, interrupted: bool = False) -> None:
-        if not self._close.alive:
-            raise EnvError(f"{self.name} is closed")
+        self._check_open()
         try:
             try:
                 self._wait_for_workers()
@@ -212,6 +211,10 @@ class Pool:
         except BaseException:
             self.close()
             raise
+
+    def _check_open(self) -> None:
+        if not self._close.alive:
+            raise EnvError(f"{self.name} is closed")
 
     def _is_idle(self) -> bool:
         return all(self._head[2 + worker.slot] == self._head[0] for worker in self.workers)

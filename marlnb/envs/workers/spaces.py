@@ -231,7 +231,9 @@ def _nested(space: spaces.Space) -> Callable[[np.ndarray], Any]:
             return tuple(items), at
         if isinstance(part, spaces.Box) and not _is_integer(part):
             size = int(np.prod(part.shape))
-            return row[at : at + size].reshape(part.shape).astype(part.dtype), at + size
+            value = row[at : at + size].reshape(part.shape).astype(part.dtype)
+            np.clip(value, part.low, part.high, out=value)  # float32 rounds float64 bounds, perhaps outwards
+            return value, at + size
         counts, low = _counts(part)
         value = row[at : at + counts.size] + low
         at += counts.size

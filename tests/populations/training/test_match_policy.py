@@ -22,7 +22,7 @@ def test_correlated_noise_begins_again_with_each_episode() -> None:
     home.process = (0.15, 1.0)
     home.noise.fill_(0.2)
     opponents = StackedOpponents(group, 4, {}.__getitem__)  # none is seated
-    policy = MatchPolicy(group, home, opponents, cast(MatchEnv, None))  # nobody acts
+    policy = MatchPolicy(group, home, opponents, cast(MatchEnv, None))  # no env is stepped
     home.choose(torch.zeros(4, 2, 3), ActContext())
     policy.begin_episodes(torch.tensor([True, False, True, False]))
     assert home.noise_state is not None
