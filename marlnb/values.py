@@ -32,11 +32,17 @@ def validate(config: Any) -> None:
     one that is read back from a file.
 
     Raises:
-        ConfigError: a wrong type or a value out of range.
+        ConfigError: a wrong type or a value out of range, or a class of environments, models or algorithms without a
+            name.
     """
     kind = type(config)
+    name = getattr(kind, "name", "") if hasattr(kind, "registry") else kind.__name__
+    if not name:
+        raise ConfigError(
+            f"{kind.__qualname__} has no name: register it, as with @mnb.environment('my/game') for an environment"
+        )
     for field in fields(config):
-        path = f"{kind.name if hasattr(kind, 'registry') else kind.__name__}.{field.name}"
+        path = f"{name}.{field.name}"
         value = check_value(getattr(config, field.name), hints(kind)[field.name], path, field)
         object.__setattr__(config, field.name, value)
 

@@ -56,11 +56,15 @@ class Registry(Generic[T]):
         return f"<{len(names)} {self.kind}s: {', '.join(names)}>"
 
     def register(self, name: str) -> Callable[[S], S]:
-        """A class decorator that registers the class as `name` and sets its class attribute `name`."""
+        """A class decorator that registers the class as `name` and sets its class attribute `name`.
+
+        It replaces an earlier definition of the same class. In a notebook or a script it may have had another name.
+        """
 
         def enter(member: S) -> S:
             present = self._members.get(name)
-            if present is not None and _path(present) != _path(member):
+            in_main = getattr(present, "__module__", "") == "__main__" == getattr(member, "__module__", "")
+            if present is not None and _path(present) != _path(member) and not in_main:
                 raise ConfigError(f"{self.kind} {name!r} is registered already, by {_path(present)}")
             member.name = name  # type: ignore[attr-defined]
             self._members[name] = member  # type: ignore[assignment]

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import torch
 
 from marlnb.envs.custom import vector_env
 from marlnb.envs.parallel import ParallelVectorEnv
+from marlnb.envs.pettingzoo import PettingZooConfig
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.workers import pool
 from marlnb.envs.workers.pool import Pool
+from marlnb.envs.workers.process import COMMAND_BYTES
 from marlnb.errors import EnvError
 from tests.envs import sample_envs
 
@@ -52,6 +55,11 @@ def memory(pid: int) -> list[str]:
     """What a process maps that it shares: memory without a name needs no clearing up, that in /dev/shm would."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     return sorted({line.split()[5] for line in lines if "memfd:" in line or "/dev/shm" in line})
+
+
+def test_every_allowed_number_of_workers_has_an_answer_slot() -> None:
+    (workers,) = (option for option in fields(PettingZooConfig) if option.name == "workers")
+    assert 2 + workers.metadata["le"] <= COMMAND_BYTES // 8
 
 
 def test_workers_are_other_processes_without_torch() -> None:

@@ -81,6 +81,12 @@ def test_registering_twice_replaces_the_same_class_and_refuses_another() -> None
     assert registry._members["mine"] is again
     with pytest.raises(ConfigError, match=r"thing 'mine' is registered already, by a.Mine"):
         registry.register("mine")(other)
+    registry.register("cell's")(type("Before", (), {"__module__": "__main__"}))
+    renamed = type("After", (), {"__module__": "__main__"})
+    registry.register("cell's")(renamed)
+    assert registry._members["cell's"] is renamed
+    with pytest.raises(ConfigError, match=r"registered already, by __main__.After"):
+        registry.register("cell's")(other)
 
 
 def test_members_know_their_name_and_unknown_ones_the_nearest() -> None:

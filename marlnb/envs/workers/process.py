@@ -22,7 +22,7 @@ IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # for
 RESET, STEP, LABELS = 1, 2, 3
 WAKE, RENDER = b"w", b"r"  # to a worker; an object follows RENDER
 DONE, VALUE, FAILURE = b"d", b"v", b"f"  # from a worker; an object follows the last two
-COMMAND_BYTES = 4096  # head of the shared memory: command count, command kind, an answer slot for each worker
+COMMAND_BYTES = 1 << 16  # head of the shared memory: command count, command kind, an answer slot for each worker
 LENGTH = struct.Struct("<Q")
 
 

@@ -108,6 +108,14 @@ class PhasesInTurn(Phases):
         return {"agent": torch.stack([state["phase"] == 0, state["phase"] == 1], -1)}
 
 
+def test_a_game_without_a_name_is_an_error() -> None:
+    class Nameless(mnb.TensorEnv):
+        start = step = observe = groups = None  # type: ignore[assignment]
+
+    with pytest.raises(ConfigError, match=r"Nameless has no name: register it, as with @mnb.environment"):
+        Nameless()
+
+
 class Unmasked(Phases):
     """Its group has no action mask."""
 
