@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from marlnb.codec import from_json
 from marlnb.config import EnvConfig, option
@@ -121,7 +121,7 @@ class ExternalOptions(EnvConfig):
         specs = tuple(group.spec(name) for name, group in groups.items())
         return EnvSpec(self.name, specs, max_steps=self.max_steps, simultaneous=False)
 
-    def for_evaluation(self) -> Self:
+    def for_evaluation(self) -> ExternalOptions:
         """The options of a second environment during a training, with an address and an address file of its own."""
         at_path, file = self.address.startswith(UNIX), Path(self.address_file)
         return replace(
