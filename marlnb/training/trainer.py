@@ -29,7 +29,7 @@ from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.memory import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
-from marlnb.training.policies.evaluator import Evaluator
+from marlnb.training.policies.evaluator import EvaluationInterrupted, Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
@@ -210,6 +210,7 @@ class Trainer:
         """The current iteration is finished and saved, then the training ends. Safe in a signal handler."""
         self._stop_reason = reason
         interrupt(self.loop.env)
+        self._evaluator.interrupt()
 
     @property
     def stopping(self) -> bool:
@@ -306,19 +307,18 @@ class Trainer:
         return report
 
     def _evaluate(self, advance: Advance) -> dict[str, float]:
-        experiment, every = self.experiment, self.experiment.evaluate_every
-        if experiment.evolution is not None:  # a population evaluates its members itself
+        if self.experiment.evolution is not None:  # a population evaluates its members itself
             self.evaluation_returns = advance.evaluation or self.evaluation_returns
             return advance.evaluation
-        last = bool(reached_limit(experiment, self.trained))
-        if every:
-            is_due = last or self.iteration % every == 0
-        else:  # where it takes no time, so that every run has a greedy score besides that of its exploring episodes
-            is_due = bool(experiment.env.facts.batched) and (last or self._target_reached)
-        if not is_due:
+        last = bool(reached_limit(self.experiment, self.trained))
+        if not self._evaluator.is_due(self.iteration, last, self._target_reached):
             return {}
-        with self.phases.timed("evaluation"):
-            table, evaluation = self._evaluator.evaluate(self.policies)
+        try:
+            with self.phases.timed("evaluation"):
+                table, evaluation = self._evaluator.evaluate(self.policies)
+        except EvaluationInterrupted as error:  # the training stops and is saved without it
+            self.run.log_event(str(error))
+            return {}
         self.evaluation_returns = evaluation.return_mean
         self.run.append_evaluation(
             {"iteration": self.iteration, "frames": self.frames, "seconds": self.seconds, "returns": table.to_json()}

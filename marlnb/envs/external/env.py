@@ -34,7 +34,7 @@ class ExternalEnv(ServedEnv):
     `step` sends the actions that simulators asked for. It then waits until each simulator that got actions asks again
     or disconnects. If one takes longer than `deadline_s`, `step` returns, and later steps do not wait for it until it
     asks. In a slot without a simulator, all agents are alive and none acts. If no simulator asks at all, `step` waits
-    until one does, until `timeout_s`, or until `interrupt` is called.
+    until one does, until `timeout_s`, or until `interrupt` is called; then no step waits before the next `reset`.
 
     Saving does not disturb episodes. After a restore, every simulator counts as disconnected: the episodes that were in
     progress are cut off at their last observations in the first step.
@@ -90,6 +90,7 @@ class ExternalEnv(ServedEnv):
                 self._abandoned.add(connection)
         self._playing, self._cut_off = {}, []
         self._awaited.clear()
+        self._interrupted = False
         self._seed = int(seed) % SEED_SPAN
         for tensor in tensors(self._cpu_step):
             tensor.zero_()

@@ -27,6 +27,11 @@ def evaluation_config(config: EnvConfig) -> EnvConfig:
     return config.for_evaluation() if isinstance(config, ExternalOptions) else config
 
 
+def is_served(env: VectorEnv) -> bool:
+    """Whether `env` waits for other processes that connect to it."""
+    return _served(env) is not None
+
+
 def publish(env: VectorEnv, folder: Path) -> None:
     """Publishes the address of `env` in `folder` if other processes connect to it."""
     if (served := _served(env)) is not None:

@@ -592,6 +592,11 @@ def test_interrupted_it_does_not_wait() -> None:
         step = env.step(actions(env))
         assert not any(group.acting.any() for group in step.groups.values())
         assert not env.step(actions(env)).done.any()
+        env.reset(1)
+        start = time.monotonic()
+        threading.Timer(0.1, env.interrupt).start()
+        env.step(actions(env))
+        assert time.monotonic() - start >= 0.1  # it waits again
 
 
 @pytest.mark.parametrize(

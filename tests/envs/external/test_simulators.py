@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,6 +152,21 @@ def test_evaluations_listen_next_to_a_fixed_address(tmp_path: Path, processes: l
     assert run.status()["state"] == "complete" and len(run.evaluations()) == 2 and addresses == [address] * 2
     assert [process.wait(120) for process in simulators] == [0, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_training_stops_saved_while_an_evaluation_waits(tmp_path: Path, processes: list[Process]) -> None:
+    folder = tmp_path / "run"
+    simulator(processes, folder)  # none for the evaluation
+
+    def stop() -> None:
+        while not (folder / "evaluation" / "server.json").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, daemon=True).start()
+    run = train(experiment("n_envs=1", "frames=1280", "evaluate_every=2"), folder, progress=False)
+    assert run.status()["state"] == "stopped" and run.status()["reason"] == "SIGTERM"
+    assert [checkpoint.iteration for checkpoint in run.checkpoints] == [2] and not run.evaluations()
 
 
 def test_the_client_needs_numpy_only_and_can_be_copied(tmp_path: Path) -> None:
