@@ -224,6 +224,10 @@ def _take_recorded(
             camera.take(np.asarray(recording.file["frames/image"][int(k)]), t)
         if len(camera.frames):
             return title
+    first_t = int(recording.file["steps/t"][int(rows[0])])
+    if first_t or entry["seed"] < 0:
+        problem = f"its first recorded step is t={first_t}" if first_t else "its seed is unknown"
+        raise RecordingError(f"{recording.path.name}: episode {episode} cannot be played again, because {problem}")
     source = source_of(recording, policy_source)
     origin = origin_at(recording, int(rows[0]))
     check_origin(recording, source, origin)

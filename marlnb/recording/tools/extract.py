@@ -71,7 +71,7 @@ def select(
             f"every must be a multiple of {recorded_every}, with which {recording.path.name} was recorded; got {every}"
         )
     names = None if agents is None else _matching(recording.agents, agents, "recorded agent", RecordingError)
-    numbers = _numbers(recording, episodes)
+    numbers = _with_rows(recording, _numbers(recording, episodes), every)
     chosen_sites = recording.sites if sites is None else _matching(recording.sites, sites, "recorded site", SiteError)
     paths = [f"activations/{site}" for site in chosen_sites] + _field_paths(recording, fields)
     portion = Portion(paths, names, numbers, every)
@@ -115,6 +115,17 @@ def _numbers(recording: Recording, episodes: EpisodeNumbers) -> list[int] | None
     if not numbers:
         raise RecordingError(f"episodes={episodes} selects none of the {len(table)} episodes of {recording.path.name}")
     return numbers
+
+
+def _with_rows(recording: Recording, numbers: list[int] | None, every: int) -> list[int] | None:
+    """Without the episodes that have no row on the stride, as one that began before the recording may have none."""
+    table, is_kept = recording.episodes, recording._times() % every == 0
+    table = table if numbers is None else table.loc[numbers]
+    spans = zip(table.index, table["start"], table["length"])
+    kept = [int(number) for number, start, length in spans if is_kept[start : start + length].any()]
+    if not kept:
+        raise RecordingError(f"{recording.path.name} has no rows at every={every} in the chosen episodes")
+    return numbers if len(kept) == len(table) else kept
 
 
 def _field_paths(recording: Recording, fields: Patterns) -> list[str]:
