@@ -31,8 +31,9 @@ class EpisodeIndex:
         n_steps: `[episode]` int64, in steps, recorded or not.
         seed: `[episode]` int64.
         returns: `[episode, agent]`, of the recorded agents; NaN for an interrupted episode.
-        iteration: `[episode]` int64, of the checkpoint that played it.
+        iteration: `[episode]` int64, of the checkpoint that played its first row.
         finished: `[episode]` bool, False for an interrupted episode.
+        checkpoints: by row_start and iteration `[checkpoint]`, which iteration played the rows from there on.
         n_rows: rows of all episodes.
     """
 
@@ -44,6 +45,7 @@ class EpisodeIndex:
     returns: np.ndarray
     iteration: np.ndarray
     finished: np.ndarray
+    checkpoints: tuple[np.ndarray, np.ndarray]
     n_rows: int
 
     @staticmethod
@@ -62,8 +64,11 @@ class EpisodeIndex:
         order = np.argsort(columns["episode"], kind="stable")
         columns = {name: values[order] for name, values in columns.items()}
         number, returns = columns.pop("episode"), columns.pop("return")
-        iteration = _iterations(file, columns["start"])
-        return EpisodeIndex(number=number, returns=returns, iteration=iteration, n_rows=n_rows, **columns)
+        checkpoints = _checkpoints(file)
+        iteration = _iterations(checkpoints, columns["start"])
+        return EpisodeIndex(
+            number=number, returns=returns, iteration=iteration, checkpoints=checkpoints, n_rows=n_rows, **columns
+        )
 
     def __len__(self) -> int:
         return len(self.number)
@@ -87,18 +92,17 @@ class EpisodeIndex:
         rows = among
         if "episode" in selectors or "checkpoint" in selectors:
             chosen = self._episodes(selectors.get("episode", slice(None)))
-            if "checkpoint" in selectors:
-                of_checkpoints = self._of_checkpoints(selectors["checkpoint"])
-                chosen = [index for index in chosen if of_checkpoints[index]]
             parts = [np.arange(self.start[i], self.start[i] + self.length[i]) for i in chosen]
             rows = np.concatenate(parts) if parts else np.empty(0, np.int64)
+            if "checkpoint" in selectors:
+                rows = rows[self._are_of_checkpoints(rows, selectors["checkpoint"])]
             if not np.array_equal(among, np.arange(self.n_rows)):
                 rows = rows[np.isin(rows, among)]
         return _at_times(rows, selectors["t"], times()) if "t" in selectors else rows
 
-    def _of_checkpoints(self, selector: Selector) -> np.ndarray:
-        """`[episode]`: whether one of these checkpoints, given by iteration, played it."""
-        recorded = sorted(set(self.iteration.tolist()))
+    def _are_of_checkpoints(self, rows: np.ndarray, selector: Selector) -> np.ndarray:
+        """`[row]`: whether one of these checkpoints, given by iteration, played it."""
+        recorded = sorted(set(_iterations(self.checkpoints, np.arange(self.n_rows)).tolist()))
         if isinstance(selector, (slice, str)):
             raise RecordingError(
                 f"checkpoint must be an iteration or a list of them; got {selector!r}; valid: {recorded}"
@@ -107,7 +111,7 @@ class EpisodeIndex:
         missing = sorted(set(iterations) - set(recorded))
         if missing:
             raise RecordingError(f"no rows of checkpoint {missing} in this recording; valid: {recorded}")
-        return np.isin(self.iteration, iterations)
+        return np.isin(_iterations(self.checkpoints, rows), iterations)
 
     def numbers_of(self, selector: Any) -> list[int]:
         """The episodes that a number, a list or a mask `[episode]` names, whether or not they exist."""
@@ -134,24 +138,37 @@ def _integers(selector: Any, length: int | None, what: str) -> list[int]:
     return [int(item) for item in listed(items, length if items is selector else None, what)]
 
 
-def _iterations(file: h5py.File, starts: np.ndarray) -> np.ndarray:
-    """The iterations of the checkpoints that played the episodes starting at these rows."""
+def _checkpoints(file: h5py.File) -> tuple[np.ndarray, np.ndarray]:
     firsts, iterations = file["checkpoints/row_start"][:], file["checkpoints/iteration"][:]
-    if not len(firsts):
-        return np.full(len(starts), int(file.attrs.get("iteration", 0)))
-    return np.asarray(iterations[np.searchsorted(firsts, starts, side="right") - 1])
+    if len(firsts):
+        return firsts, iterations
+    return np.zeros(1, np.int64), np.array([int(file.attrs.get("iteration", 0))])
+
+
+def _iterations(checkpoints: tuple[np.ndarray, np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """The iterations of the checkpoints that played these rows."""
+    firsts, iterations = checkpoints
+    return np.asarray(iterations[np.searchsorted(firsts, rows, side="right") - 1])
+
+
+def seed_of(file: h5py.File, number: int) -> int:
+    """The seed of an episode that `record` played; -1 in other recordings, whose numbers do not tell it."""
+    settings = json.loads(file.attrs.get("settings", "{}"))
+    if "episodes" not in settings or "derived" in file.attrs:
+        return -1
+    # each checkpoint plays `episodes` under the same seeds
+    return (int(file.attrs["seed"]) + number % int(settings["episodes"])) % SEED_SPAN
 
 
 def _interrupted_episode(file: h5py.File, start: int, n_rows: int) -> dict[str, Any]:
     """The entry of an episode whose end was not recorded, with rows from `start` on."""
     number = int(file["steps/episode"][start])
-    settings = json.loads(file.attrs.get("settings", "{}"))  # each checkpoint plays `episodes` under the same seeds
     return {
         "episode": number,
         "start": start,
         "length": n_rows - start,
         "n_steps": int(file["steps/t"][n_rows - 1]) + 1,
-        "seed": (int(file.attrs["seed"]) + number % int(settings.get("episodes", SEED_SPAN))) % SEED_SPAN,
+        "seed": seed_of(file, number),
         "return": np.full(file["episodes/return"].shape[1], np.nan),
         "finished": False,
     }

@@ -9,9 +9,9 @@ from typing import Protocol
 import h5py
 import numpy as np
 
+from marlnb.recording.file.episode_index import seed_of
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.writer import EPISODE_COLUMNS
-from marlnb.specs import SEED_SPAN
 
 COLUMNS = (*EPISODE_COLUMNS, "finished", "return")
 RETURN_TOLERANCE = 1e-4  # of the sum of the rewards' magnitudes; the recorder sums in the same order, in float32
@@ -43,7 +43,7 @@ def repair_table(file: h5py.File, n_rows: int, is_bad: np.ndarray, damage: Damag
         table = None
     if table is None or not _matches_rows(table, runs):
         damage.add("the table of episodes did not match the rows and was rebuilt")
-        table = _from_rows(file, runs, t, every)
+        table = _from_rows(file, runs, t, every, {} if table is None else dict(zip(table["episode"], table["seed"])))
         file.require_group("damaged")
         file.move("episodes", "damaged/episodes")
         for name, values in table.items():
@@ -94,9 +94,14 @@ def _cut_tail(
     return stop
 
 
-def _from_rows(file: h5py.File, runs: list[Run], t: np.ndarray, every: int) -> dict[str, np.ndarray]:
-    """The table rebuilt from the rows; where an episode's number occurs twice, the longer run counts."""
-    seed = int(file.attrs["seed"])
+def _from_rows(
+    file: h5py.File, runs: list[Run], t: np.ndarray, every: int, seeds: Mapping[int, int]
+) -> dict[str, np.ndarray]:
+    """The table rebuilt from the rows; where an episode's number occurs twice, the longer run counts.
+
+    Args:
+        seeds: by episode, in the old table; they count where the recording's own seed does not tell them.
+    """
     longest: dict[int, Run] = {}
     for run in runs:
         number, start, stop = run
@@ -113,10 +118,15 @@ def _from_rows(file: h5py.File, runs: list[Run], t: np.ndarray, every: int) -> d
         "start": np.array([a for _, a, _ in chosen], np.int64),
         "length": np.array([b - a for _, a, b in chosen], np.int64),
         "n_steps": np.array([t[b - 1] + 1 for _, _, b in chosen], np.int64),
-        "seed": np.array([(seed + number) % SEED_SPAN for number, _, _ in chosen], np.int64),
+        "seed": np.array([_seed(file, number, seeds) for number, _, _ in chosen], np.int64),
         "finished": np.array([ended[b - 1] for _, _, b in chosen], bool),
         "return": np.array(returns, np.float64).reshape(len(chosen), n_agents),
     }
+
+
+def _seed(file: h5py.File, number: int, seeds: Mapping[int, int]) -> int:
+    seed = seed_of(file, number)
+    return int(seeds.get(number, -1)) if seed < 0 else seed
 
 
 def _report_lost(
@@ -129,7 +139,10 @@ def _report_lost(
     for index, (episode, start, length) in enumerate(zip(table["episode"], table["start"], table["length"])):
         span = slice(int(start), int(start + length))
         is_covered[span] = True
-        is_counted = bool(np.all(number[span] == episode)) and np.array_equal(t[span], every * np.arange(length))
+        # one that began before the recording of a training is unfinished, and its first row is a later step
+        first_t = 0 if table["finished"][index] or not length else t[int(start)]
+        expected_t = first_t + every * np.arange(length)
+        is_counted = bool(np.all(number[span] == episode)) and np.array_equal(t[span], expected_t)
         adds_up = True
         if rewards is not None and table["finished"][index]:
             adds_up = _adds_up(rewards[span], table["return"][index])

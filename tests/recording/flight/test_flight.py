@@ -20,6 +20,7 @@ from marlnb.recording.flight.hashes import HashFile
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
+from tests.forked import run_forked
 
 N_ENVS, N_STEPS, N_ITERATIONS = 4, 10, 5
 
@@ -181,6 +182,12 @@ def test_episodes_longer_than_a_rollout(tmp_path: Path) -> None:
         assert flight.rows["t"].tolist() == [*range(25)] * 2
         iterations = [flight.checkpoints.query("row_start <= @row < row_stop")["iteration"].item() for row in range(50)]
         assert iterations == [i for i in range(5) for _ in range(10)]
+        for iteration in range(5):
+            of_iteration = flight["listener/actor/hidden_1"].sel(checkpoint=iteration)
+            assert of_iteration.rows.tolist() == list(range(10 * iteration, 10 * iteration + 10))
+        assert flight["listener/actor/hidden_1"].sel(checkpoint=1, episode=0, t=[12]).rows.tolist() == [12]
+        with pytest.raises(RecordingError, match=r"no rows of checkpoint \[5\].*valid: \[0, 1, 2, 3, 4\]"):
+            flight["listener/actor/hidden_1"].sel(checkpoint=5)
         with mnb.replay_training(run, 2, [0], iterations=2) as part:
             assert part.rows["t"].tolist() == [*range(10, 25), *range(5)]
             assert part.episodes["finished"].tolist() == [False, False]
@@ -188,6 +195,56 @@ def test_episodes_longer_than_a_rollout(tmp_path: Path) -> None:
             assert part.episodes["seed"].tolist() == flight.episodes["seed"].tolist()
             site = "listener/actor/hidden_1"
             np.testing.assert_allclose(part[site].to_numpy(), flight[site].to_numpy()[10:30], atol=1e-6)
+
+
+def test_tools_take_episodes_older_than_the_recording(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", experiment(max_cycles=25), mnb.FlightRecorder(every_envs=4))
+    with mnb.replay_training(run, 3, [0], iterations=2) as part:
+        assert part.rows["t"].tolist() == [*range(20, 25), *range(15)]
+        with pytest.raises(RecordingError, match=r"episode 0 cannot be played again, .* recorded step is t=20"):
+            mnb.animate(part, episode=0)
+        with mnb.extract(part, tmp_path / "eighth.h5", every=8) as eighth:  # episode 0 has t = 24
+            assert eighth.rows["t"].tolist() == [24, 0, 8] and eighth.episodes["length"].tolist() == [1, 2]
+        with mnb.extract(part, tmp_path / "thirteenth.h5", every=13) as rest:  # and none of 0, 13, 26
+            assert rest.rows["t"].tolist() == [0, 13] and rest.episodes.index.tolist() == [1]
+            assert rest.settings["episodes"] == 1
+        with pytest.raises(RecordingError, match="no rows at every=13"):
+            mnb.extract(part, tmp_path / "none.h5", episodes=[0], every=13)
+    before = part.path.read_bytes()
+    assert not mnb.repair(part.path).changed and part.path.read_bytes() == before
+    assert not mnb.repair(tmp_path / "eighth.h5").changed
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import torch
+import marlnb as mnb
+from marlnb.recording.file import layout
+from tests.recording.flight.test_flight import experiment
+torch.set_num_threads(1)
+layout.MAX_BLOCK_ROWS = 16
+
+class Kill:
+    def begin(self, trainer): pass
+    def end(self, trainer): pass
+    def after_iteration(self, trainer):
+        if trainer.iteration == 4:
+            flight._flight._buffers.close()
+            flight._flight._thread.join()
+            os._exit(9)
+
+flight = mnb.FlightRecorder(every_envs=4)
+mnb.train(experiment(), Path(sys.argv[1]), progress=False, callbacks=[flight, Kill()])
+"""
+
+
+def test_the_seed_of_the_episode_that_a_kill_interrupted_is_unknown(tmp_path: Path) -> None:
+    assert run_forked(KILLED, tmp_path / "run") == 9
+    with Recording.open(tmp_path / "run" / "recordings" / "flight.h5") as flight:  # 32 rows: two blocks of 16
+        first = derive_seed(3, "env", 0)
+        assert flight.episodes["finished"].tolist() == [True] * 6 + [False]
+        assert flight.episodes["seed"].tolist() == [first + k * N_ENVS for k in range(6)] + [-1]
 
 
 def test_a_resumed_training_continues_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

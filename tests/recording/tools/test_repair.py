@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,6 +16,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.journal import journal_of
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
+from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from tests.forked import run_forked
 from tests.recording.runs import LivesConfig, length_of, make_run
 
@@ -142,6 +144,22 @@ def test_a_wrong_table_of_episodes_is_rebuilt(path: Path, intact: Path) -> None:
     with Recording.open(path) as recording, Recording.open(intact) as original:
         np.testing.assert_allclose(recording.episodes["a_2"], original.episodes["a_2"])
         assert recording.episodes["seed"].tolist() == original.episodes["seed"].tolist()
+
+
+def test_a_rebuilt_table_has_the_seeds_of_its_episodes(tmp_path: Path) -> None:
+    """Each checkpoint plays under the same seeds; a merged recording's numbers do not tell them."""
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    save_checkpoint(run.path / "checkpoints", run.checkpoint(7).load(), iteration=8, frames=0, returns={})
+    options: dict[str, Any] = {"episodes": 3, "sites": [], "progress": False}
+    both = record(run, checkpoint=[7, 8], seed=500, name="both", **options)
+    merged = mnb.merge([record(run, seed=seed, name=f"{seed}", **options) for seed in (500, 900)], tmp_path / "m.h5")
+    for recording, seeds in ((both, [500, 501, 502] * 2), (merged, [500, 501, 502, 900, 901, 902])):
+        recording.close()
+        with h5py.File(recording.path, "r+") as file:
+            file["episodes/start"][1:2] += 3
+        assert "rebuilt" in mnb.repair(recording.path).problems[0]
+        with Recording.open(recording.path) as repaired:
+            assert repaired.episodes["seed"].tolist() == seeds and repaired.episodes["finished"].all()
 
 
 def test_what_cannot_be_saved_is_left_untouched(path: Path, tmp_path: Path) -> None:
