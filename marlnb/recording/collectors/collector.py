@@ -32,6 +32,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.writer import RecordingWriter
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.policies.agents import Agents
+from marlnb.training.runs.run import Origin
 
 STEP_COLUMNS = ("steps/t", "steps/env_id", "steps/episode")
 
@@ -105,7 +106,8 @@ class CollectorRecorder:
         self.expected_rows, self.frames = expected_rows, 0
         self._writer: RecordingWriter | None = None
         self._fields: list[Field] = []
-        self._unfinished: dict[int, list[dict[str, Tensor]]] = {}  # by trajectory, the rows of each batch
+        # by trajectory, the rows of each batch and the weights that played it
+        self._unfinished: dict[int, list[tuple[Origin, dict[str, Tensor]]]] = {}
         self._env_index: dict[int, int] = {}  # by trajectory
         self._n_episodes = 0
         self._origin = agents.origin()
@@ -222,7 +224,7 @@ class CollectorRecorder:
                 continue
             trajectory = env_index if ids is None else int(ids[t])
             part = {name: tensor[start : t + 1] for name, tensor in rows.items()}
-            self._unfinished.setdefault(trajectory, []).append(part)
+            self._unfinished.setdefault(trajectory, []).append((self._origin, part))
             self._env_index[trajectory] = env_index
             start = t + 1
             if bool(done[t]):
@@ -231,10 +233,8 @@ class CollectorRecorder:
     def _write_episode(self, trajectory: int, *, finished: bool) -> None:
         assert self._writer is not None
         parts = self._unfinished.pop(trajectory)
-        rows = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        n_rows = len(next(iter(rows.values())))
-        self._writer.enter_checkpoint(self._origin.iteration, self._origin.sha256)
-        rewards = [rows[f"steps/{group.spec.name}/reward"] for group in self.groups]
+        rewards = [torch.cat([part[f"steps/{group.spec.name}/reward"] for _, part in parts]) for group in self.groups]
+        n_rows = len(rewards[0])
         returns = np.concatenate([reward.double().sum(0).cpu().numpy() for reward in rewards])
         entry = {
             "episode": self._n_episodes,
@@ -245,7 +245,12 @@ class CollectorRecorder:
         }
         columns = {name: np.array([value]) for name, value in {**entry, "finished": finished}.items()}
         self._writer.add_episodes(columns, returns[None])
-        t, env_id = np.arange(n_rows), np.full(n_rows, self._env_index.pop(trajectory))
-        stored = [stored_bytes(rows[field.path], field) for field in self._fields]
-        self._writer.append([x[None] for x in (*stored, t, env_id, np.full(n_rows, self._n_episodes))])
+        env_index, first = self._env_index.pop(trajectory), 0
+        for origin, part in parts:
+            stored = [stored_bytes(part[field.path], field) for field in self._fields]
+            t = np.arange(first, first + len(stored[0]))
+            self._writer.enter_checkpoint(origin.iteration, origin.sha256)
+            numbers = np.full(len(t), env_index), np.full(len(t), self._n_episodes)
+            self._writer.append([x[None] for x in (*stored, t, *numbers)])
+            first += len(t)
         self._n_episodes += 1

@@ -129,6 +129,27 @@ def test_weights_that_change_between_batches_are_checkpoints(actor: Any, tmp_pat
     assert len(set(recording.checkpoints["sha256"])) == 2
 
 
+def test_an_episode_that_crosses_batches_has_the_weights_of_each(actor: Any, tmp_path: Path) -> None:
+    import copy
+
+    own = copy.deepcopy(actor)
+    agents = mnb.agents_from_torchrl(own, ENV, path=tmp_path)
+    collector = Collector(lambda: mnb.as_torchrl(ENV.build(1)), own, frames_per_batch=5, total_frames=20)
+    played_by: list[str] = []
+    with CollectorRecorder(agents, tmp_path / "recording.h5") as recorder:
+        for batch in collector:
+            played_by += [agents.origin().sha256] * 5
+            recorder.add(batch)
+            with torch.no_grad():
+                own.module[0].module.params["0", "weight"].mul_(1.5)
+    collector.shutdown()
+    with mnb.Recording.open(tmp_path / "recording.h5") as recording:
+        table = recording.checkpoints
+        assert table[["row_start", "row_stop"]].to_numpy().tolist() == [[0, 5], [5, 10], [10, 15], [15, 20]]
+        assert table["sha256"].tolist() == played_by[::5] and recording.rows["t"].tolist()[:8] == [*range(7), 0]
+        assert recording.episodes["length"].tolist() == [7, 7, 6]
+
+
 def test_padded_trajectories_are_an_error(actor: Any, tmp_path: Path, gathered: Any) -> None:
     _, batch, agents = gathered
     padded = batch.clone()
