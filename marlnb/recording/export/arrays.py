@@ -105,7 +105,8 @@ def _reader(array: LabelledArray) -> Any:
     def read(key: tuple[Any, ...]) -> np.ndarray:
         row, axes = key[0], key[1:]
         rows = array.rows[np.atleast_1d(np.arange(len(array.rows))[row])]
-        picks = {dim: pick for dim, pick in zip(array.dims[1:], axes) if pick != slice(None)} if axes else {}
+        named = zip(array.dims[1:], axes)
+        picks = {dim: pick for dim, pick in named if not isinstance(pick, slice) or pick != slice(None)}
         values = replace(array.sel(**picks), rows=rows).to_numpy()
         return values[0] if isinstance(row, (int, np.integer)) else values
 

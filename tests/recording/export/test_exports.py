@@ -46,6 +46,14 @@ def test_xarray_is_labelled_and_reads_what_is_asked_for(lives: Recording) -> Non
     np.testing.assert_allclose(means.sel(episode=expected.index).values, expected)
 
 
+def test_xarray_takes_lists_of_names_and_indices(lives: Recording) -> None:
+    data = to_xarray(lives, sites="a/actor/hidden_1", fields="steps/a/observation")
+    values = lives.steps("a", "observation").to_numpy()
+    assert np.array_equal(data["a/observation"].sel(feature=["agent", "seed"]), values[..., [2, 0]])
+    units = data["a/actor/hidden_1"].isel(unit=[1, 5, 7], row=[4, 1])
+    assert np.array_equal(units, lives["a/actor/hidden_1"].to_numpy()[[4, 1]][..., [1, 5, 7]])
+
+
 def test_xarray_reads_nothing_before_it_is_used(lives: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     data = to_xarray(lives, sites="a/actor/hidden_1", fields=[], episodes=[3])
     read: list[int] = []
