@@ -57,7 +57,7 @@ def to_nwb(
     recorded_at = datetime.fromtimestamp(recording.path.stat().st_mtime, tz=timezone.utc)
     file = pynwb.NWBFile(
         session_description=f"{recording.spec.name}, recorded by marlnb; one step is {step_s} s",
-        identifier=f"{recording.file.attrs['checkpoint']}-{recording.path.stem}",
+        identifier=f"{recording.checkpoint[1]}-{recording.path.stem}",
         session_start_time=recorded_at,
         source_script=f"marlnb {recording.file.attrs['code_version']}",
         source_script_file_name="marlnb",

@@ -179,6 +179,9 @@ class Recording:
     def checkpoint(self) -> tuple[int, str]:
         """Iteration and sha256 of the recorded checkpoint; of several, the last."""
         with reading(self.path, "its checkpoint"):
+            table = self.file["checkpoints"]
+            if len(table["iteration"]):
+                return int(table["iteration"][-1]), table["sha256"][-1].decode()
             return int(self.file.attrs["iteration"]), str(self.file.attrs["checkpoint"])
 
     @property

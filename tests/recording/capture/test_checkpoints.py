@@ -15,6 +15,7 @@ from marlnb.errors import RecordingError
 from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.segments import join
 from marlnb.training.learners import build_learners
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
@@ -63,6 +64,16 @@ def test_the_same_episodes_for_each_checkpoint(run: Run) -> None:
         assert first.shape == second.shape and not np.allclose(first, second)
         with pytest.raises(RecordingError, match=r"no rows of checkpoint \[8\]"):
             both["a/actor/head"].sel(checkpoint=8)
+        assert both.checkpoint == (7, run.checkpoint(7).sha256)
+        folder = both.path.parent
+        with marlnb.extract(both, folder / "part.h5", episodes=range(5)) as part:
+            assert part.checkpoint == (12, run.checkpoint(12).sha256)
+        names = ("only-7.h5", "only-12.h5")
+        with marlnb.merge([folder / name for name in names], folder / "merged.h5") as merged:
+            assert merged.checkpoint[0] == 12
+        join([folder / name for name in names], folder / "joined.h5", renumber=True)
+        with marlnb.Recording.open(folder / "joined.h5") as joined:
+            assert joined.checkpoint[0] == 12
 
 
 def test_all_checkpoints_and_the_same_reopened(run: Run) -> None:
