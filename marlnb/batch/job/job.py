@@ -14,13 +14,13 @@ from typing import Any, Literal
 
 from marlnb.disk import problem_of, state_of
 from marlnb.errors import BatchError, RunError
+from marlnb.training.runs.files import JOB_LOCK as JOB_LOCK
 from marlnb.training.runs.files import read_json, read_lines, remove_temporaries, write_atomically
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.records import checked_record, read_record
 
 JOB = "job.json"
 JOB_STATUS = "job_status.json"
-JOB_LOCK = "job.lock"
 ATTEMPTS = "attempts.jsonl"
 LOG = "output.log"
 LATE = (errno.ENOENT, errno.ESTALE, errno.EIO)  # of a file server, which may answer later

@@ -28,13 +28,14 @@ STATUS = "status.json"
 LOCK = "lock"
 STOP, PAUSE, SAVE = "STOP", "PAUSE", "SAVE"  # requests to a training; see marlnb.training.control
 CACHE = "cache"  # results of `marlnb.cached`, shared by all attempts to execute a notebook
+JOB_LOCK = "job.lock"  # held while a batch job executes its notebook in the folder
 TRAINING = "training.json"  # in a batch job's folder: the run that its kernel trains
 LEAGUE, POPULATION = "league", "population"  # folders of their players and members
 EVALUATION = "evaluation"  # where external simulators find evaluations and recordings
 RECIPE = "recipe.yaml"  # of an entry of a gallery; see marlnb.galleries.recipe
 MAY_PRECEDE = (
     *("notebook.ipynb", "notebook.html", RECIPE, STOP, CACHE),
-    *("job.json", "job_status.json", "job.lock", "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
+    *("job.json", "job_status.json", JOB_LOCK, "attempts.jsonl", "output.log", TRAINING),  # see marlnb.batch.job.job
 )
 JOB_VARIABLE = "MARLNB_JOB"  # set while a batch job executes a notebook: the job's folder
 MAX_REASON_BYTES = 64 * 1024

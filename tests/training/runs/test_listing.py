@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_notes import write_notes
 from tests.lab.run_folders import write_run
+from tests.training.another_user import shared_folder, without_root
 
 
 def test_a_row_says_what_is_trained_and_how_far_it_is(tmp_path: Path) -> None:
@@ -148,20 +148,14 @@ def test_each_group_has_a_return_where_groups_are_rewarded_differently(
 
 
 def test_a_folder_that_may_not_be_read_hides_no_other() -> None:
-    user = os.geteuid()
-    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
-        os.chmod(shared, 0o755)
-        write_run(Path(shared, "mine"))
-        os.chmod(write_run(Path(shared, "theirs")), 0)
-        try:
-            if user == 0:
-                os.setresuid(65534, 65534, 0)  # root may read everything
+    with shared_folder() as shared:
+        write_run(shared / "mine")
+        os.chmod(write_run(shared / "theirs"), 0)
+        with without_root():
             changes = RunListing([shared]).read()
             with pytest.raises(RunError, match="theirs is not a run folder: it may not be read"):
-                Run.open(Path(shared, "theirs"))
-        finally:
-            os.setresuid(user, user, user)
-        os.chmod(Path(shared, "theirs"), 0o700)
+                Run.open(shared / "theirs")
+        os.chmod(shared / "theirs", 0o700)
     assert [run.name for run in changes.changed] == ["mine"]
     assert changes.problems == [f"1 folder may not be read, such as {shared}/theirs"]
 
