@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeGuard
 
 from marlnb.display.formatting import count
 from marlnb.errors import MarlnbError, RunError
@@ -247,7 +247,8 @@ def sampled_rows(path: Path, n_rows: int = N_SAMPLES, problems: list[str] | None
     lines: list[bytes] = []
     with open_ordinary(path, follow=False) as file:
         size = os.fstat(file.fileno()).st_size
-        length = 2 * len(file.readline(MAX_LINE_BYTES)) + 256  # holds a whole line wherever it starts
+        first = len(file.readline(MAX_LINE_BYTES))
+        length = 2 * max(first, _last_line_bytes(file, size, first)) + 256  # holds a whole line wherever it starts
         if size <= n_rows * length:
             file.seek(0)
             lines = [line for line in file.read(size).splitlines(keepends=True) if line.endswith(b"\n")]
@@ -256,7 +257,8 @@ def sampled_rows(path: Path, n_rows: int = N_SAMPLES, problems: list[str] | None
             for start in _evenly_spaced(size - length + 1, n_rows):
                 file.seek(start)
                 chunk = file.read(length)
-                lines += chunk[: chunk.rfind(b"\n") + 1].splitlines()[-1:] if chunk.count(b"\n") > 1 else []
+                complete = chunk[: chunk.rfind(b"\n") + 1].splitlines()
+                lines += complete[1:][-1:] if start else complete[:1]  # the piece before the first end is cut off
     where, rows, damages = f"{path}: a line", [], []
     for line in lines:
         try:
@@ -268,6 +270,19 @@ def sampled_rows(path: Path, n_rows: int = N_SAMPLES, problems: list[str] | None
     if problems is not None and damages:
         problems.append(damages[0] + (f"; {count(len(damages), 'damaged line')} in all" if len(damages) > 1 else ""))
     return rows
+
+
+def _last_line_bytes(file: BinaryIO, size: int, expected: int) -> int:
+    """The length of the last complete line, or MAX_LINE_BYTES; lines of off-policy runs grow once learning starts."""
+    length = 2 * expected + 256
+    while length < min(size, 2 * MAX_LINE_BYTES):
+        file.seek(size - length)
+        lines = file.read(length).splitlines(keepends=True)
+        complete = [line for line in lines[1:] if line.endswith(b"\n")]
+        if complete:
+            return len(complete[-1])
+        length *= 2
+    return min(size, MAX_LINE_BYTES)
 
 
 def _evenly_spaced(length: int, n: int) -> list[int]:
@@ -309,15 +324,19 @@ def _status_facts(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _score_facts(path: Path) -> dict[str, Any]:
-    rows = [row["returns"] for row in sampled_rows(path) if row.get("returns")]
+    rows = [row["returns"] for row in sampled_rows(path) if any(map(_is_known, row.get("returns", {}).values()))]
     if not rows:
         return {}
     group = "" if shared_return(rows[-1]) is not None else next(iter(rows[-1]))
     values = [row.get(group) if group else next(iter(row.values())) for row in rows]
-    curve = [float(value) for value in values if value is not None and isfinite(value)]
-    last = {name: float(value) for name, value in rows[-1].items() if value is not None and isfinite(value)}
+    curve = [float(value) for value in values if _is_known(value)]
+    last = {name: float(value) for name, value in rows[-1].items() if _is_known(value)}
     score = curve[-1] if curve else None
     return {"score": score, "score_of": group, "returns": last if group else {}, "curve": curve}
+
+
+def _is_known(value: float | None) -> TypeGuard[float]:
+    return value is not None and isfinite(value)
 
 
 def _times(run: str, state: str = "") -> dict[str, object]:

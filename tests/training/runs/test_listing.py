@@ -147,6 +147,14 @@ def test_each_group_has_a_return_where_groups_are_rewarded_differently(
     assert "adversary 3.75, agent -9.5" in printed and "tag\ufffd[2J" in printed
 
 
+def test_returns_are_those_of_the_last_iteration_in_which_episodes_ended(tmp_path: Path) -> None:
+    returns = [{"adversary": 3.75, "agent": -9.5}, {"adversary": None, "agent": None}]
+    rows = [json.dumps({"iteration": k, "frames": 9 * k, "returns": row}) + "\n" for k, row in enumerate(returns, 1)]
+    (write_run(tmp_path / "run") / METRICS).write_text("".join(rows))
+    (run,) = list_runs(tmp_path)
+    assert (run.score, run.score_of, run.returns) == (3.75, "adversary", returns[0])
+
+
 def test_a_folder_that_may_not_be_read_hides_no_other() -> None:
     with shared_folder() as shared:
         write_run(shared / "mine")
@@ -188,6 +196,13 @@ def test_samples_of_a_long_file_are_evenly_spaced(tmp_path: Path) -> None:
     with open(run / METRICS, "a") as file:
         file.write('{"iteration": 20001, "fra')  # a row that is being written
     assert sampled_rows(run / METRICS, 5)[-1]["iteration"] == 20_000
+
+
+def test_lines_that_grow_once_learning_starts_are_sampled(tmp_path: Path) -> None:
+    rows = [{"iteration": k, "learning": {"agent": {"loss" * 200: 1.5} if k > 5 else {}}} for k in range(1, 501)]
+    (tmp_path / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    iterations = [row["iteration"] for row in sampled_rows(tmp_path / METRICS, 5)]
+    assert iterations == pytest.approx([1, 125, 250, 375, 500], abs=5) and iterations[0] == 1
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
