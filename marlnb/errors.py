@@ -72,6 +72,10 @@ class CheckpointError(RunError):
     """A checkpoint is missing or damaged, or belongs to another experiment."""
 
 
+class CheckpointWriteError(CheckpointError):
+    """A training cannot save a checkpoint; earlier ones are complete."""
+
+
 class DiskError(MarlnbError, OSError):
     """A file cannot be written: its disk is full, read-only or broken, or a quota is used up.
 

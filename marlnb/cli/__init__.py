@@ -79,6 +79,8 @@ def _guarded(command: str, words: list[str]) -> int:
         return code
     except SystemExit as stop:  # argparse has printed its help or its complaint
         return stop.code if isinstance(stop.code, int) else FAILED
+    except errors.CheckpointWriteError as error:  # in the middle of a training
+        return _complain(str(error), FAILED)
     except _INPUT_ERRORS as error:
         return _complain(str(error), BAD_INPUT)
     except MarlnbError as error:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -74,6 +75,18 @@ def test_train_says_how_to_get_a_greedy_score_where_evaluations_take_long(
     printed = capsys.readouterr()
     assert "greedy not evaluated" in printed.out
     assert printed.err.endswith(f"for the greedy return: marlnb evaluate {tmp_path / 'run'}\n")
+
+
+def test_a_disk_that_refuses_a_checkpoint_is_a_failure_not_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        code = main(["train", *TINY, "frames=400", "--quiet", f"run={tmp_path / 'run'}"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 1 and "checkpoint 2 cannot be written" in capsys.readouterr().err
 
 
 def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

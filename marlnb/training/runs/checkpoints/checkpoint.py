@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import problem_of
-from marlnb.errors import CheckpointError
+from marlnb.errors import CheckpointError, CheckpointWriteError
 from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.files import METRICS, numbered, read_lines
 from marlnb.training.shared_return import earn_differently, shared_return
@@ -110,7 +110,7 @@ def save_checkpoint(
     """Writes `<folder>/<iteration>` atomically. A full disk or a kill leaves earlier checkpoints complete.
 
     Raises:
-        CheckpointError: it cannot be written; the message lists the remaining checkpoints.
+        CheckpointWriteError: it cannot be written; the message lists the remaining checkpoints.
     """
     from marlnb.training.runs.checkpoints.state_file import sync_folder, write_state  # imports torch
 
@@ -130,7 +130,7 @@ def save_checkpoint(
     except OSError as error:
         remaining = ", ".join(str(number) for number in _iterations(folder)) or "none"
         problem = problem_of(error, folder)
-        raise CheckpointError(
+        raise CheckpointWriteError(
             f"checkpoint {iteration} cannot be written to {folder}: {problem}; complete checkpoints there: {remaining}"
         ) from error
     finally:
