@@ -226,7 +226,7 @@ class Trainer:
         """Saves a checkpoint. An environment that cannot be saved is reset, as at every checkpoint.
 
         Raises:
-            CheckpointError: it cannot be written; earlier checkpoints are complete.
+            CheckpointWriteError: it cannot be written; earlier checkpoints are complete.
         """
         with self.phases.timed("checkpoint"):
             saved = self._saver.save(self.trained, self.state, self.returns, self.evaluation_returns)
@@ -264,6 +264,7 @@ class Trainer:
             trained, self.evaluation_returns = restored
             self.iteration, self.frames = trained.iterations, trained.frames
             self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
+            self._exploring_returns = self.loop.episodes.recent_returns
         self._is_restored = True
         self.run.begin(self.iteration)
         for logger in open_loggers(self.experiment, self.run):
@@ -339,10 +340,11 @@ class Trainer:
             self.run.log_event(f"target return {self.experiment.target_return} reached: {reached}")
         elif (request := stop_reason(self.run.path)) is not None or self._stop_reason is not None:
             self._stop(self._stop_reason or request or "the file STOP")
-            (self.run.path / STOP).unlink(missing_ok=True)
         elif (reason := self._deadline.reason_to_stop(self._iteration_s)) is not None:
             self.allocation_ends = True
             self._stop(reason)
+        if self.state != "running":  # a STOP that came in the last iteration too: it is not for the next session
+            (self.run.path / STOP).unlink(missing_ok=True)
 
     def _stop(self, reason: str) -> None:
         self.run.log_event(f"stopping: {reason}")

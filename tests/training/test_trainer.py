@@ -121,7 +121,9 @@ def test_pausing_is_not_calling_it_and_closing_saves(tmp_path: Path) -> None:
         next(trainer)
         assert run.status()["state"] == "running" and not run.checkpoints
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == 2
+    scores = run.status()["scores"]
     with Trainer.resume(run) as trainer:
+        assert run.status()["scores"] == scores and scores["exploring"]
         assert next(trainer).iteration == 3
 
 
@@ -135,6 +137,17 @@ def test_a_stop_file_ends_training_after_the_iteration(tmp_path: Path) -> None:
     assert not (run.path / "STOP").exists()
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == 1
     assert any("the file STOP" in line for line in run.events())
+
+
+def test_a_stop_file_in_the_last_iteration_is_not_for_the_next_session(tmp_path: Path) -> None:
+    experiment = count_experiment("frames=64")
+    run = Run.create(tmp_path / "r", experiment)
+    with Trainer(experiment, run) as trainer:
+        trainer.iterate()
+        (run.path / "STOP").touch()
+        trainer.iterate()
+    assert run.status()["state"] == "complete" and not (run.path / "STOP").exists()
+    assert resume(run, frames=128, progress=False).status()["state"] == "complete"
 
 
 def test_a_broken_environment_fails_the_run_and_loses_nothing_saved(tmp_path: Path) -> None:
