@@ -218,6 +218,11 @@ class RunFolder:
         if str(which).isdecimal() and (self.path / "checkpoints" / str(which)).is_dir():
             return Checkpoint.open(self.path / "checkpoints" / str(which))
         iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
+        if name == "best" and checkpoints:
+            raise CheckpointError(
+                f"no checkpoint {which!r} in {self.path}: when they were saved, no episode had ended, so none has a "
+                f"return; valid: last or one of: {iterations}"
+            )
         raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or one of: {iterations}")
 
     def _check_newest(self, checkpoints: list[Checkpoint]) -> None:

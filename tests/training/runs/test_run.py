@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from marlnb.errors import CheckpointError, ConfigError, RunError
+from marlnb.experiment import Experiment
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
 from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
 from marlnb.training.train import train
+from marlnb.training.trainer import Trainer
 from tests.training.toys import count_experiment
 
 
@@ -89,6 +91,14 @@ def test_checkpoints_are_chosen_by_name_or_iteration(tmp_path: Path) -> None:
         run.checkpoint(5)
     with pytest.raises(CheckpointError, match="no checkpoint 'newest'"):
         run.checkpoint("newest")
+
+
+def test_no_checkpoint_is_best_before_an_episode_ended(tmp_path: Path) -> None:
+    experiment = Experiment.compose("env=mpe/simple_spread", "algorithm=ippo", "n_envs=4", "rollout_steps=10")
+    with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
+        next(trainer)
+    with pytest.raises(CheckpointError, match=r"'best' in .*no episode had ended, .*; valid: last or one of: 1"):
+        Run.open(tmp_path / "r").checkpoint("best")
 
 
 def test_a_lock_keeps_other_processes_out_until_its_holder_dies(tmp_path: Path) -> None:
