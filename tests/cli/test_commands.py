@@ -126,6 +126,16 @@ def test_evaluate_prints_one_json_object_whatever_else_is_printed(run: Path) -> 
     assert printed["return_mean"]["speaker"] == pytest.approx(printed["return_mean"]["listener"])
 
 
+def test_evaluate_prints_a_row_for_each_player_of_self_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("env=pettingzoo/tictactoe", "env.workers=0", "n_envs=4", "rollout_steps=25", "frames=100", "threads=1")
+    assert main(["train", *words, "--quiet", f"run={tmp_path / 'run'}"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--policy", "random", "--episodes", "8"]) == 0
+    printed = capsys.readouterr().out
+    first, second = re.findall(r"player_[12] +(\S+)", printed)
+    assert float(first) == -float(second) and "group or agent" in printed
+
+
 def test_evaluate_random_and_with_units_held_at_zero(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def returns(*words: str) -> float:
         assert main(["evaluate", str(run), "--episodes", "4", "--json", *words]) == 0
@@ -208,7 +218,9 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["list", "models", "--json"]) == 0
     assert {"mlp", "gru"} <= set(json.loads(capsys.readouterr().out)["models"])
     expected = {"site": "listener/actor/hidden_1", "agents": 1, "units": 8, "kind": "hidden"}
-    for of in ([str(run)], [*TINY]):
+    named_like_an_override = tmp_path / "seed=0"
+    named_like_an_override.symlink_to(run)
+    for of in ([str(run)], [str(named_like_an_override)], [*TINY]):
         assert main(["list", "sites", *of, "--json"]) == 0
         assert expected in json.loads(capsys.readouterr().out)["sites"]
 

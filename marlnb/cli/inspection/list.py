@@ -72,8 +72,9 @@ def _list_sites(arguments: argparse.Namespace) -> None:
 def _policies(of: Sequence[str], config_dir: str | None, trust: bool) -> Iterable[Policy]:
     """The policies of a run, built from its experiment without a checkpoint, or of a composed experiment."""
     from marlnb.training.learners import build_learners
+    from marlnb.training.runs.files import is_run
 
-    if len(of) == 1 and "=" not in of[0]:
+    if len(of) == 1 and ("=" not in of[0] or is_run(of[0])):  # such as runs/eight/seed=0
         from marlnb.training.runs.run import Run
 
         run = Run.open(of[0], trust=trust)

@@ -67,8 +67,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         return print_json(result.to_json())
     print_text(result.title)
-    errors = {group: "-" if error is None else error for group, error in result.return_se.items()}
-    print_table(["group", "return", "se"], [[group, mean, errors[group]] for group, mean in result.return_mean.items()])
+    rows = [[name, mean, "-" if error is None else error] for name, mean, error in result.rows()]
+    names = "group" if all(name in result.return_mean for name, *_ in rows) else "group or agent"
+    print_table([names, "return", "se"], rows)
 
 
 def _ablation(text: str) -> Edit:

@@ -81,7 +81,7 @@ class Evaluation:
                 group play against each other; `table` has the returns of each.
         """
         if self.table is not None and self.table.zero_sum_groups:
-            each = ", ".join(f"{name} {mean:.4g}" for name, mean, _ in self._scores())
+            each = ", ".join(f"{name} {mean:.4g}" for name, mean, _ in self.rows())
             raise ConfigError(
                 f"the agents of group {self.table.zero_sum_groups[0]!r} play against each other: their returns add up "
                 f"to 0 in every episode, so there is no score of all of them. Mean returns: {each}. For a score of "
@@ -97,16 +97,16 @@ class Evaluation:
         return score
 
     def __repr__(self) -> str:
-        scores = [(name, mean, "" if error is None else f" ± {error:.2g}") for name, mean, error in self._scores()]
+        scores = [(name, mean, "" if error is None else f" ± {error:.2g}") for name, mean, error in self.rows()]
         returns = ", ".join(f"{name} {mean:.4g}{error}" for name, mean, error in scores)
         return f"<{self.title}: mean return {returns}>"
 
     def _repr_html_(self) -> str:
-        rows = [(name, f"{mean:.4g}", "" if error is None else f"{error:.2g}") for name, mean, error in self._scores()]
+        rows = [(name, f"{mean:.4g}", "" if error is None else f"{error:.2g}") for name, mean, error in self.rows()]
         header = ("group or agent", "return of one agent", "standard error over episodes")
         return title_html(self.title) + table_html(header, rows)
 
-    def _scores(self) -> list[tuple[str, float, float | None]]:
+    def rows(self) -> list[tuple[str, float, float | None]]:
         """(name, mean return, standard error) of each group; of each agent where a group's play against each other."""
         if self.table is None or not self.table.zero_sum_groups:
             return [(group, mean, self.return_se[group]) for group, mean in self.return_mean.items()]
