@@ -23,11 +23,9 @@ def run_map_figure(run_map: RunMap, *, title: str = "Runs by what they represent
     if pair is not None:
         ends = run_map.positions[[run_map.runs.index(name) for name in pair]]
         ax.plot(*ends.T, color=MUTED, linestyle="--", linewidth=1.2, zorder=1)
-    known = np.isfinite(run_map.returns)
-    points = ax.scatter(
-        *run_map.positions[known].T, c=run_map.returns[known], cmap="viridis", s=70, edgecolor="white", zorder=2
-    )
-    ax.scatter(*run_map.positions[~known].T, s=70, facecolor="white", edgecolor=MUTED, linewidth=1.2, zorder=2)
+    known, (x, y) = np.isfinite(run_map.returns), run_map.positions.T
+    points = ax.scatter(x[known], y[known], c=run_map.returns[known], cmap="viridis", s=70, edgecolor="white", zorder=2)
+    ax.scatter(x[~known], y[~known], s=70, facecolor="white", edgecolor=MUTED, linewidth=1.2, zorder=2)
     for name, position, has_return in zip(run_map.runs, run_map.positions, known):
         text = name if has_return else f"{name} (no return)"
         ax.annotate(text, position, (6, 5), textcoords="offset points", fontsize=8.5, color=INK)
