@@ -129,6 +129,19 @@ class DrawingInSteps(Scripted):
         return np.array([random.random() if self.t else 0.0, 0.0, self.t], np.float64)
 
 
+class DrawingLater(Scripted):
+    """Observes draws from Python's process-wide generator from its second episode on."""
+
+    n_episodes = 0
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.n_episodes += 1
+        return super().reset(seed, options)
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([random.random() if self.n_episodes > 1 else 0.0, 0.0, self.t], np.float64)
+
+
 class Masked(Scripted):
     """Three choices of which (steps + number) mod 3 is forbidden; at step 1 no agent may choose anything.
 

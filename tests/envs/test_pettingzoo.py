@@ -178,7 +178,9 @@ def test_the_action_masks_of_a_truncated_episode(where: str) -> None:
                 assert mask is None or rows.final_action_mask[0, i].tolist() == mask
 
 
-@pytest.mark.parametrize("kind", [sample_envs.Drawing, sample_envs.DrawingInSteps, sample_envs.Scripted])
+@pytest.mark.parametrize(
+    "kind", [sample_envs.Drawing, sample_envs.DrawingInSteps, sample_envs.DrawingLater, sample_envs.Scripted]
+)
 def test_global_generators_are_a_copys_own(kind: type[sample_envs.Scripted]) -> None:
     """The same whether copies share a process or not, and the caller's generators are unchanged."""
     import random

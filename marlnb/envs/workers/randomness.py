@@ -38,18 +38,23 @@ class GlobalGenerators:
 
     @contextmanager
     def reset(self, seed: int) -> Iterator[None]:
-        """Seeds both for a `reset` of the environment. Python's is restored afterwards if it is not swapped."""
-        before = None if self.swaps_python else random.getstate()
+        """Seeds both for a `reset` of the environment. Python's is restored afterwards if it was not swapped."""
         set_bit_generator(self._bits)
         np.random.seed(seed)
-        random.seed(seed)
-        self._python = random.getstate()
-        try:
+        if self.swaps_python:
+            random.seed(seed)
+            self._python = random.getstate()
             yield
             self._keep_python()
+            return
+        before = random.getstate()
+        random.seed(seed)
+        try:
+            yield
+            if random.random() != random.Random(seed).random():  # faster than to compare states
+                self._keep_python()
         finally:
-            if before is not None:
-                random.setstate(before)
+            random.setstate(before)
 
     def end_episode(self) -> None:
         self.swaps_python = self._has_drawn
