@@ -17,6 +17,7 @@ from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import SiteError
+from marlnb.models.hooks import episode_context
 from marlnb.recording.capture.columns import Columns
 from marlnb.recording.capture.finished_episodes import EpisodeRows, FinishedEpisodes
 from marlnb.recording.capture.ring_buffer import RingBuffer
@@ -134,9 +135,10 @@ class EpisodeRecorder:
         """Values, activations and entering states of the critics that must run at every step."""
         starts = None if self._starts_next is None else torch.from_numpy(self._starts_next)
         tensors = []
-        for critic in self._stepwise_critics:
-            acting = None if time_step.env.spec.simultaneous else time_step.acting[critic.selection.group.name]
-            tensors += critic.run_step(time_step.observation, time_step.state, starts, acting)
+        with episode_context.at(time_step.episode, time_step.t):
+            for critic in self._stepwise_critics:
+                acting = None if time_step.env.spec.simultaneous else time_step.acting[critic.selection.group.name]
+                tensors += critic.run_step(time_step.observation, time_step.state, starts, acting)
         return tensors
 
     def _make_room(self) -> None:

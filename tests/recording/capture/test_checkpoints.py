@@ -112,6 +112,21 @@ def test_edits_are_in_force_and_stored_in_the_settings(run: Run) -> None:
         assert np.array_equal(edited.episodes[["a_0", "a_1", "a_2"]], returns)
 
 
+def test_an_edit_of_a_critic_is_in_force_in_its_window(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+
+    def values(name: str, *edits: Ablate) -> np.ndarray:
+        with record(run, episodes=4, n_envs=2, seed=5, sites=[], edits=edits, name=name, progress=False) as recording:
+            t.append(recording.rows["t"].to_numpy())
+            return recording.steps("a", "value").to_numpy()
+
+    t: list[np.ndarray] = []
+    plain, always = values("plain"), values("always", Ablate("a/critic/hidden_1"))
+    early = values("early", Ablate("a/critic/hidden_1", t=(0, 2)))
+    np.testing.assert_allclose(early, np.where(t[0][:, None] < 2, always, plain), atol=1e-6)
+    assert not np.allclose(always, plain)
+
+
 def test_a_recording_knows_the_code_that_made_it(run: Run) -> None:
     with record(run, episodes=1, progress=False) as recording:
         attributes = dict(recording.file.attrs)
