@@ -122,10 +122,12 @@ def _play(
         def on_rollout(rollout: Rollout, number: int = number) -> None:
             hashes = rollout_hashes(rollout, loop.env.spec).numpy()
             if number in expected and (differing := np.flatnonzero(hashes != expected[number])).size:
+                reset = "the training was stopped and resumed, where this environment was reset; "
+                reset = reset if loop.env.state_dict() is None else ""
                 raise RecordingError(
                     f"the replay of iteration {number} differs from the training in {len(differing)} of {len(hashes)} "
-                    f"envs, first in env {differing[0]}. The code, the versions of torch or the processor have "
-                    "changed, or the environment does not follow its seed"
+                    f"envs, first in env {differing[0]}. Possible causes: {reset}the code, the versions of torch or "
+                    "the processor have changed; the environment does not follow its seed"
                 )
             labels = loop.env.take() if isinstance(loop.env, LabelledEnv) else {}
             if flight is not None:

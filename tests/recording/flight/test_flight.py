@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.forked import run_forked
+from tests.recording.runs import LivesConfig
 
 N_ENVS, N_STEPS, N_ITERATIONS = 4, 10, 5
 
@@ -156,6 +158,25 @@ def test_a_replay_that_differs_says_where(run: Run, tmp_path: Path) -> None:
     finally:
         hashes.path.write_bytes(before)
     assert not (run.path / "recordings" / "differs.h5").exists()
+
+
+class Stop:
+    def begin(self, trainer: Trainer) -> None: ...
+
+    def after_iteration(self, trainer: Trainer) -> None:
+        if trainer.iteration == 3:
+            trainer.ask_to_stop()
+
+    def end(self, trainer: Trainer) -> None: ...
+
+
+def test_a_replay_over_a_stop_names_the_environment_that_was_reset(tmp_path: Path) -> None:
+    planned = replace(experiment("algorithm=ippo", "checkpoint_every=4"), env=LivesConfig())
+    run = train(tmp_path / "run", planned, mnb.FlightRecorder(every_envs=4), Stop())
+    mnb.resume(run, progress=False, callbacks=[mnb.FlightRecorder(every_envs=4)])
+    shutil.rmtree(run.path / "checkpoints" / "3")  # as later checkpoints of a long training remove it
+    with pytest.raises(RecordingError, match=r"iteration 4 differs .* was stopped and resumed, .* was reset"):
+        mnb.replay_training(run, 4, [0])
 
 
 @pytest.mark.parametrize(
