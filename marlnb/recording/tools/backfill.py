@@ -18,6 +18,7 @@ from marlnb.disk import left_behind, temporary_of, writing
 from marlnb.errors import RecordingError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
@@ -66,6 +67,8 @@ def backfill(
             not recorded; or the weights differ from those that made the recording.
     """
     recording = opened_recording(recording)
+    if not len(recording):
+        raise RecordingError(f"{recording.path.name} has no rows")
     paths = segment_paths(recording.file, recording.path) or [recording.path]
     for path in paths:
         with writing(path, kind=RecordingError, saved="it is unchanged"):
@@ -111,11 +114,11 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
     """Raises RecordingError where an input of the site was not recorded."""
     group, spec = policy.group.name, recording.spec
     problem = f"{site.name} cannot be computed from {recording.path.name}"
-    is_critic = in_critic(site.name)
-    needed = list(spec.group_names) if is_critic else [group]
+    is_critic, reads_all = in_critic(site.name), in_critic(site.name) and _has_joint_critic(policy)
+    needed = list(spec.group_names) if reads_all else [group]
     agents = [agent for name in needed for agent in spec.group(name).agents]
     missing = [agent for agent in agents if agent not in recording.agents]
-    if missing and (is_critic or policy.cross_agent):
+    if missing and (reads_all or policy.cross_agent):
         raise RecordingError(f"{problem}: it needs the observations of {missing}, which were not recorded")
     lacking = [name for name in needed if name not in recording.groups or "observation" not in recording.fields(name)]
     if lacking:
@@ -124,8 +127,13 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
     recorded = datasets_below(recording.file, f"recurrent/{group}")
     if shape is not None and not any(name.startswith(f"{part}/") for name in recorded):
         raise RecordingError(f"{problem}: it needs the {part}'s recurrent states, which were not recorded")
-    if is_critic and spec.state_shape is not None and "state" not in recording.file["steps"]:
+    if reads_all and spec.state_shape is not None and "state" not in recording.file["steps"]:
         raise RecordingError(f"{problem}: it needs the environment's state, which was not recorded")
+
+
+def _has_joint_critic(policy: Policy) -> bool:
+    """Whether the critic, or the mixer, may read more than each agent's own observation."""
+    return not isinstance(policy, ActorCritic) or policy.critic.centralised
 
 
 def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:
@@ -177,7 +185,8 @@ def _fill_rows(
 def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[str]) -> dict[str, Any]:
     """The arguments of `recompute` for these rows."""
     group, with_critic = policy.group.name, any(map(in_critic, sites))
-    groups = part.spec.group_names if with_critic else (group,)
+    reads_all = with_critic and _has_joint_critic(policy)
+    groups = part.spec.group_names if reads_all else (group,)
     inputs: dict[str, Any] = {
         "observations": {name: _all_agents(part, part.steps(name, "observation"), name, rows) for name in groups}
     }
@@ -185,7 +194,7 @@ def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[s
         inputs["recurrent"] = _all_agents(part, part.recurrent(group, "actor"), group, rows)
     if policy.critic_recurrent_shape is not None and with_critic:
         inputs["critic_recurrent"] = _all_agents(part, part.recurrent(group, "critic"), group, rows)
-    if with_critic and part.spec.state_shape is not None:
+    if reads_all and part.spec.state_shape is not None:
         inputs["state"] = torch.from_numpy(replace(part.state, rows=rows).to_numpy())
     return inputs
 
@@ -206,7 +215,10 @@ def _add_datasets(
 ) -> None:
     """Copies datasets into a recording through its journal: either all of them appear, or none."""
     inspect(path)
-    storage = JournaledFile(path, locking, existing=True)
+    try:
+        storage = JournaledFile(path, locking, existing=True)
+    except BlockingIOError as error:
+        raise RecordingError(f"{path} is unchanged, because it is open elsewhere; close it there first") from error
     try:
         size_bytes = path.stat().st_size + temporary.stat().st_size + SPARE_BYTES
         needed_bytes = size_bytes - storage.allocated_bytes

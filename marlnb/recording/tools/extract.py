@@ -64,6 +64,8 @@ def select(
     Raises:
         RecordingError, SiteError: something requested is not recorded, or nothing is left.
     """
+    if not len(recording):
+        raise RecordingError(f"{recording.path.name} has no rows")
     recorded_every = int(recording.file.attrs["every"])
     every = recorded_every if every is None else every
     if every < 1 or every % recorded_every:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +62,50 @@ def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
     bare = mnb.extract(whole, tmp_path / "run" / "recordings" / "bare.h5", sites=[], fields=["observation", "state"])
     with pytest.raises(RecordingError, match="the actor's recurrent states, which were not recorded"):
         mnb.backfill(bare, "a/actor/*")
+
+
+def test_a_decentralised_critic_needs_no_other_agents(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    options: dict[str, Any] = {"episodes": 4, "n_envs": 2, "progress": False}
+    with (
+        record(run, sites=[], agents=["a_0", "a_2"], **options) as part,
+        record(run, sites="a/critic/*", name="whole", **options) as whole,
+    ):
+        mnb.backfill(part, "a/critic/*")
+        for site in whole.sites:
+            expected = whole[site].sel(agent=["a_0", "a_2"]).to_numpy()
+            np.testing.assert_allclose(part[site].to_numpy(), expected, atol=1e-5)
+
+
+def test_tools_name_a_recording_without_rows(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+
+    def stop(progress: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record(run, episodes=4, progress=False, on_step=stop)
+    tools: list[Callable[[Recording], object]] = [
+        mnb.to_pandas,
+        lambda recording: mnb.extract(recording, tmp_path / "part.h5", episodes=slice(0, 3)),
+        lambda recording: mnb.to_nwb(recording, tmp_path / "part.nwb"),
+        lambda recording: mnb.backfill(recording, "*/critic/*"),
+    ]
+    with Recording.open(run.recordings["recording"]) as recording:
+        assert len(recording) == 0
+        for tool in tools:
+            with pytest.raises(RecordingError, match=r"recording\.h5 has no rows"):
+                tool(recording)
+
+
+def test_a_file_that_is_open_elsewhere_is_unchanged(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    with record(run, episodes=2, sites=[], progress=False) as recording:
+        with pytest.raises(RecordingError, match="it is open elsewhere"):
+            mnb.backfill(recording.path, "a/actor/*")
+        assert recording.sites == []
+    with mnb.backfill(recording.path, "a/actor/head") as filled:
+        assert filled.sites == ["a/actor/head"]
 
 
 def test_a_failure_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
