@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
+from marlnb.codec import to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import table_html, title_html
@@ -56,6 +57,7 @@ class Evaluation:
         length_mean: mean steps per episode.
         seconds: that the evaluation took.
         edits: that were applied.
+        env_options: of the environment, as an experiment has them; empty if they are not known.
         table: every episode's length, seed and returns.
     """
 
@@ -70,6 +72,7 @@ class Evaluation:
     length_mean: float
     seconds: float
     edits: tuple[Any, ...] = ()
+    env_options: dict[str, Any] = field(default_factory=dict, repr=False)
     table: EpisodeTable | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -196,7 +199,8 @@ def evaluate(
     policy_source = as_policy_source(policy_source, trust=trust)
     n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
     policies, iteration = _policies(policy_source, policy, checkpoint)
-    with policy_source.build_env(n_envs, env=_config(env)) as built, ExitStack() as stack:
+    config = _config(env)
+    with policy_source.build_env(n_envs, env=config) as built, ExitStack() as stack:
         if env is not None:
             check_fit(policy_source.spec, built.spec)
         publish(built, policy_source.path / EVALUATION)
@@ -207,8 +211,10 @@ def evaluate(
         start = time.perf_counter()
         table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, callback=callback)
         seconds = time.perf_counter() - start
-    facts = {"env": built.spec.name, "checkpoint": iteration, "seconds": seconds, "edits": tuple(edits)}
-    return summarise(table, policy=policy, seed=seed, explore=explore, **facts)
+    if config is None and policy_source.experiment is not None:
+        config = policy_source.experiment.env
+    facts = {"env": built.spec.name, "env_options": _options_of(config), "checkpoint": iteration, "edits": tuple(edits)}
+    return summarise(table, policy=policy, seed=seed, explore=explore, seconds=seconds, **facts)
 
 
 def check_episodes(episodes: int, seed: int, n_envs: int | None) -> None:
@@ -267,6 +273,12 @@ def _config(env: EnvLike) -> EnvConfig | None:
         assert isinstance(built, EnvConfig)
         return built
     return env
+
+
+def _options_of(config: EnvConfig | None) -> dict[str, Any]:
+    with suppress(ConfigError):  # a class of the user's own may have an option that JSON cannot represent
+        return {} if config is None else {name: value for name, value in to_json(config).items() if name != "name"}
+    return {}
 
 
 def _policies(policy_source: PolicySource, policy: str, which: Which) -> tuple[dict[str, Policy], int | None]:

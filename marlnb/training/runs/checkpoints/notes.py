@@ -49,6 +49,7 @@ class _StoredEvaluation:
     edits: list[Any]
     returns: Mapping[str, list[float | None]]
     made: float = option(help="seconds since 1970", ge=0, le=MAX_TIME)
+    env_options: Mapping[str, Any] = option({}, help="of the environment; empty in files of earlier versions")
 
     def __post_init__(self) -> None:
         if not (self.return_mean and self.return_mean.keys() == self.return_se.keys() == self.returns.keys()):
@@ -148,5 +149,5 @@ class CheckpointNotes:
 
 def is_comparable(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Whether two evaluations played the same episodes in the same way, so that they can be compared one by one."""
-    names = ("env", "episodes", "seed", "explore", "edits")
+    names = ("env", "env_options", "episodes", "seed", "explore", "edits")
     return all(first.get(name) == second.get(name) for name in names)

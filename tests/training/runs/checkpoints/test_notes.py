@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from marlnb.experiment import Experiment
 from marlnb.models.hooks.edits import Ablate
 from marlnb.training.background import start
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.runs.checkpoints.notes import CheckpointNotes
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes, is_comparable
 from marlnb.training.runs.checkpoints.removal import remove_checkpoint
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
@@ -46,6 +47,16 @@ def test_the_same_episodes_are_kept_once_and_others_are_added(run: Run) -> None:
     assert [entry["seed"] for entry in notes.evaluations(6)] == [2, 1]
     with pytest.raises(RunError, match="does not belong to a checkpoint"):
         notes.keep(evaluate(run, policy="random", episodes=1))
+
+
+def test_evaluations_in_environments_with_other_options_are_kept_apart(run: Run) -> None:  # noqa: F811
+    notes = CheckpointNotes(run)
+    longer = replace(run.experiment.env, max_cycles=50)
+    for env in (None, longer, run.experiment.env):
+        notes.keep(evaluate(run, checkpoint=6, episodes=2, seed=5, env=env))
+    stored = [entry for entry in notes.evaluations(6) if entry["seed"] == 5]
+    assert [entry["env_options"]["max_cycles"] for entry in stored] == [50, 25]
+    assert not is_comparable(*stored)
 
 
 def test_writers_at_once_lose_nothing(run: Run) -> None:  # noqa: F811
