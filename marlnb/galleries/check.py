@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from marlnb.errors import ConfigError
 from marlnb.galleries.card import Card
 from marlnb.galleries.entry import Entry
 from marlnb.galleries.make import make
@@ -44,8 +45,9 @@ def check(entry: Entry, folder: str | os.PathLike[str]) -> list[Comparison]:
     """Makes an entry again in a new folder and compares each number for which its recipe has a range.
 
     Raises:
-        ConfigError: another library makes it.
+        ConfigError: another library makes it, or its recipe expects a number that it does not have.
     """
+    entry.recipe.check_expected([score.name for score in entry.card.final_scores])
     remade = make(entry.path, Path(folder))
     return compare(entry.recipe, entry.card, remade.card)
 
@@ -56,6 +58,8 @@ def compare(recipe: Recipe, card: Card, remade: Card) -> list[Comparison]:
     expected = {f"return of {name}": values for name, values in recipe.expected.items()}
     for question in recipe.findings:
         expected |= {f"{question.claim} {position}": values for position, values in question.expected.items()}
+    if missing := [what for what in expected if what not in after]:
+        raise ConfigError(f"the recipe expects {missing[0]!r}; the rerun has: {', '.join(after) or 'none'}")
     return [Comparison(what, before.get(what), after[what], values) for what, values in expected.items()]
 
 

@@ -56,6 +56,7 @@ def make(name_or_folder: str | os.PathLike[str], folder: str | os.PathLike[str],
     source, target = recipe_folder(name_or_folder), Path(folder).expanduser()
     recipe = Recipe.read(source)
     agents = _agents(recipe, source, target, progress)
+    recipe.check_expected([*agents.spec.group_names, *agents.spec.agents])
     if source.resolve() != target.resolve():
         shutil.copyfile(source / RECIPE, target / RECIPE)
     if isinstance(agents, Run):

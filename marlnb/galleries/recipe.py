@@ -6,14 +6,14 @@ A recipe is data. It names what `marlnb train` or `marlnb.groundtruth` makes, an
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from marlnb.codec import from_json
 from marlnb.config import option
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, unknown
 from marlnb.text_files import read_yaml
 from marlnb.training.runs.files import RECIPE as RECIPE
 from marlnb.values import validate
@@ -86,6 +86,11 @@ class Recipe:
             return shlex.split(self.train)
         except ValueError as error:
             raise ConfigError(f"train cannot be split into words: {error}") from error
+
+    def check_expected(self, names: Collection[str]) -> None:
+        """Raises ConfigError: `expected` names something else than these groups and agents."""
+        if unknown_names := [name for name in self.expected if name not in names]:
+            raise ConfigError(f"expected: {unknown('group or agent', unknown_names[0], names)}")
 
     @staticmethod
     def read(folder: Path) -> Recipe:

@@ -148,8 +148,16 @@ def test_a_recipe_makes_an_entry_and_again_the_same_numbers(
 
     broken = Entry(own_gallery / "tiny").copy(own_gallery / "broken").path  # an entry that cannot be made ends nothing
     (broken / RECIPE).write_text(RECIPE_TEXT.replace("env=mpe/simple_speaker_listener", "env=mpe/nothing"))
-    assert main(["gallery", "check", "broken", "tiny", "--out", str(tmp_path / "check")]) == 1
+    unreadable = Entry(own_gallery / "tiny").copy(own_gallery / "unreadable").path
+    (unreadable / CARD).write_text("{")
+    misspelt = Entry(own_gallery / "tiny").copy(own_gallery / "misspelt").path
+    (misspelt / RECIPE).write_text(RECIPE_TEXT.replace("expected: {listener", "expected: {listner"))
+    names = ("broken", "unreadable", "misspelt", "tiny")
+    assert main(["gallery", "check", *names, "--out", str(tmp_path / "check")]) == 1
     written = capsys.readouterr()
+    assert "unreadable could not be made: " in written.err
+    assert "misspelt could not be made: expected: no group or agent 'listner'; did you mean 'listener'" in written.err
+    assert not (tmp_path / "check" / "misspelt").exists()
     assert "broken could not be made: " in written.err and "mpe/nothing" in written.err and "tiny:" in written.out
 
 

@@ -93,13 +93,16 @@ def _check(names: list[str], out: Path) -> int | None:
 
     entries, failed = gallery(), list[str]()
     for name in names or list(entries):
-        if entries[name].recipe.command:
-            say(f"{name} is made by another library, with: {entries[name].recipe.command}")
-            continue
         try:
+            entry = entries[name]
+            if entry.recipe.command:
+                say(f"{name} is made by another library, with: {entry.recipe.command}")
+                continue
             with quiet_stdout():
-                comparisons: list[Comparison] = check(entries[name], out / name)
+                comparisons: list[Comparison] = check(entry, out / name)
         except MarlnbError as error:  # such as a missing extra; the other entries can be made
+            if name not in entries.folders:
+                raise
             say(f"{name} could not be made: {error}")
             failed.append(name)
             continue
