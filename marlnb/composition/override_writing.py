@@ -10,6 +10,7 @@ from typing import Any
 from marlnb.codec import to_json
 
 _BARE = re.compile(r"[A-Za-z_/.][\w/.:@%+*-]*")
+_KEY = re.compile(r"[\w/+.$%*@?|\\()\[\]{}:=, \t-]+", re.ASCII)
 _KEYWORDS = {"true", "false", "null", "nan", "inf", "none"}  # Hydra does not read these as strings
 
 
@@ -57,7 +58,7 @@ def _write(value: Any, *, grouped: bool) -> str:
     if isinstance(value, list):
         return f"[{','.join(_write(item, grouped=grouped) for item in value)}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{_text(key)}:{_write(item, grouped=grouped)}' for key, item in value.items())}}}"
+        return f"{{{','.join(f'{_key(key)}:{_write(item, grouped=grouped)}' for key, item in value.items())}}}"
     if isinstance(value, str):
         return value if grouped else _text(value)
     return f"{value:_}" if grouped and isinstance(value, int) else repr(value)
@@ -72,6 +73,12 @@ def _text(text: str) -> str:
         return text
     escaped = re.sub(r"(\\*)\$\{", lambda match: match[1] * 2 + "\\${", text)
     return "'" + re.sub(r"(\\*)('|\Z)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), escaped) + "'"
+
+
+def _key(text: str) -> str:
+    """The key of a mapping, which Hydra reads without quotes only; no key can be a number, `true` or beyond ASCII."""
+    escaped = re.sub(r"[\\()\[\]{}:=, \t]", r"\\\g<0>", text)
+    return escaped if _KEY.fullmatch(text) and text.lower() not in _KEYWORDS and not _is_number(text) else _text(text)
 
 
 def _is_number(text: str) -> bool:

@@ -83,6 +83,13 @@ def test_any_text_arrives(text: str) -> None:
     assert in_a_shell[2:] == words
 
 
+@pytest.mark.parametrize("key", ["a b", "a:b", " a=b,c ", "(a)[b]{c}", "a\\b\\", "${y}", "1a", "a-b.c/d"])
+def test_any_key_that_hydra_can_read_arrives(key: str) -> None:
+    plain = Experiment.compose("env=pettingzoo/custom", "env.entry_point=my.module:make", "algorithm=ippo")
+    experiment = replace(plain, env=replace(plain.env, kwargs={key: {key: 1}}))
+    assert Experiment.compose(*overrides_of(experiment)) == experiment
+
+
 def test_code_runs_and_makes_the_experiment() -> None:
     experiment = Experiment.compose(*ASKED[2])
     made: dict[str, object] = {}
