@@ -94,7 +94,7 @@ def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.Captu
     assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2
     assert f"{run} exists already and is a run: resume it" in capsys.readouterr().err
     assert main(["record", str(run), "--episodes", "3", "--quiet"]) == 2
-    assert "already exists" in capsys.readouterr().err
+    assert "already exists; give another name: --name NAME\n" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert main(["train", *TINY, "frames=400", "--quiet", "--resume", f"run={run}"]) == 0
     assert main(["train", *TINY, "frames=500", "--quiet", "--resume", f"run={run}"]) == 2
@@ -232,6 +232,7 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["train", "env=mpe/simple_spread", "algorithm=mapo"], "did you mean 'mappo'"),
         (["train", "env=mpe/simple_spread", "algorithm.lrr=1"], "did you mean 'algorithm.lr'"),
         (["train"], "no environment; add env=<name>"),
+        (["train", "env=mpe/simple_spread", "--resume"], "--resume needs the run's folder: run=FOLDER"),
         (["evaluate", "{run}x"], "is not a run folder"),
         (["evaluate", "{run}", "--env", "mpe/simple_spread"], "groups"),
         (["evaluate", "{run}", "--env", "mpe/simple_spred"], "did you mean 'mpe/simple_spread'"),

@@ -16,6 +16,7 @@ import argparse
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_text, quiet_stdout, say
 from marlnb.cli.trust_option import add_trust_argument
+from marlnb.errors import RecordingError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
         plan = plan_recording(opened, config)
     if arguments.plan:
         return print_text(plan)
+    if plan.path.exists():
+        raise RecordingError(f"{plan.path} already exists; give another name: --name NAME")
     say(plan.summary())
     with quiet_stdout():
         from marlnb.recording.capture.recorder import record

@@ -77,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         print_text(json.dumps(experiment.to_json(), indent=2))
         return 0
+    if arguments.resume and folder is None:
+        raise ConfigError("--resume needs the run's folder: run=FOLDER")
     from marlnb.training.train import train
 
     callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
