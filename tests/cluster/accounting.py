@@ -58,11 +58,11 @@ def _begin_database(settings: Settings) -> None:
         data.mkdir(exist_ok=True)
         run("chown", "mysql", data)
         how = ("--user=mysql", f"--datadir={data}", "--skip-test-db", "--auth-root-authentication-method=socket")
-        run("mariadb-install-db", *how)
+        run("mariadb-install-db", *how, f"--tmpdir={data}")  # the tests' own folder is root's
     words = [
         *("mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", f"--socket={_socket(settings)}"),
         *(f"--pid-file={data}/mariadbd.pid", "--skip-networking", "--innodb-buffer-pool-size=64M"),
-        "--innodb-lock-wait-timeout=900",
+        *("--innodb-lock-wait-timeout=900", f"--tmpdir={data}"),
     ]
     detached(words, log / "mariadbd.log", log / "mariadbd.log")
     client = ["mariadb", f"--socket={_socket(settings)}", "-e"]
