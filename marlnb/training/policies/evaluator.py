@@ -77,7 +77,7 @@ class Evaluator:
         return table, evaluation
 
     def interrupt(self) -> None:
-        """Does not wait for other processes any more. Safe to call from a signal handler."""
+        """Ends the evaluation, and any later one, if other processes take part. Safe to call from a signal handler."""
         self._stop.interrupted = True
         if self._env is not None:
             interrupt(self._env)
