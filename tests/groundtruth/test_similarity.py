@@ -9,6 +9,7 @@ from marlnb.analysis.data.views import View
 from marlnb.groundtruth.analyses.similarity import same_by_cka_and_cca
 from marlnb.groundtruth.instance import Instance
 from marlnb.groundtruth.permuted_checkpoint import unchanged_units
+from marlnb.groundtruth.planting import planted
 from marlnb.groundtruth.scoring.circuit_claims import SimilarClaim
 from marlnb.groundtruth.scoring.finding import Finding
 from marlnb.groundtruth.scoring.score import score
@@ -53,3 +54,10 @@ def test_what_was_redrawn_is_a_decoy_and_a_wrong_answer_is_scored_low(planted_in
     wrong = Finding("x", q.name, q.network, q.shared, q.seed, ("similar",), (SimilarClaim(sites=turned),))
     result = score(wrong, subject.key)
     assert result.recovered == 0.0 and (result.decoys_claimed, result.decoys) == (3, 3)
+
+
+def test_a_checkpoint_without_similar_sites_has_no_item():
+    key = planted("role_switch", "gru", shared=True, seed=2).key
+    assert not any(unchanged_units(key).values())
+    nothing = Finding("nothing", key.name, key.network, key.shared, key.seed, ("similar",), ())
+    assert score(nothing, key).items == ()

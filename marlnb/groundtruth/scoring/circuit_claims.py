@@ -264,7 +264,7 @@ class InfluenceClaim(Claim):
 @claim_kind("similar")
 @dataclass(frozen=True)
 class SimilarClaim(Claim):
-    """Where a later checkpoint represents the same as before (`permuted_checkpoint`). Score: Jaccard index.
+    """Where a later checkpoint represents what it did (`permuted_checkpoint`), if anywhere. Score: Jaccard index.
 
     Attributes:
         sites: (agent, site) pairs.
@@ -277,7 +277,7 @@ class SimilarClaim(Claim):
         unchanged = unchanged_units(truth.key)
         claimed = {pair for claim in claims for pair in claim.sites if pair in unchanged}
         same = {pair for pair, is_same in unchanged.items() if is_same}
-        return [Item(cls.kind, describe_pairs(same) or "none", jaccard(claimed, same))]
+        return [Item(cls.kind, describe_pairs(same), jaccard(claimed, same))] if same else []
 
     @classmethod
     def count_decoys(cls, claims: Sequence[SimilarClaim], key: AnswerKey) -> tuple[int, int]:
