@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from marlnb.envs.vector import Step, VectorEnv
+from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.actors import GroupActor, agrees
@@ -123,12 +124,18 @@ class _DryRunCallback:
 
     def __post_init__(self) -> None:
         self.captured = set(self.policies) if self.config.fill == "captured" else set(self.hooked)
+        by_group = {item.group.name: (item, self._critic_sites(item.group.name)) for item in self.selections}
+        self._critics = [
+            GroupCritic(self.policies[name], item, sites, self.config.dtype)
+            for name, (item, sites) in by_group.items()
+            if sites
+        ]
 
     def before_step(self, time_step: TimeStep) -> None:
         if self.n_steps < N_COMPARED_STEPS:
             self._compare(time_step)
             if self.config.dtype == "float16":
-                check_float16(self.activations)
+                check_float16({**self.activations, **self._in_critics(time_step)})
         self.n_steps += 1
         if self._before:
             return
@@ -163,7 +170,7 @@ class _DryRunCallback:
         for selection in self.selections:
             name = selection.group.name
             policy, sites = self.policies[name], [site for site in self.sites if site.name.startswith(f"{name}/")]
-            critic_sites = [site for site in sites if in_critic(site.name)]
+            critic_sites = self._critic_sites(name)
             if critic_sites or (self.config.values and policy.has_critic):
                 by_step = name in self.hooked
                 critics.append(GroupCritic(policy, selection, critic_sites, self.config.dtype, by_step=by_step))
@@ -180,6 +187,19 @@ class _DryRunCallback:
         if self.config.every > 1:
             context = [*context, T]
         return RecordingSchema(self.selections, before, critics, self._after, context, inputs, self._labels, actors)
+
+    def _critic_sites(self, group: str) -> list[Site]:
+        return [site for site in self.sites if site.name.startswith(f"{group}/") and in_critic(site.name)]
+
+    def _in_critics(self, time_step: TimeStep) -> dict[str, Tensor]:
+        """What is recorded of the critics with recorded sites, besides values."""
+        computed: dict[str, Tensor] = {}
+        with episode_context.at(time_step.episode, time_step.t):
+            for critic in self._critics:
+                outputs = critic.run_step(time_step.observation, time_step.state, None)
+                names = [item.path.removeprefix("activations/") for item in critic.fields]
+                computed |= dict(list(zip(names, outputs, strict=True))[1:])
+        return computed
 
     def _compare(self, time_step: TimeStep) -> None:
         """Marks the groups whose recomputed activations differ from those that fired: hooks must capture them."""
