@@ -31,6 +31,10 @@ class NamedLabel:
         self.name, self._function = name, function
         self._first: tuple[torch.Size, torch.dtype] | None = None
 
+    def reset(self) -> None:
+        """Takes the shape and dtype of the next result as the first."""
+        self._first = None
+
     def __call__(self, time_step: TimeStep) -> Tensor:
         try:
             value = self._function(time_step)
@@ -59,6 +63,13 @@ class NamedLabel:
 def named_label(name: str, function: Callable[[TimeStep], Tensor]) -> NamedLabel:
     """`function` as a NamedLabel, or unchanged where it is one already."""
     return function if isinstance(function, NamedLabel) else NamedLabel(name, function)
+
+
+def reset_labels(labels: Mapping[str, Callable[[TimeStep], Tensor]]) -> None:
+    """Resets every NamedLabel, before labels are computed in another environment."""
+    for label in labels.values():
+        if isinstance(label, NamedLabel):
+            label.reset()
 
 
 class BuiltInLabels:

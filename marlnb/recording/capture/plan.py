@@ -14,6 +14,7 @@ from marlnb.display.notebook_html import note_html, table_html, title_html
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.config import RecordingConfig
+from marlnb.recording.capture.labels import reset_labels
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.file.layout import Field
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
@@ -120,6 +121,7 @@ def plan_recording(
             no errors here; the plan shows the disk's free space.
     """
     options = resolve_config(RecordingConfig, config, overrides)
+    reset_labels(options.labels)
     policy_source = as_policy_source(policy_source, trust=trust)
     origins = options.origins(policy_source)
     with prepare(policy_source, replace(options, checkpoint=origins[0].iteration)) as prepared:

@@ -151,6 +151,8 @@ def select_agents(spec: EnvSpec, patterns: str | Sequence[str] | None) -> list[S
         RecordingError: a pattern matches no agent; the message has the nearest names.
     """
     globs = ["*"] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
+    if not globs:
+        raise RecordingError(f"agents must name at least one agent; valid: {', '.join(spec.agents)}")
     for pattern in globs:
         if not any(fnmatchcase(agent, pattern) for agent in spec.agents):
             raise RecordingError(unknown("agent", pattern, spec.agents))

@@ -15,6 +15,7 @@ from marlnb.errors import RecordingError
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.episode_recorder import EpisodeRecorder
 from marlnb.recording.capture.existing_file import reuse_or_set_aside
+from marlnb.recording.capture.labels import reset_labels
 from marlnb.recording.capture.plan import RecordingPlan, make_plan, recording_path
 from marlnb.recording.capture.preparation import Prepared, prepare
 from marlnb.recording.capture.progress import EpisodeProgress, RecordingProgress, ReportingCallback
@@ -70,6 +71,7 @@ def record(
         RunError, CheckpointError, ConfigError, EnvError: the run or the environment cannot be opened.
     """
     options = resolve_config(RecordingConfig, config, overrides)
+    reset_labels(options.labels)
     if exist not in ("error", "open"):
         raise RecordingError(f"exist must be 'error' or 'open'; got {exist!r}")
     policy_source = as_policy_source(policy_source, trust=trust)

@@ -199,6 +199,10 @@ def _label_sources(
     duplicates = sorted(set(labels) & set(groups))
     if duplicates:
         raise RecordingError(f"{spec.name} already has labels of these names: {duplicates}; choose other names")
+    names = {*labels, *groups}
+    below = sorted((name, other) for name in names for other in names if other.startswith(f"{name}/"))
+    if below:
+        raise RecordingError("labels {!r} and {!r} cannot be in one file; choose other names".format(*below[0]))
     built_in = {} if computes_labels_later(time_step.env) else {name: _label(name) for name in time_step.labels}
     recorded = {selection.group.name: selection for selection in selections}
     for name, function in {**built_in, **labels}.items():

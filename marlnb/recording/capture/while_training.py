@@ -19,6 +19,7 @@ from marlnb.errors import RecordingError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.config import EpisodeOptions, RecordingConfig
+from marlnb.recording.capture.labels import reset_labels
 from marlnb.recording.capture.plan import make_plan, recording_path
 from marlnb.recording.capture.preparation import prepare
 from marlnb.recording.capture.provenance import root_attributes
@@ -54,6 +55,7 @@ class RecordWhileTraining(EpisodeOptions):
     locking: Locking = option(None, help="HDF5's file locking, as h5py takes it")
 
     def begin(self, trainer: Trainer) -> None:
+        reset_labels(self.labels)
         path = recording_path(trainer.run, self.name)
         if path.exists() and not segments_folder(path).is_dir():
             raise RecordingError(f"{path} already exists and is not of a training; give another name")

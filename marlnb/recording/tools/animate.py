@@ -222,6 +222,8 @@ def _take_recorded(
         for k in indices[: camera.max_steps]:
             t = int(recording.file["steps/t"][int(drawn[k])])
             camera.take(np.asarray(recording.file["frames/image"][int(k)]), t)
+        if len(indices) > camera.max_steps:
+            camera.note = f"the episode continues after these {camera.max_steps} pictures"
         if len(camera.frames):
             return title
     first_t = int(recording.file["steps/t"][int(rows[0])])

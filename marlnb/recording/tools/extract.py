@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import numpy as np
+
 from marlnb.errors import MarlnbError, RecordingError, SiteError, unknown
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -15,7 +17,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import STEP_COLUMNS, Portion, copy_episodes, new_recording
 
 Patterns = str | Sequence[str] | None
-EpisodeNumbers = Sequence[int] | slice | None
+EpisodeNumbers = Sequence[int] | slice | np.ndarray | None
 
 
 def extract(
@@ -31,7 +33,7 @@ def extract(
     """Copies a part of a recording into a new file, in bounded memory. Episodes keep their numbers.
 
     Args:
-        episodes: numbers, or a slice that excludes its end; None: all.
+        episodes: numbers, a slice that excludes its end, or a mask with one boolean for each episode; None: all.
         agents: names or globs; None: all.
         sites: globs; None: all.
         every: the steps t = 0, `every`, 2 `every`, ...: a multiple of the recording's own; None: all recorded steps.
@@ -73,6 +75,8 @@ def select(
             f"every must be a multiple of {recorded_every}, with which {recording.path.name} was recorded; got {every}"
         )
     names = None if agents is None else _matching(recording.agents, agents, "recorded agent", RecordingError)
+    if names == []:
+        raise RecordingError(f"agents must name at least one agent; valid: {', '.join(recording.agents)}")
     numbers = _with_rows(recording, _numbers(recording, episodes), every)
     chosen_sites = recording.sites if sites is None else _matching(recording.sites, sites, "recorded site", SiteError)
     paths = [f"activations/{site}" for site in chosen_sites] + _field_paths(recording, fields)

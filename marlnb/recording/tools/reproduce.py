@@ -6,7 +6,6 @@ rows sums in another order. Activations that were computed for many episodes at 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -145,7 +144,7 @@ def replay(
                 "environment or has other spaces; give env="
             )
         seed = (int(entry["seed"]) - env_index) % SEED_SPAN
-        played = _play(prepared, env_index, seed, actions)
+        played = _play(prepared, recording.path, env_index, seed, actions)
     return _compare(recording, episode, rows, played, "recomputed" if actions is None else "recorded")
 
 
@@ -189,7 +188,11 @@ class _EpisodeFinished(Exception):
 
 @dataclass
 class _MemoryWriter:
-    """A writer that keeps rows in memory, and ends the rollout after the first episode of one env."""
+    """A writer that keeps rows in memory, and ends the rollout after the first episode of one env.
+
+    Attributes:
+        path: of the recording; buffers that exceed the memory are next to it.
+    """
 
     path: Path
     names: Sequence[str]
@@ -251,9 +254,11 @@ class _ReplayedActions(VectorEnv):
         return self.env.labels_of(moments)
 
 
-def _play(prepared: Prepared, env_index: int, seed: int, actions: Mapping[str, Tensor] | None) -> dict[str, np.ndarray]:
+def _play(
+    prepared: Prepared, path: Path, env_index: int, seed: int, actions: Mapping[str, Tensor] | None
+) -> dict[str, np.ndarray]:
     schema = prepared.dry_run.schema
-    writer = _MemoryWriter(Path(os.devnull), [item.path for item in schema.fields], env_index)
+    writer = _MemoryWriter(path, [item.path for item in schema.fields], env_index)
     env = prepared.env if actions is None else _ReplayedActions(prepared.env, env_index, actions)
     every, on_episodes = prepared.config.every, writer.stop_when_finished
     recorder = EpisodeRecorder(

@@ -13,13 +13,16 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.errors import ConfigError, RecordingError, SiteError
 from marlnb.models.hooks.edits import Scale
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import plan_recording
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.extract import extract
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, length_of, make_run
@@ -152,12 +155,30 @@ def test_labels_of_the_users(lives: Run) -> None:
         ({"odd": lambda time_step: time_step.t}, "already"),
         ({"x": lambda time_step: 3}, r"tensor \[env\]"),
         ({"x": lambda time_step: torch.zeros(time_step.env.n_envs, 2)}, "<group>/x"),
+        ({"x": lambda time_step: time_step.t, "x/late": lambda time_step: time_step.t}, "'x' and 'x/late' cannot"),
     ],
 )
 def test_labels_that_cannot_be_recorded(lives: Run, label: dict[str, object], message: str) -> None:
     with pytest.raises(RecordingError, match=message):
         record(lives, episodes=3, labels=label, progress=False)  # type: ignore[arg-type]
     assert lives.recordings == {}
+
+
+def test_a_config_with_labels_records_runs_of_other_sizes(tmp_path: Path) -> None:
+    config = RecordingConfig(episodes=2, labels={"first": lambda time_step: time_step.observation["agent"][..., 0]})
+    for n_agents in (2, 3):
+        run = make_run(tmp_path / str(n_agents), SimpleSpreadConfig(N=n_agents))
+        assert plan_recording(run, config).rows
+        with record(run, config, progress=False) as recording:
+            assert recording.label("first").shape[1] == n_agents
+
+
+def test_no_agents_are_an_error(lives: Run, tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="at least one agent; valid: a_0, a_1, a_2, b_0"):
+        record(lives, episodes=2, agents=[], sites=[], progress=False)
+    with record(lives, episodes=2, progress=False) as recording:
+        with pytest.raises(RecordingError, match="at least one agent; valid: a_0"):
+            extract(recording, tmp_path / "part.h5", agents=[])
 
 
 def test_a_label_that_raises_is_named(lives: Run) -> None:
@@ -247,6 +268,12 @@ def test_activations_beyond_float16_are_an_error(tmp_path: Path) -> None:
     with record(run, episodes=3, edits=grown, dtype="bfloat16", progress=False) as held:
         values = held["a/actor/hidden_2"].to_numpy()
         assert np.isfinite(values).all() and np.abs(values).max() > 65504
+    in_critic = [Scale("a/critic/hidden_2", 1e6)]
+    for model in (MLPConfig(), GRUConfig(hidden=(6, 6))):
+        run = make_run(tmp_path / model.name, LivesConfig(), model)
+        with pytest.raises(RecordingError, match=r"a/critic/hidden_2 reaches .*bfloat16"):
+            record(run, episodes=3, edits=in_critic, sites="*/critic/*", dtype="float16", progress=False)
+        assert not run.recordings
 
 
 def test_after_an_error_hooks_are_removed_and_written_episodes_remain(tmp_path: Path) -> None:

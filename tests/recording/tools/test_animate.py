@@ -134,6 +134,8 @@ def test_a_recorded_episode_is_played_again_or_its_pictures_are_shown(talkers: R
     shown = animate(drawn, 1, max_width=120)
     for t in (0, 24):
         np.testing.assert_array_equal(shown.frame(t), again.frame(t))
+    first = animate(drawn, 1, max_width=120, max_steps=5)
+    assert len(first) == 5 and first.note == "the episode continues after these 5 pictures" and not shown.note
     with pytest.raises(RecordingError, match="no episode 9"):
         animate(sampled, 9)
     with pytest.raises(ConfigError, match="seed, edits: not valid for a recorded episode"):
