@@ -125,7 +125,10 @@ def _numbers(recording: Recording, episodes: EpisodeNumbers) -> list[int] | None
 
 def _with_rows(recording: Recording, numbers: list[int] | None, every: int) -> list[int] | None:
     """Without the episodes that have no row on the stride, as one that began before the recording may have none."""
-    table, is_kept = recording.episodes, recording._times() % every == 0
+    is_kept = recording._times() % every == 0
+    if is_kept.all():
+        return numbers
+    table = recording.episodes
     table = table if numbers is None else table.loc[numbers]
     spans = zip(table.index, table["start"], table["length"])
     kept = [int(number) for number, start, length in spans if is_kept[start : start + length].any()]
