@@ -37,7 +37,7 @@ from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
-from marlnb.training.runs.status import EXPLORING, GREEDY
+from marlnb.training.runs.status import EXPLORING, GREEDY, exploring_returns
 from marlnb.training.shared_return import shared_return
 
 STATUS_INTERVAL_S = 1.0
@@ -264,7 +264,8 @@ class Trainer:
             trained, self.evaluation_returns = restored
             self.iteration, self.frames = trained.iterations, trained.frames
             self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
-            self._exploring_returns = self.loop.episodes.recent_returns
+            saved = exploring_returns(self.run.status(), self.iteration)
+            self._exploring_returns = saved or self.loop.episodes.recent_returns
         self._is_restored = True
         self.run.begin(self.iteration)
         for logger in open_loggers(self.experiment, self.run):
@@ -383,8 +384,9 @@ class Trainer:
         total = expected_frames(self.experiment, self.trained, self._rate)
         facts |= {"frames_total": total, "limits": limits_of(self.experiment)}
         if not self._is_restored:  # how much has been trained is not known here; the last session has written it
-            old = {key: x for key, x in self.run.status().items() if key not in ("state", "error", "reason", "eta_s")}
-            return self.run.write_status(state or self.state, **old | facts)
+            known = ("iteration", "frames", "scores", "frames_per_second")
+            facts |= {name: value for name, value in self.run.status().items() if name in known}
+            return self.run.write_status(state or self.state, **facts)
         self.run.write_status(
             state or self.state,
             iteration=self.iteration,
