@@ -85,6 +85,13 @@ class TrainingForm:
         Raises:
             ConfigError: an option is not valid, or the parts are not compatible.
         """
+        experiment = self._filled_in
+        experiment.check_without_env()
+        return experiment
+
+    @property
+    def _filled_in(self) -> Experiment:
+        """The experiment in the form, before its parts are checked together. Raises ConfigError: an invalid option."""
         return replace(
             self._base,
             env=self.environment.config,
@@ -137,7 +144,7 @@ class TrainingForm:
         if self._is_updating:
             return
         with suppress(MarlnbError):  # the form may be incomplete
-            experiment = self.experiment
+            experiment = self._filled_in
             if not same_parts(self._shown, experiment):
                 self._restart()
                 return
@@ -145,9 +152,9 @@ class TrainingForm:
         self._on_change()
 
     def _restart(self) -> None:
-        """After a choice of environment, algorithm or tuned settings: options that were not set start from theirs."""
+        """After a choice of a part or of tuned settings: options that were not set start from theirs."""
         try:
-            experiment = recompose(self._shown, self.experiment, tuned=self.tuned.is_on)
+            experiment = recompose(self._shown, self._filled_in, tuned=self.tuned.is_on)
         except MarlnbError:
             self._on_change()  # says what is not valid
         else:

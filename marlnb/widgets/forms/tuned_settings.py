@@ -1,8 +1,9 @@
-"""Which settings the experiment in a form starts from; another environment or algorithm brings its own."""
+"""Which settings the experiment in a form starts from; another environment, algorithm or network brings its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import ipywidgets as w
 
@@ -52,8 +53,8 @@ class TunedSettings:
 
 
 def same_parts(one: Experiment, other: Experiment) -> bool:
-    """Whether two experiments have the same environment and algorithms, whatever their options are."""
-    return _names(one) == _names(other)
+    """Whether two experiments have the same environment, algorithms and networks, whatever their options are."""
+    return not _changed_parts(one, other)
 
 
 def recompose(shown: Experiment, chosen: Experiment, *, tuned: bool) -> Experiment:
@@ -67,17 +68,33 @@ def recompose(shown: Experiment, chosen: Experiment, *, tuned: bool) -> Experime
         ConfigError: the options do not fit.
     """
     before, names = _names(shown), _names(chosen)
-    changed = {part for part in {*before, *names} if before.get(part) != names.get(part)} | {"env"}
-    kept = [word for word in overrides_of(shown) if word != OFF and _part_of(word) not in changed]
-    env = [word for word in overrides_of(chosen) if _part_of(word) == "env"]
+    changed = _changed_parts(shown, chosen) | {"env"}
+    removed, added = before.keys() - names.keys(), names.keys() - before.keys() - changed
+    env = [word for word in overrides_of(chosen) if _part_of(word) in {"env", *added}]
     others = [write_override(part, names[part]) for part in sorted(changed - {"env"}) if part in names]
+    kept = [word for word in overrides_of(shown) if word != OFF and _part_of(word) not in changed | removed]
     return Experiment.compose(*env, *others, *kept, *([] if tuned else [OFF]))
 
 
-def _names(experiment: Experiment) -> dict[str, str]:
-    """The names of the environment and of the algorithms, by part."""
-    groups = {f"algorithms.{group}": algorithm.name for group, algorithm in experiment.algorithms.items()}
-    return {"env": experiment.env.name, "algorithm": experiment.algorithm.name, **groups}
+def _changed_parts(one: Experiment, other: Experiment) -> set[str]:
+    """The parts, such as "algorithms.prey", whose names differ. A part without a name has the name that it inherits."""
+    before, names = _names(one), _names(other)
+    return {part for part in {*before, *names} if _name_of(part, before) != _name_of(part, names)}
+
+
+def _name_of(part: str, names: Mapping[str, str | None]) -> str | None:
+    """The name of a part, or else of its group's for an agent `<group>_<index>`, or else of the common one."""
+    stem, _, index = part.rpartition("_")
+    parts = [part, *([stem] if index.isdigit() else []), part.partition("s.")[0]]
+    return next((names[present] for present in parts if present in names), None)
+
+
+def _names(experiment: Experiment) -> dict[str, str | None]:
+    """The names of the environment, the algorithms and the networks, by part. No critic of its own: None."""
+    parts: dict[str, Any] = {part: getattr(experiment, part) for part in ("env", "algorithm", "model", "critic")}
+    for several in ("algorithms", "models", "critics"):
+        parts |= {f"{several}.{name}": config for name, config in getattr(experiment, several).items()}
+    return {part: None if config is None else config.name for part, config in parts.items()}
 
 
 def _part_of(word: str) -> str:

@@ -53,11 +53,11 @@ def test_what_is_clicked_changes_the_experiment(panel: TrainingPanel) -> None:
     panel.algorithm._add_choice("agent")
     choice = panel.algorithm.choices["agent"]
     assert choice.algorithm is not None
-    choice.algorithm._name.value = "iql"
+    choice.algorithm._name.value = "a2c"
     panel.environment.part.form.fields["num_good"].enter("3")
     panel.length.fields["seed"].enter("9")
     until(lambda: panel.environment.spec is not None)
-    expected = Experiment.compose(*SMALL, "algorithms.agent=iql", "env.num_good=3", "seed=9")
+    expected = Experiment.compose(*SMALL, "algorithms.agent=a2c", "env.num_good=3", "seed=9")
     assert panel.experiment == expected
     panel.algorithm._tabs.selected_index = 1
     panel.algorithm._remove.click()
@@ -96,6 +96,26 @@ def test_another_environment_or_algorithm_brings_its_tuned_settings_and_keeps_wh
     walker = Experiment.compose("env=pettingzoo/multiwalker", "algorithm=maddpg", "frames=4_000_000")
     until(lambda: panel.environment.spec is not None and panel.form._shown == walker)
     assert panel.experiment == walker and panel.environment.n_envs == walker.n_envs
+
+
+def test_another_network_restarts_the_values_that_depend_on_it() -> None:
+    spread = ("env=mpe/simple_spread", "algorithm=mappo", "frames=5000")
+    panel = TrainingPanel(Experiment.compose(*spread, "algorithm.clip=0.3"))
+    panel.algorithm.choices["all groups"].model._name.value = "gru"
+    assert panel.experiment == Experiment.compose(*spread, "algorithm.clip=0.3", "model=gru")
+    assert panel.experiment.algorithm.sequence_length == panel.experiment.rollout_steps == 25
+    assert not panel._start_button.disabled
+    panel.length.fields["rollout_steps"].enter("32")
+    assert "sequence_length=25 must divide rollout_steps=32" in _text(panel._problem) and panel._start_button.disabled
+
+
+def test_an_option_of_a_separate_choice_stays(panel: TrainingPanel) -> None:
+    panel.algorithm._add_choice("agent")
+    choice = panel.algorithm.choices["agent"]
+    assert choice.algorithm is not None
+    choice.algorithm.form.fields["lr"].enter("0.5")
+    choice.model.form.fields["hidden"].enter("8")
+    assert panel.experiment.algorithms["agent"].lr == 0.5 and panel.experiment.models["agent"].hidden == (8,)
 
 
 def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> None:
