@@ -67,12 +67,19 @@ class AlgorithmPanel(Panel):
         separate = {name: choice for name, choice in self.choices.items() if name != ALL}
         algorithms = {name: choice.algorithm.config for name, choice in separate.items() if choice.algorithm}
         models = {name: choice.model.config for name, choice in separate.items()}
+        given = self._experiment
         return {
             "algorithm": algorithm,
             "model": model,
             "critic": common.critic_config,
-            "algorithms": {name: config for name, config in algorithms.items() if config != algorithm},
-            "models": {name: config for name, config in models.items() if config != model},
+            "algorithms": {
+                name: config for name, config in algorithms.items() if name in given.algorithms or config != algorithm
+            },
+            "models": {
+                name: config
+                for name, config in models.items()
+                if name in given.models or config != models.get(self._group_of(name), model)
+            },
             "critics": {n: choice.critic.config for n, choice in separate.items() if not choice.same_critic.value},
         }
 
@@ -88,8 +95,8 @@ class AlgorithmPanel(Panel):
             self.choices = {ALL: self.choices[ALL]}
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
             for name in {**experiment.algorithms, **experiment.models, **experiment.critics}:
-                algorithm, model = experiment.algorithm_of(name), experiment.actor_of(name)
-                self._set_choice(name, algorithm, model, experiment.critics.get(name))
+                model = experiment.models.get(name, experiment.actor_of(self._group_of(name)))
+                self._set_choice(name, experiment.algorithm_of(name), model, experiment.critics.get(name))
         finally:
             self._is_updating = False
         self._lay_out()
@@ -120,14 +127,23 @@ class AlgorithmPanel(Panel):
             return name in self._spec.group_names
         return name in self._experiment.algorithms or not name.rpartition("_")[2].isdigit()
 
+    def _group_of(self, name: str) -> str:
+        """The group of an agent; empty for a group."""
+        if self._is_group(name):
+            return ""
+        groups = {} if self._spec is None else {group.name: group.agents for group in self._spec.groups}
+        groups = groups or dict(self._experiment.groups)
+        return next((group for group, agents in groups.items() if name in agents), name.rpartition("_")[0])
+
     @with_ui_lock
     def _add_choice(self, name: str | None) -> None:
         if name is None:
             return
         common = self.choices[ALL]
+        above = self.choices.get(self._group_of(name), common)
         try:
             assert common.algorithm is not None
-            self._set_choice(name, common.algorithm.config, common.model.config, common.critic_config)
+            self._set_choice(name, common.algorithm.config, above.model.config, above.critic_config)
         except MarlnbError as error:
             self._status.show_problem(error)
             return

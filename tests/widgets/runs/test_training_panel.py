@@ -118,6 +118,22 @@ def test_an_option_of_a_separate_choice_stays(panel: TrainingPanel) -> None:
     assert panel.experiment.algorithms["agent"].lr == 0.5 and panel.experiment.models["agent"].hidden == (8,)
 
 
+@pytest.mark.parametrize(
+    "separate",
+    [
+        ("algorithms.adversary=mappo", "algorithms.agent=iql"),
+        ("models.agent=gru", "models.agent_0=mlp"),
+        ("models.agent=gru", "critics.agent_0=mlp"),
+    ],
+)
+def test_a_separate_choice_stays_if_it_equals_the_common_one(separate: tuple[str, ...]) -> None:
+    experiment = Experiment.compose("env=mpe/simple_tag", *separate)
+    panel = TrainingPanel(experiment)
+    assert panel.experiment == experiment
+    until(lambda: panel.environment.spec is not None)
+    assert panel.experiment == experiment
+
+
 def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> None:
     (adversary,) = [network for network in panel.algorithm.networks if network.group == "adversary"]
     n = 16  # features of an adversary's observation
