@@ -27,10 +27,12 @@ from marlnb.training.runs.files import METRICS, is_run
 from marlnb.training.runs.rows import read_rows
 
 Row = tuple[float, Mapping[str, float]]  # frames, and returns by group
+Points = tuple[list[float], list[float]]  # frames, and returns of a group
 MAX_LABEL_SETTINGS = 3
 N_BOOTSTRAP = 200
 MAX_TESTED = 8  # settings of which every two are tested
 LAST_SHARE = 0.1  # a score is the mean return of this last share of a training
+SAME_LENGTH = 0.95  # trainings that differ by less are equally long: iterations end at different frames
 
 
 def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> dict[str, Any]:
@@ -49,14 +51,14 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
     readable = [path for path in paths if path in settings]
     differing = differences([settings[path] for path in readable])
     refusals: list[str] = []
-    curves: list[dict[str, Any]] = []
+    averages: list[tuple[dict[str, Any], list[Points]]] = []
     shown = [key for key in differing if key not in average_over and not is_part_of(key, (*IRRELEVANT, CODE))]
     for members in groups_to_average({path: settings[path] for path in readable}, average_over):
         label = _label(settings[members[0]], shown)
         reasons = reasons_against_average({path: settings[path] for path in members}, average_over)
         refusals += [f"{label}: {reason}" for reason in reasons]
         for group in [[path] for path in members] if reasons else [members]:
-            curves += _curves(
+            averages += _curves(
                 label if len(group) > 1 or not reasons else f"{label}, {Path(group[0]).name}", group, refusals
             )
     environments = {json.dumps(settings[path].get("env.name")) for path in readable}
@@ -65,9 +67,16 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
             f"the runs are of {len(environments)} environments, whose returns are on different scales: "
             f"{', '.join(sorted(map(json.loads, environments)))}; their curves are not comparable"
         )
-    environment_of = {path: json.dumps(each.get("env.name")) for path, each in settings.items()}
+    tasks: dict[tuple[str, str], list[tuple[dict[str, Any], list[Points]]]] = {}  # by environment and group of agents
+    for curve, points in averages:
+        if len(curve["runs"]) > 1:
+            task = (str(settings[curve["runs"][0]].get("env.name")), curve["group"])
+            tasks.setdefault(task, []).append((curve, points))
+    for tested in tasks.values():
+        _score_common_frames(tested, refusals)
+    curves = [curve for curve, _ in averages]
     return {
-        "tests": _tests(curves, environment_of, refusals),
+        "tests": _tests([[curve for curve, _ in tested] for tested in tasks.values()], refusals),
         "runs": [{"path": path, "problem": problems.get(path, "")} for path in paths],
         "differences": {key: dict(zip(readable, values)) for key, values in differing.items()},
         "curves": curves,
@@ -101,8 +110,8 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[dict[str, Any]]:
-    """The curves of runs that can be averaged, one for each group of agents that earns differently."""
+def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[tuple[dict[str, Any], list[Points]]]:
+    """The curves of runs that can be averaged, one for each group of agents that earns differently, and the runs'."""
     from marlnb.analysis.benchmarking.run_curves import average_curves
     from marlnb.training.shared_return import earn_differently
 
@@ -114,18 +123,30 @@ def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[dic
         groups = list(next(iter(read.values()))[0][1])
     curves = []
     for group in groups:
-        average = average_curves([_points(rows, group) for rows in read.values()])
+        points = [_points(rows, group) for rows in read.values()]
+        average = average_curves(points)
         if average is None:
             refusals.append(f"{label}: {len(read)} runs have no frames in common")
             return []
+        refusals += _shortened(label, {Path(path).name: rows[-1][0] for path, rows in read.items()})
         low, high = (None if end is None else end.tolist() for end in (average.low, average.high))
         curve = {"x": average.x.tolist(), "value": average.value.tolist(), "low": low, "high": high}
         name = f"{label}, {group}" if group else label
-        curves.append({"label": name, "group": group or "", "runs": list(read), **curve, **_scores(average.runs)})
+        scores = _scores(average.runs)
+        curves.append(({"label": name, "group": group or "", "runs": list(read), **curve, **scores}, points))
     return curves
 
 
-def _points(rows: Sequence[Row], group: str | None) -> tuple[list[float], list[float]]:
+def _shortened(label: str, ends: Mapping[str, float]) -> list[str]:
+    """What is not shown of runs that are further than the slowest; `ends` has the last frames of each."""
+    slowest, furthest = min(ends, key=lambda name: ends[name]), max(ends.values())
+    if ends[slowest] >= SAME_LENGTH * furthest:
+        return []
+    what = f"up to {int(ends[slowest]):,} frames, where {slowest} is; others have {int(furthest):,}"
+    return [f"{label}: averaged and scored {what}"]
+
+
+def _points(rows: Sequence[Row], group: str | None) -> Points:
     """Frames and returns of a group; None: of any, since all earn the same."""
     values = [returns.get(group, nan) if group else next(iter(returns.values())) for _, returns in rows]
     return [frames for frames, _ in rows], values
@@ -162,11 +183,30 @@ def _scores(runs: Any) -> dict[str, Any]:
     return {"score": [float(getattr(final, name)[0]) for name in ("value", "low", "high")], "scores": scores.tolist()}
 
 
-def _tests(
-    curves: Sequence[Mapping[str, Any]], environment_of: Mapping[str, str], refusals: list[str]
-) -> list[dict[str, Any]]:
+def _score_common_frames(tested: Sequence[tuple[dict[str, Any], list[Points]]], refusals: list[str]) -> None:
+    """Scores settings that are tested against each other at the same frames, those of the slowest."""
+    import numpy as np
+
+    from marlnb.analysis.benchmarking.run_curves import N_POINTS
+
+    ends = [curve["x"][-1] for curve, _ in tested]
+    last = min(ends)
+    if last >= SAME_LENGTH * max(ends):
+        return
+    further = [(curve, runs) for curve, runs in tested if curve["x"][-1] > last]
+    for curve, runs in further:
+        frames = np.linspace(min(curve["x"][0], last), last, N_POINTS)
+        curve.update(_scores(np.stack([np.interp(frames, *points) for points in runs])))
+    labels = " and ".join(curve["label"] for curve, _ in further)
+    slowest = tested[ends.index(last)][0]["label"]
+    refusals.append(f"{labels}: scored and tested at {int(last):,} frames, where the slowest setting is: {slowest}")
+
+
+def _tests(tasks: Sequence[Sequence[Mapping[str, Any]]], refusals: list[str]) -> list[dict[str, Any]]:
     """Every two settings with several runs of the same environment and group, the clearest difference first.
 
+    Args:
+        tasks: the curves of each environment and group.
     Returns:
         better, worse: labels. probability: that a run of `better` has the higher score, `[value, low, high]`, as in the
         benchmark report. p: of the Mann-Whitney test of that, two-sided, corrected for the number of tests by Holm.
@@ -175,13 +215,9 @@ def _tests(
 
     from marlnb.analysis.benchmarking.statistics import probability_of_improvement
 
-    tasks: dict[tuple[str, str], dict[str, list[float]]] = {}  # scores by index of the curve
-    for k, curve in enumerate(curves):
-        if len(curve["runs"]) > 1:
-            task = (environment_of[curve["runs"][0]], curve["group"])
-            tasks.setdefault(task, {})[str(k)] = curve["scores"]
     tests: list[dict[str, Any]] = []
-    for scores in tasks.values():
+    for curves in tasks:
+        scores = {str(k): curve["scores"] for k, curve in enumerate(curves)}
         if len(scores) > MAX_TESTED:
             refusals.append(f"{len(scores)} settings are not tested in pairs: select at most {MAX_TESTED}")
             continue

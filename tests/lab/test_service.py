@@ -151,6 +151,23 @@ def test_scores_are_tested_in_pairs(tmp_path: Path) -> None:
     assert test["p"] == pytest.approx(2 / math.comb(10, 5))  # no order of the ten runs separates them more
 
 
+def test_settings_are_scored_and_tested_at_the_same_frames(tmp_path: Path) -> None:
+    lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    rows, same = 50, {"algorithm": lr | {"lr": 0.1}}
+    paths = [str(write_run(tmp_path / f"a{seed}", seed=seed)) for seed in range(3)]
+    paths += [str(write_run(tmp_path / f"b{seed}", seed=seed, **same)) for seed in range(3)]
+    early = Path(paths[-1]) / "metrics.jsonl"
+    early.write_text("".join(early.read_text().splitlines(keepends=True)[: rows // 5]))  # 20,000 of 100,000 frames
+    answer = ask(Session(), "compare", paths=paths)["answer"]
+    scores = [curve["scores"] for curve in answer["curves"]]
+    assert scores[0] == pytest.approx(scores[1])  # the same returns at the same frames
+    (test,) = answer["tests"]
+    assert test["probability"][0] == 0.5 and answer["curves"][0]["x"][-1] == 100_000
+    shortened, tested = answer["refusals"]
+    assert "up to 20,000 frames, where b2 is; others have 100,000" in shortened
+    assert "scored and tested at 20,000 frames" in tested
+
+
 @pytest.mark.parametrize(
     ("changes", "average_over", "reason"),
     [
