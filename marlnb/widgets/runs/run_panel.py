@@ -14,12 +14,14 @@ import ipywidgets as w
 from matplotlib.figure import Figure
 
 from marlnb.errors import MarlnbError
-from marlnb.training.background import Training, start
+from marlnb.training.background import Training
 from marlnb.training.control import request
 from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.curves import return_curves
+from marlnb.training.runs.files import is_run
 from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run
+from marlnb.training.train import open_run
 from marlnb.widgets.core.controls import Accordion, Tab
 from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.poller import Poller
@@ -102,13 +104,25 @@ class RunPanel:
         trust_question: a button for the code that another person's folder names; visible until it is allowed.
     """
 
-    def __init__(self, run: Run, *, references: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        references: Mapping[str, float] | None = None,
+        on_discard: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            references: as `attach`.
+            on_discard: called under UI_LOCK after a new run that could not start was deleted again.
+        """
         self.run = run
         self.training: Training | None = None
+        self._on_discard, self._is_discarded = on_discard, False
         self.opened: dict[str, RunTab] = {}
         self._follower = RunFollower(run)
         self._events: list[str] = []
-        self._status = run.status()
+        self._status = self._status_before = run.status()
         self._stop_at: float | None = None
         self._agents: list[str] = []
         self._is_settled = True
@@ -166,17 +180,21 @@ class RunPanel:
         self._poller.catch_up()
 
     @with_ui_lock
-    def start(self, *, stop_after_s: float | None = None) -> Training:
+    def start(self, *, stop_after_s: float | None = None, is_new: bool = False) -> Training:
         """Starts or resumes the training in a thread of this process. Returns the present training if it is alive.
 
         Args:
             stop_after_s: seconds after which the training saves and stops; None: never.
+            is_new: the folder was created just now: it is deleted again if the training cannot start.
         Raises:
             RunError: another process trains the run. As `marlnb.start`.
         """
         if self.training is None or not self.training.is_alive:
             self._stop_at = None if stop_after_s is None else time.monotonic() + stop_after_s
-            self.training = start(self.run.experiment, self.run.path, resume=True)
+            self.run.experiment = Run.open(self.run.path).experiment  # its length may have been changed elsewhere
+            self._status_before = self.run.status()
+            run = open_run(self.run.experiment, self.run.path, resume=True)
+            self.training = Training(run, (), (), is_new=is_new)
             self._poller = self._poller if self._poller.is_alive else self._follow()
             self._poller.now()
         return self.training
@@ -265,7 +283,18 @@ class RunPanel:
             self._line.show_note(describe_status(status))
         total = status.get("frames_total") or self.run.experiment.frames
         self._bar.value = min(1.0, int(PROGRESS_STEPS * status.get("frames", 0) / total) / PROGRESS_STEPS)
-        if status["state"] == "failed":
+        if (error := self._error_before_start()) is not None:
+            self._error.show_problem(str(error))
+            if not self._is_discarded and not is_run(self.run.path):
+                self._is_discarded = True
+                self._on_discard()
+        elif status["state"] == "failed":
             self._error.show_problem(describe_failure(status, self.run))
         elif status["state"] == "running":
             self._error.value = ""
+
+    def _error_before_start(self) -> BaseException | None:
+        """Why the training of this panel ended before it changed the run's status; None: it did not."""
+        if self.training is None or self.training.is_alive or self._status != self._status_before:
+            return None
+        return self.training.error

@@ -172,9 +172,10 @@ class TrainingPanel:
             return self.run_panel.training
         experiment, limit = self.experiment, self.stop_after_s
         folder = self._folder.value.strip() or None
-        run_panel = self._show_run(open_run(experiment, folder, resume=folder is not None))
+        is_new = folder is None or not is_run(folder)
+        run_panel = self._show_run(open_run(experiment, folder, resume=folder is not None), is_named=folder is None)
         self._folder.value = str(run_panel.run.path)
-        return run_panel.start(stop_after_s=limit)
+        return run_panel.start(stop_after_s=limit, is_new=is_new)
 
     async def train(self) -> Run:
         """Trains to the end and returns the run. A cell awaits it, so that the next cells have a trained run.
@@ -251,13 +252,22 @@ class TrainingPanel:
             self._loaded.value = note_html(f"loaded from {self._source.value}")
 
     @with_ui_lock
-    def _show_run(self, run: Run) -> RunPanel:
+    def _show_run(self, run: Run, *, is_named: bool = False) -> RunPanel:
+        """Shows the live panel of a run.
+
+        Args:
+            is_named: the panel chose its folder, and empties the field again if the run cannot start.
+        """
         if self.run_panel is not None:
             self.run_panel.close()
-        self.run_panel = RunPanel(run, references=self._references)
+        on_discard = self._empty_folder if is_named else lambda: None
+        self.run_panel = RunPanel(run, references=self._references, on_discard=on_discard)
         self.run_panel.snapshots.append(self._snapshot)
         self._run_box.children = (self.run_panel.widget,)
         return self.run_panel
+
+    def _empty_folder(self) -> None:
+        self._folder.value = ""
 
     def _changed(self) -> None:
         """Shows the experiment as code and as a command, or why it is not valid."""

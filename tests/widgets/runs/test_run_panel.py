@@ -13,8 +13,9 @@ import pytest
 
 from marlnb.errors import RunError
 from marlnb.training.runs.checkpoints.removal import remove_checkpoint
-from marlnb.training.runs.files import METRICS, is_run
+from marlnb.training.runs.files import METRICS, STOP, is_run
 from marlnb.training.runs.run import Run
+from marlnb.training.train import resume
 from marlnb.widgets.runs.attach import attach
 from marlnb.widgets.runs.run_panel import RunPanel
 from marlnb.widgets.runs.training_panel import TrainingPanel
@@ -104,6 +105,18 @@ def test_a_training_that_was_killed_is_interrupted_and_goes_on_here(elsewhere: E
         rows = [json.loads(line) for line in (panel.run.path / METRICS).read_text().splitlines()]
         assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1))  # cut at the checkpoint, then on
         until(lambda: _lines(panel)["listener"][0] == [row["frames"] for row in rows])
+    finally:
+        panel.close()
+
+
+def test_a_run_that_was_made_longer_elsewhere_resumes(run: Run) -> None:  # noqa: F811
+    panel = RunPanel(run)
+    try:
+        (run.path / STOP).touch()
+        assert resume(run.path, frames=1200, progress=False).status()["state"] == "stopped"
+        panel.catch_up()
+        panel.buttons["start"].click()
+        assert panel.training is not None and panel.training.wait(60).status()["frames"] == 1200
     finally:
         panel.close()
 

@@ -187,6 +187,19 @@ def test_a_fault_while_training_is_shown_with_where_it_came_from(tmp_path: Path)
     assert run_panel.run.status()["state"] == "failed"
 
 
+def test_a_training_that_cannot_start_is_shown_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    missing = ("env=pettingzoo/custom", "env.entry_point=tests.widgets.faulty:missing", *SMALL[1:])
+    panel = TrainingPanel(Experiment.compose(*missing))
+    panel._start_button.click()
+    run_panel = panel.run_panel
+    assert run_panel is not None
+    until(lambda: "no name in tests.widgets.faulty 'missing'" in _text(run_panel._error) and not panel._folder.value)
+    assert not run_panel.run.path.exists()
+
+
 def test_awaiting_trains_without_a_click(panel: TrainingPanel, tmp_path: Path) -> None:
     panel._folder.value = str(tmp_path / "run")
     assert asyncio.run(panel.train()).status()["state"] == "complete"
