@@ -265,6 +265,8 @@ class AttributionLoader:
             inputs = self._inputs
             if side not in inputs:
                 means = mean_observations(side.compared_with or side.view)
+                if side.compared_with is None:  # others were played just now, by this source
+                    side.view.check_source(source)
                 inputs[side] = (source.policies(side.view.checkpoint), means)
             return inputs[side]
 

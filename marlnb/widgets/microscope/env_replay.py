@@ -104,7 +104,10 @@ class Rollouts:
         Raises:
             SiteError, ShapeError, ConfigError: an edit does not fit the policies.
             CheckpointError: there is no such checkpoint.
+            RecordingError: the source has other weights than those that were recorded.
         """
+        if checkpoint is None:
+            view.check_source(source)
         settings = view.recording.settings
         recording = record(
             TransformedPolicySource(source, {}, "played again", folder=self._temporary_folder()),

@@ -11,8 +11,9 @@ from scipy.special import log_softmax
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.errors import RecordingError
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.policy_source import origin_at
+from marlnb.recording.tools.policy_source import check_origin, origin_at
 from marlnb.specs import ActionSpec, GroupSpec
+from marlnb.training.policies.policy_source import PolicySource
 
 ChoiceKind = Literal["probability", "score", "value", "none"]
 TOLERANCE = 1e-3  # between recorded log-probabilities and those of the recorded logits
@@ -104,6 +105,10 @@ class EpisodeView:
     def layers(self) -> list[str]:
         """Names of sites without the group, such as `actor/hidden_1`."""
         return list(dict.fromkeys(site.split("/", 1)[1] for site in self.sites))
+
+    def check_source(self, source: PolicySource) -> None:
+        """Raises RecordingError where a source has other weights than those that played the episode."""
+        check_origin(self.recording, source, origin_at(self.recording, int(self.rows[0])))
 
     def group_of(self, agent: str) -> GroupView:
         for group in self.groups:

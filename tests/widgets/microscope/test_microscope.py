@@ -153,6 +153,21 @@ def test_without_its_run_it_shows_what_the_file_has(listener: mnb.Recording, tmp
     assert with_run.wait(60) and len(with_run.scope.images(0)) == 25
 
 
+def test_other_weights_neither_explain_nor_replay_a_recording(listener: mnb.Recording, tmp_path: Path) -> None:
+    assert listener.run_path is not None
+    other = shutil.copytree(listener.run_path, tmp_path / "other", ignore=shutil.ignore_patterns("recordings"))
+    checkpoints = other / "checkpoints"
+    shutil.rmtree(checkpoints / "130")
+    shutil.copytree(checkpoints / "10", checkpoints / "130")  # trained again
+    scope = mnb.microscope(listener, policy_source=other)
+    assert scope.wait(60) and scope.scope.attributions[0]["agents"] == {}
+    assert "was made by weights" in scope.scope.attributions[0]["reasons"]["listener"]
+    with pytest.raises(RecordingError, match="was made by weights"):
+        scope.play_again(mnb.Ablate(SITE))
+    scope.show_networks(listener.run_path)  # these are not claimed to have acted
+    assert scope.wait(60) and set(scope.scope.attributions[1]["agents"]) == {"speaker_0", "listener_0"}
+
+
 def test_a_page_without_widgets_gets_a_picture_and_numbers(scope: Microscope) -> None:
     bundle = scope._repr_mimebundle_()
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
