@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from marlnb.config import EnvConfig
+from marlnb.errors import MarlnbError
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.ui_lock import UI_LOCK
@@ -38,6 +40,16 @@ class Side:
     env: EnvConfig | None = None
     is_edited: bool = False
     compared_with: EpisodeView | None = None
+
+    @cached_property
+    def weights(self) -> str | None:
+        """The hash of the networks' weights; None if they were played from a checkpoint that is deleted by now."""
+        if self.compared_with is None or self.source is None:
+            return self.view.origin.sha256
+        try:  # the recording of networks that only observe has the hash of observers
+            return self.source.origin(self.view.checkpoint).sha256
+        except MarlnbError:
+            return None
 
 
 Sides = tuple[Side, ...]

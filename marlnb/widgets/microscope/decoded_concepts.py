@@ -10,6 +10,7 @@ from scipy.special import softmax
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.analysis.decoding.score import DecodingScore
+from marlnb.recording.file.reader import Recording
 from marlnb.widgets.microscope.episode_view import EpisodeView
 
 
@@ -32,6 +33,13 @@ class Concept:
     decoded: np.ndarray
     truth: np.ndarray
     note: str
+
+
+def fits_weights(decoding: Decoding, weights: str | None, recording: Recording) -> bool:
+    """Whether a decoding of the recording was fitted to units of a network with these weights (their hash)."""
+    table = recording.checkpoints
+    fitted = table if decoding.checkpoint is None else table[table["iteration"] == decoding.checkpoint]
+    return weights in set(fitted["sha256"])
 
 
 def decoded_concepts(view: EpisodeView, decoding: Decoding) -> list[Concept]:

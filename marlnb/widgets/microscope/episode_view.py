@@ -14,6 +14,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.policy_source import check_origin, origin_at
 from marlnb.specs import ActionSpec, GroupSpec
 from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.run import Origin
 
 ChoiceKind = Literal["probability", "score", "value", "none"]
 TOLERANCE = 1e-3  # between recorded log-probabilities and those of the recorded logits
@@ -106,9 +107,14 @@ class EpisodeView:
         """Names of sites without the group, such as `actor/hidden_1`."""
         return list(dict.fromkeys(site.split("/", 1)[1] for site in self.sites))
 
+    @property
+    def origin(self) -> Origin:
+        """The checkpoint that played it."""
+        return origin_at(self.recording, int(self.rows[0]))
+
     def check_source(self, source: PolicySource) -> None:
         """Raises RecordingError where a source has other weights than those that played the episode."""
-        check_origin(self.recording, source, origin_at(self.recording, int(self.rows[0])))
+        check_origin(self.recording, source, self.origin)
 
     def group_of(self, agent: str) -> GroupView:
         for group in self.groups:

@@ -23,7 +23,7 @@ from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.bookmarks import Bookmark, Bookmarks
 from marlnb.widgets.microscope.comparison import Comparison, OptionalSource, return_changes, source_or_reason
 from marlnb.widgets.microscope.controls import Controls
-from marlnb.widgets.microscope.decoded_concepts import decoded_concepts
+from marlnb.widgets.microscope.decoded_concepts import decoded_concepts, fits_weights
 from marlnb.widgets.microscope.episode_view import read_episode
 from marlnb.widgets.microscope.loading import Loader
 from marlnb.widgets.microscope.payload import concepts_payload, initial_layers, layer_payload, side_payload
@@ -153,12 +153,18 @@ class Microscope:
         """Shows what the decoders of a decoding say at each step, with their probabilities.
 
         Raises:
-            AnalysisError: it was fitted step by step, or to agents or sites that this recording does not have.
+            AnalysisError: it was fitted step by step, to agents or sites that this recording does not have, or to
+                another checkpoint than the one that played this episode.
         """
         if not decoded_concepts(self.view, decoding):
             raise AnalysisError(
                 f"the decoding of {decoding.label!r} from {decoding.site} has no decoder for this episode; it "
                 "needs one for all steps (at='all') of its sites"
+            )
+        if not fits_weights(decoding, self.view.origin.sha256, self.recording):
+            raise AnalysisError(
+                f"the decoding of {decoding.label!r} was fitted to checkpoint {decoding.checkpoint}, but checkpoint "
+                f"{self.view.checkpoint} played episode {self.view.episode}: its units mean something else"
             )
         self.decodings.append(decoding)
         self._show_concepts()
@@ -300,9 +306,10 @@ class Microscope:
             self.controls.show_unit(view, Unit(site, picked["agent"], int(picked["unit"]), step))
 
     def _show_concepts(self) -> None:
+        fitting = [[d for d in self.decodings if fits_weights(d, side.weights, self.recording)] for side in self.sides]
         self.scope.concepts = [
-            concepts_payload([c for decoding in self.decodings for c in decoded_concepts(side.view, decoding)])
-            for side in self.sides
+            concepts_payload([concept for decoding in decodings for concept in decoded_concepts(side.view, decoding)])
+            for side, decodings in zip(self.sides, fitting)
         ]
         self.controls.offer_directions(self.decodings)
 

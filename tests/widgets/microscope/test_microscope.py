@@ -8,6 +8,7 @@ import json
 import shutil
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from ipywidgets.widgets.widget import _instances as WIDGETS
 
 import marlnb as mnb
-from marlnb.errors import ConfigError, RecordingError
+from marlnb.errors import AnalysisError, ConfigError, RecordingError
 from marlnb.widgets.core.background import wait_for_requests
 from marlnb.widgets.microscope.edits_panel import parse_units
 from marlnb.widgets.microscope.microscope import Microscope
@@ -166,6 +167,24 @@ def test_other_weights_neither_explain_nor_replay_a_recording(listener: mnb.Reco
         scope.play_again(mnb.Ablate(SITE))
     scope.show_networks(listener.run_path)  # these are not claimed to have acted
     assert scope.wait(60) and set(scope.scope.attributions[1]["agents"]) == {"speaker_0", "listener_0"}
+
+
+def test_concepts_are_drawn_on_the_network_that_they_were_fitted_to(scope: Microscope, tmp_path: Path) -> None:
+    run = scope.recording.run_path
+    assert run is not None
+    early = shutil.copytree(run, tmp_path / "early", ignore=shutil.ignore_patterns("recordings", "130"))
+    decoding = scope.decode("goal", SITE, folds=2, n_shuffles=2)
+    n_drawn = []
+    for show in (
+        lambda: scope.play_again(mnb.Ablate(SITE, units=(3,))),
+        lambda: scope.compare(checkpoint=10),
+        lambda: scope.show_networks(run, early),
+    ):
+        show()
+        n_drawn.append([len(concepts) for concepts in scope.scope.concepts])
+    assert n_drawn == [[1, 1], [1, 0], [1, 0]]
+    with pytest.raises(AnalysisError, match="fitted to checkpoint 10, but checkpoint 130 played episode 3"):
+        scope.show_decoding(replace(decoding, checkpoint=10))
 
 
 def test_a_page_without_widgets_gets_a_picture_and_numbers(scope: Microscope) -> None:
