@@ -24,7 +24,8 @@ class DevicePanel(Panel):
         self._experiment = experiment
         self._devices = find_devices()
         wide = w.Layout(width="40em")
-        self._choice = Dropdown(options=self._options(), description="device", style=LABEL, layout=wide)
+        options = self._options(experiment.device)
+        self._choice = Dropdown(options=options, description="device", style=LABEL, layout=wide)
         self._threads = ConfigForm(Experiment, only=["threads"], on_change=self._notify)
         self._advice = Message()
         tooltip = "choose the recommended device and threads"
@@ -47,9 +48,7 @@ class DevicePanel(Panel):
     @with_ui_lock
     def set(self, experiment: Experiment) -> None:
         """Shows the device and threads of an experiment, and the recommended ones."""
-        if experiment.device not in [value for _, value in self._choice.options]:
-            self._choice.options = [*self._options(), (f"{experiment.device}: not on this machine", experiment.device)]
-        self._choice.value = experiment.device
+        self._offer(experiment.device)
         self._threads.set(experiment)
         self.show_advice(experiment)
 
@@ -71,11 +70,17 @@ class DevicePanel(Panel):
     @with_ui_lock
     def refresh(self) -> None:
         """Finds the devices and their free memory again."""
-        chosen = self.device
         self._devices = find_devices()
-        self._choice.options = self._options()
-        if chosen in [device.name for device in self._devices]:
-            self._choice.value = chosen
+        self._offer(self.device)
 
-    def _options(self) -> list[tuple[str, str]]:
-        return [(device.description, device.name) for device in self._devices]
+    def _offer(self, chosen: str) -> None:
+        """Offers the devices of this machine and the chosen one, which stays chosen."""
+        self._choice.options = self._options(chosen)
+        self._choice.value = chosen
+
+    def _options(self, chosen: str) -> list[tuple[str, str]]:
+        devices = [(device.description, device.name) for device in self._devices]
+        if chosen in [name for _, name in devices]:
+            return devices
+        is_here = chosen == "cuda" and len(devices) > 1
+        return [*devices, (f"{chosen}: {'the first GPU' if is_here else 'not on this machine'}", chosen)]
