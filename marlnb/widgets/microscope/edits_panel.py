@@ -92,10 +92,12 @@ class EditsPanel(ComputingPanel):
         return Steer(site, units=units, agents=agents, direction=self._common_direction(site, units), strength=strength)
 
     def _common_direction(self, site: str, units: tuple[int, ...] | None) -> Direction:
-        """All of the units at once; a strength of 1 is a standard deviation of their common part in the recording."""
+        """All of the units at once; a strength of 1 is a standard deviation of their sum where the agent acts."""
         agents = list(self.recording[site].labels["agent"])
         agent = agents[0] if self.agent.value == ALL else self.agent.value
         x = self.recording[site].sel(agent=agent).to_numpy()
+        acting = self.recording.steps(site.split("/")[0], "acting").sel(agent=agent).to_numpy().astype(bool)
+        x = x[acting] if acting.any() else x
         chosen = x[:, list(units)] if units is not None else x
         vector = np.full(chosen.shape[1], chosen.shape[1] ** -0.5)
         along = chosen @ vector

@@ -18,7 +18,7 @@ from ipywidgets.widgets.widget import _instances as WIDGETS
 import marlnb as mnb
 from marlnb.errors import AnalysisError, ConfigError, RecordingError
 from marlnb.widgets.core.background import wait_for_requests
-from marlnb.widgets.microscope.edits_panel import parse_units
+from marlnb.widgets.microscope.edits_panel import EditsPanel, parse_units
 from marlnb.widgets.microscope.microscope import Microscope
 from tests.widgets.trained import until
 
@@ -224,6 +224,18 @@ def test_layers_that_were_not_sent_come_when_asked_for(
 def test_errors_name_what_is_valid(listener: mnb.Recording, options: dict[str, object], message: str) -> None:
     with pytest.raises(RecordingError, match=message):
         mnb.microscope(listener, **options)  # type: ignore[arg-type]
+
+
+def test_a_common_direction_of_units_is_measured_where_the_agent_acts() -> None:
+    recording = mnb.gallery("tictactoe_league").recording
+    panel = EditsPanel(recording, lambda edits: None, lambda: None)
+    panel.kind.value, panel.units.value = "steer by the strength", "0, 1"
+    edit = panel.edit()
+    assert isinstance(edit, mnb.Steer)
+    agent = next(iter(recording[panel.site.value].labels["agent"]))
+    x = recording[panel.site.value].sel(agent=agent).to_numpy()[:, :2].sum(1) / 2**0.5
+    acting = recording.steps("player", "acting").sel(agent=agent).to_numpy().astype(bool)
+    assert edit.direction.scale == pytest.approx(x[acting].std()) != pytest.approx(x.std())
 
 
 def test_units_are_read_as_people_write_them() -> None:
