@@ -128,7 +128,7 @@ class CheckpointEvaluation:
             self._line.show_problem(error)
 
     def _play(self, task: BackgroundTask, iterations: Sequence[int], options: Mapping[str, Any]) -> str:
-        started, n_episodes = time.monotonic(), options["episodes"]
+        started, n_episodes, unstored = time.monotonic(), options["episodes"], []
         for index, iteration in enumerate(iterations):
 
             def show(n: int, index: int = index, iteration: int = iteration) -> None:
@@ -136,9 +136,14 @@ class CheckpointEvaluation:
                 self._line.show_note(f"checkpoint {iteration}: {n} of {n_episodes} episodes")
 
             counter = _EpisodeCounter(task, show)
-            self.notes.keep(evaluate(self.notes.run, checkpoint=iteration, callback=counter, **options))
+            evaluation = evaluate(self.notes.run, checkpoint=iteration, callback=counter, **options)
+            try:
+                self.notes.keep(evaluation)
+            except (MarlnbError, OSError) as error:  # as in a run that may only be read
+                unstored.append(f"; return of {iteration}: {score_text(evaluation.to_json())}, not stored: {error}")
         names = " and ".join(map(str, iterations))
-        return f"checkpoint {names}: {n_episodes} episodes in {time.monotonic() - started:.1f} s, stored"
+        end = "".join(unstored) or ", stored"
+        return f"checkpoint {names}: {n_episodes} episodes in {time.monotonic() - started:.1f} s{end}"
 
     def _done(self, message: str) -> None:
         self._line.show_note(message)

@@ -66,6 +66,17 @@ def test_a_comparison_is_paired_by_episode(run: Run) -> None:  # noqa: F811
     assert expected in text_of(panel.evaluation._comparison)
 
 
+def test_an_evaluation_that_cannot_be_stored_is_shown(run: Run) -> None:  # noqa: F811
+    panel = CheckpointsPanel(run)
+    panel.choose(6)
+    (run.path / ".checkpoint_notes.json.lock").mkdir()  # as in a folder that may only be read
+    panel.evaluation.form.set({"episodes": 4})
+    panel.evaluation.evaluate().wait(60)
+    mean = evaluate(run, checkpoint=6, episodes=4).return_mean["speaker"]
+    line = text_of(panel.evaluation._line)
+    assert f"return of 6: {mean:.3f} ± " in line and "not stored: " in line and ", stored" not in line
+
+
 def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
     panel.choose(9)
