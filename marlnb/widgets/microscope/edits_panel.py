@@ -92,7 +92,7 @@ class EditsPanel(ComputingPanel):
         return Steer(site, units=units, agents=agents, direction=self._common_direction(site, units), strength=strength)
 
     def _common_direction(self, site: str, units: tuple[int, ...] | None) -> Direction:
-        """All of the units at once; a strength of 1 is a standard deviation of their sum where the agent acts."""
+        """All of the units; a strength of 1 is a standard deviation of their common part where the agent acts."""
         agents = list(self.recording[site].labels["agent"])
         agent = agents[0] if self.agent.value == ALL else self.agent.value
         x = self.recording[site].sel(agent=agent).to_numpy()

@@ -275,7 +275,11 @@ class Microscope:
         self.sides = sides
         layer = self.scope.layer
         self.scope.show(
-            [side_payload(side.view, side.title, initial_layers(side.view, layer)) for side in sides],
+            [
+                side_payload(side.view, side.title, initial_layers(side.view, layer))
+                | {"episode": (side.compared_with or side.view).episode}  # whose bookmarks are shown
+                for side in sides
+            ],
             t=self.view.index(t),
             picked={},
             layers=[name for name in self.view.layers if any(name in side.view.layers for side in sides)],

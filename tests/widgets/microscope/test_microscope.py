@@ -50,6 +50,7 @@ def test_an_edited_rollout_is_what_evaluate_plays(scope: Microscope, listener: m
         assert played is not None
         returns.append(float(played.to_frame().iloc[0]["listener_0"]))
     before, after = scope.sides
+    assert before.view.episode == 0 and scope.scope.sides[0]["episode"] == 3  # whose bookmarks are shown
     assert [side.view.returns["listener_0"] for side in scope.sides] == pytest.approx(returns, abs=1e-5)
     assert change["listener_0"] == pytest.approx(returns[1] - returns[0], abs=1e-5) and abs(change["listener_0"]) > 0.01
     assert (after.view.units(SITE)[:, 0, :40] == 0).all() and (before.view.units(SITE)[:, 0, :40] != 0).any()
