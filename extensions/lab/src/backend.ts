@@ -6,6 +6,7 @@ const TYPE = 'marlnb';
 const TARGET = 'marlnb';
 const PROTOCOL = 1;
 const TIMEOUT_MS = 300_000;
+const GREETING = 0; // the id under which the kernel's first message is awaited; requests count from 1
 const START = 'import marlnb.lab.service; marlnb.lab.service.serve()';
 
 interface Reply {
@@ -55,11 +56,13 @@ export class Backend {
 
   /** Starts the kernel, unless it answers already. */
   async start(): Promise<Kernel.IComm> {
-    this.comm ??= this.open();
+    const opened = (this.comm ??= this.open());
     try {
-      return await this.comm;
+      return await opened;
     } catch (error) {
-      this.comm = null;
+      if (this.comm === opened) {
+        this.comm = null;
+      }
       throw error;
     }
   }
@@ -92,18 +95,19 @@ export class Backend {
       throw new Error(problem);
     }
     const comm = kernel.createComm(TARGET);
-    const greeted = new PromiseDelegate<Reply>();
+    const greeted = new PromiseDelegate<unknown>();
+    this.pending.set(GREETING, greeted); // rejected if the kernel ends before
     comm.onMsg = message => {
       const reply = JSON.parse(message.content.data['text'] as string) as Reply;
       if (reply.protocol !== undefined) {
-        greeted.resolve(reply);
+        this.settle(GREETING, null, reply);
       } else if (reply.id !== undefined) {
         this.settle(reply.id, reply.error ?? null, reply.answer);
       }
     };
     comm.onClose = () => this.reset('the kernel of the panel closed the connection');
     comm.open();
-    const { protocol, version, folder } = await greeted.promise;
+    const { protocol, version, folder } = (await greeted.promise) as Reply;
     this.folder = folder ?? '';
     if (protocol !== PROTOCOL) {
       throw new Error(

@@ -89,8 +89,13 @@ async function chooseNotebook(
 /** Opens the first hour's start page: a clone has it, and from a wheel the kernel copies it next to the user's files. */
 async function openFirstHour(app: JupyterFrontEnd, { backend, trans }: Context): Promise<void> {
   let path = FIRST_HOUR;
-  const present = await app.serviceManager.contents.get(FIRST_HOUR, { content: false }).catch(() => null);
-  if (!present) {
+  const { contents } = app.serviceManager;
+  const files = [FIRST_HOUR, 'notebooks/quickstart.ipynb'].map(file => contents.get(file, { content: false }));
+  const isClone = await Promise.all(files).then(
+    () => true,
+    () => false
+  );
+  if (!isClone) {
     try {
       await backend.start();
       const folder = backend.folder;
