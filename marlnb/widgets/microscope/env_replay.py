@@ -20,7 +20,9 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.recording.capture.recorder import record
+from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animate import rendering_env
+from marlnb.specs import EnvSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.policies.transformed import TransformedPolicySource
 from marlnb.training.runs.run_folder import Which
@@ -43,11 +45,7 @@ def replay_steps(
     recording = view.recording
     _check_actions(view)
     with source.build_env(1, env=rendering_env(source, env)) as built:
-        if built.spec != recording.spec:
-            raise RecordingError(
-                f"{recording.path.name} was recorded in {recording.spec.name}; this is {built.spec.name}, or its "
-                "spaces differ; give env="
-            )
+        _check_spec(recording, built.spec)
         step = built.reset(view.seed)
         for index in range(len(view.t)):
             _check_observation(view, index, step)
@@ -55,6 +53,14 @@ def replay_steps(
             if index + 1 < len(view.t):
                 actions = {group.name: torch.as_tensor(group.action[[index]]).to(built.device) for group in view.groups}
                 step = built.step(actions)
+
+
+def _check_spec(recording: Recording, spec: EnvSpec) -> None:
+    if spec != recording.spec:
+        raise RecordingError(
+            f"{recording.path.name} was recorded in {recording.spec.name}; this is {spec.name}, or its options differ; "
+            "give env="
+        )
 
 
 def _check_actions(view: EpisodeView) -> None:
@@ -104,7 +110,7 @@ class Rollouts:
         Raises:
             SiteError, ShapeError, ConfigError: an edit does not fit the policies.
             CheckpointError: there is no such checkpoint.
-            RecordingError: the source has other weights than those that were recorded.
+            RecordingError: the source has other weights than those that were recorded, or the environment is another.
         """
         if checkpoint is None:
             view.check_source(source)
@@ -123,6 +129,7 @@ class Rollouts:
             name=f"played-{next(self._numbers)}",
             progress=False,
         )
+        _check_spec(view.recording, recording.spec)
         return read_episode(recording, 0)
 
     def observe(

@@ -155,6 +155,17 @@ def test_without_its_run_it_shows_what_the_file_has(listener: mnb.Recording, tmp
     assert with_run.wait(60) and len(with_run.scope.images(0)) == 25
 
 
+def test_a_recording_of_another_environment_is_not_played_again_in_the_runs_own(listener: mnb.Recording) -> None:
+    run = mnb.Run.open(str(listener.run_path))
+    longer = replace(run.experiment.env, max_cycles=40)
+    with mnb.record(run, episodes=1, env=longer, name="longer", progress=False) as recording:
+        with pytest.raises(RecordingError, match="or its options differ; give env="):
+            mnb.microscope(recording).play_again(mnb.Ablate(SITE))
+        scope = mnb.microscope(recording, env=longer)
+        scope.play_again(mnb.Ablate(SITE))
+        assert [len(side.view.t) for side in scope.sides] == [40, 40] and scope.wait(60)
+
+
 def test_other_weights_neither_explain_nor_replay_a_recording(listener: mnb.Recording, tmp_path: Path) -> None:
     assert listener.run_path is not None
     other = shutil.copytree(listener.run_path, tmp_path / "other", ignore=shutil.ignore_patterns("recordings"))
