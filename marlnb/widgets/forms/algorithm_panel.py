@@ -160,6 +160,7 @@ class AlgorithmPanel(Panel):
             self._changed()
 
     def _lay_out(self) -> None:
+        self._tabs.selected_index = min(self._tabs.selected_index or 0, len(self.choices) - 1)
         self._tabs.children = [choice.box for choice in self.choices.values()]
         self._tabs.titles = list(self.choices)
         names = [] if self._spec is None else [*self._spec.group_names, *self._spec.agents]

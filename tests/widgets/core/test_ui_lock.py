@@ -14,7 +14,7 @@ from marlnb.widgets.forms.env_preview import EnvPreview, preview_env
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import until
 
-SMALL = ("env=mpe/simple_tag", "algorithm=ippo", "n_envs=4", "rollout_steps=10", "frames=400", "threads=1")
+SMALL = ("env=mpe/simple_tag", "algorithm=ippo", "n_envs=4", "rollout_steps=16", "frames=400", "threads=1")
 N_THREADS, N_CLICKS = 4, 8
 
 
