@@ -86,6 +86,8 @@ class _Tail:
         self._identity = (stat.st_dev, stat.st_ino)
         try:
             data = read_bytes(self.path, offset=self._offset, follow=False)
+        except FileNotFoundError:  # deleted meanwhile
+            return []
         except OSError as error:
             raise RunError(f"{self.path} cannot be read: {error.strerror or error}") from error
         lines = data[: data.rfind(b"\n") + 1]  # an incomplete line is read the next time

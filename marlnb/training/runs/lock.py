@@ -100,7 +100,10 @@ def is_locked(path: Path) -> bool:
     """Whether a living process holds the lock."""
     if not path.is_file():
         return False
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # deleted meanwhile
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -14,6 +14,7 @@ from marlnb.training.runs.files import LOCK, STATUS, is_damage, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_status
 
+CREATED = {"state": "created", "frames": 0}  # of a run without a status
 EXPLORING, GREEDY = "exploring", "greedy"
 MISSING = {EXPLORING: "no episode yet", GREEDY: "not evaluated"}
 
@@ -27,7 +28,7 @@ def read_status(run: Path) -> dict[str, Any]:
     Raises:
         RunError: the file cannot be read.
     """
-    status = _read(run / STATUS) if (run / STATUS).exists() else {"state": "created", "frames": 0}
+    status = _read(run / STATUS)
     if status["state"] in ("running", "paused") and not is_locked(run / LOCK):
         status["state"] = "interrupted"
     return status
@@ -35,8 +36,10 @@ def read_status(run: Path) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return checked_status(read_json(file))
+        return checked_status(read_json(file)) if file.exists() else dict(CREATED)
     except RunError as error:
+        if not file.exists():  # deleted meanwhile
+            return dict(CREATED)
         if not is_damage(error):
             raise
         return {"state": "interrupted", "frames": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from marlnb.training.runs.files import METRICS
@@ -41,3 +42,17 @@ def test_a_resumed_run_is_read_from_the_start(tmp_path: Path) -> None:
     iterations = [row["iteration"] for row in changes.rows]
     assert changes.restarted and iterations == sorted(set(iterations)) and len(changes.rows) == len(run.metrics())
     assert not follower.read().restarted and follower.read().rows == []
+
+
+def test_a_folder_that_is_deleted_meanwhile_has_nothing_new(tmp_path: Path) -> None:
+    done = train(count_experiment(), tmp_path / "done", progress=False)
+    done.write_status("running")
+    (done.path / "lock").touch()
+    run = Run(tmp_path / "run", done.experiment)
+    come_and_go = f"while :; do cp -r {done.path} {run.path}; rm -r {run.path}; done"
+    with subprocess.Popen(["sh", "-c", come_and_go], stderr=subprocess.DEVNULL) as shell:
+        try:
+            for _ in range(5000):
+                assert RunFollower(run).read().status["state"] in ("created", "interrupted")
+        finally:
+            shell.terminate()
