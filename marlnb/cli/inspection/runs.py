@@ -27,12 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from marlnb.training.runs.listing import list_runs
 
-    runs = list_runs(arguments.folder)
+    problems: list[str] = []
+    runs = list_runs(arguments.folder, problems)
     if arguments.json:
-        return print_json({"runs": [each.to_json() for each in runs]})
-    if not runs:
-        return say(f"no runs in {arguments.folder}; `marlnb train env=… algorithm=…` makes one")
-    print_table(HEADER, [_cells(each) for each in runs])
+        return print_json({"runs": [each.to_json() for each in runs], "problems": problems})
+    if runs:
+        print_table(HEADER, [_cells(each) for each in runs])
+    else:
+        say(f"no runs in {arguments.folder}; `marlnb train env=… algorithm=…` makes one")
+    for problem in problems:
+        say(problem)
 
 
 def _cells(each: RunSummary) -> list[object]:

@@ -205,15 +205,20 @@ class RunListing:
             self._problems.append(f"{count(len(unreadable), 'folder')} may not be read, such as {unreadable[0]}")
 
 
-def list_runs(folder: str | os.PathLike[str]) -> list[RunSummary]:
+def list_runs(folder: str | os.PathLike[str], problems: list[str] | None = None) -> list[RunSummary]:
     """The runs in a folder and its subfolders, by name.
 
+    Args:
+        problems: receives what was not searched, and why.
     Raises:
         RunError: there is no such folder.
     """
     if not Path(folder).expanduser().is_dir():
         raise RunError(f"the folder {folder} does not exist; give one that contains runs")
-    return sorted(RunListing([folder]).read().changed, key=lambda run: run.name)
+    found = RunListing([folder]).read()
+    if problems is not None:
+        problems += found.problems
+    return sorted(found.changed, key=lambda run: run.name)
 
 
 def summary(run: Path, folder: Path | None = None) -> RunSummary:

@@ -155,17 +155,22 @@ def test_returns_are_those_of_the_last_iteration_in_which_episodes_ended(tmp_pat
     assert (run.score, run.score_of, run.returns) == (3.75, "adversary", returns[0])
 
 
-def test_a_folder_that_may_not_be_read_hides_no_other() -> None:
+def test_a_folder_that_may_not_be_read_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     with shared_folder() as shared:
         write_run(shared / "mine")
+        main(["runs", str(shared)])  # imports what it needs
+        capsys.readouterr()
         os.chmod(write_run(shared / "theirs"), 0)
         with without_root():
             changes = RunListing([shared]).read()
             with pytest.raises(RunError, match="theirs is not a run folder: it may not be read"):
                 Run.open(shared / "theirs")
+            main(["runs", str(shared)])
         os.chmod(shared / "theirs", 0o700)
     assert [run.name for run in changes.changed] == ["mine"]
     assert changes.problems == [f"1 folder may not be read, such as {shared}/theirs"]
+    printed = capsys.readouterr()
+    assert "mine" in printed.out and changes.problems[0] in printed.err
 
 
 def test_values_of_any_type_in_an_experiment_are_harmless(tmp_path: Path) -> None:
