@@ -20,7 +20,7 @@ from marlnb.envs.device import check_device
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
-from marlnb.training.control import clear_requests, handle_requests
+from marlnb.training.control import clear_requests, handle_requests, stopping_while_waiting
 from marlnb.training.limits import LENGTHS, limits_of
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end
@@ -163,7 +163,7 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]):
+    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]), stopping_while_waiting(trainer):
         clear_requests(run.path)
         display = Progress(run.experiment, frames=trainer.frames) if progress else None
         try:

@@ -17,6 +17,8 @@ import pytest
 
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
+from marlnb.training.background import start
+from marlnb.training.control import request
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
@@ -154,19 +156,36 @@ def test_evaluations_listen_next_to_a_fixed_address(tmp_path: Path, processes: l
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_training_stops_saved_while_an_evaluation_waits(tmp_path: Path, processes: list[Process]) -> None:
+@pytest.mark.parametrize("request_of", ["SIGTERM", "a file"])
+def test_a_training_stops_saved_while_an_evaluation_waits(
+    tmp_path: Path, processes: list[Process], request_of: str
+) -> None:
     folder = tmp_path / "run"
     simulator(processes, folder)  # none for the evaluation
 
     def stop() -> None:
         while not (folder / "evaluation" / "server.json").exists():
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if request_of == "SIGTERM":
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            request(folder, "stop", "a file")
 
     threading.Thread(target=stop, daemon=True).start()
     run = train(experiment("n_envs=1", "frames=1280", "evaluate_every=2"), folder, progress=False)
-    assert run.status()["state"] == "stopped" and run.status()["reason"] == "SIGTERM"
+    assert run.status()["state"] == "stopped" and run.status()["reason"] == request_of
     assert [checkpoint.iteration for checkpoint in run.checkpoints] == [2] and not run.evaluations()
+
+
+def test_a_training_stops_while_it_waits_for_its_first_simulator(tmp_path: Path) -> None:
+    training = start(experiment("n_envs=1", "frames=1280"), tmp_path / "run")
+    while training.run.status()["state"] != "running":
+        time.sleep(0.05)
+    time.sleep(1)  # it waits by now
+    training.stop()
+    run = training.wait(60)
+    assert run.status()["state"] == "stopped" and run.status()["reason"] == "the file STOP"
+    assert not (run.path / "STOP").exists()
 
 
 def test_the_client_needs_numpy_only_and_can_be_copied(tmp_path: Path) -> None:
