@@ -215,10 +215,10 @@ def list_runs(folder: str | os.PathLike[str], problems: list[str] | None = None)
     """
     if not Path(folder).expanduser().is_dir():
         raise RunError(f"the folder {folder} does not exist; give one that contains runs")
-    found = RunListing([folder]).read()
+    changes = RunListing([folder]).read()
     if problems is not None:
-        problems += found.problems
-    return sorted(found.changed, key=lambda run: run.name)
+        problems += changes.problems
+    return sorted(changes.changed, key=lambda run: run.name)
 
 
 def summary(run: Path, folder: Path | None = None) -> RunSummary:
