@@ -27,7 +27,7 @@ WATCH = """input => {
 BUSY = """
 import time
 for seed in range(20):
-    panel.length.set({"target_return": seed})
+    panel.length.set({"evaluation_episodes": 1 + seed})
     time.sleep(0.1)
 """
 ALGORITHM = ".marlnb-algorithm .marlnb-form summary"
@@ -44,7 +44,7 @@ def test_who_types_is_not_overtaken_by_a_kernel_that_is_late(lab: Lab, page: Pag
     seed.fill("")
     seed.press_sequentially("1234567890", delay=60)
     expect(seed).to_have_value("1234567890")
-    expect(panel.get_by_label("target_return", exact=True)).to_have_value("19", timeout=SLOW_MS)  # set meanwhile
+    expect(panel.get_by_label("evaluation_episodes", exact=True)).to_have_value("20", timeout=SLOW_MS)  # set meanwhile
     expect(seed).to_have_value("1234567890")
     assert page.evaluate("window.put") == []
     expect(notebook.run(2)).to_contain_text("1234567890 ", timeout=SLOW_MS)
