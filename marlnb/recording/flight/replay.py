@@ -122,8 +122,8 @@ def _play(
         def on_rollout(rollout: Rollout, number: int = number) -> None:
             hashes = rollout_hashes(rollout, loop.env.spec).numpy()
             if number in expected and (differing := np.flatnonzero(hashes != expected[number])).size:
-                reset = "the training was stopped and resumed, where this environment was reset; "
-                reset = reset if loop.env.state_dict() is None else ""
+                can_be_saved = loop.env.state_dict() is not None
+                reset = "" if can_be_saved else "the training was resumed, which reset this environment; "
                 raise RecordingError(
                     f"the replay of iteration {number} differs from the training in {len(differing)} of {len(hashes)} "
                     f"envs, first in env {differing[0]}. Possible causes: {reset}the code, the versions of torch or "
