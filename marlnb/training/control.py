@@ -1,22 +1,18 @@
 """Requests to a training, as files in its run folder: save, pause or stop.
 
-A training checks for them between iterations, and for a stop also while it waits for simulators. So a button in a
-notebook, a command in a terminal and a script on another node of a cluster all work the same way: every process that
-can write to the folder can control the training.
+A training checks for them between iterations, and for a stop also while it waits for simulators (`stopping.py`). So a
+button in a notebook, a command in a terminal and a script on another node of a cluster all work the same way: every
+process that can write to the folder can control the training.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from marlnb.disk import writing
-from marlnb.envs.external.interface import is_served
-from marlnb.training.runs.files import PAUSE, SAVE, STOP, stop_reason
+from marlnb.training.runs.files import PAUSE, SAVE, STOP
 
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
@@ -25,7 +21,6 @@ RequestKind = Literal["stop", "pause", "save"]
 FILES: dict[RequestKind, str] = {"stop": STOP, "pause": PAUSE, "save": SAVE}
 PAUSED_POLL_S = 0.05
 SIGN_OF_LIFE_S = 5.0
-WAITING_POLL_S = 0.5
 
 
 def request(run: Path, kind: RequestKind, reason: str = "") -> None:
@@ -48,29 +43,6 @@ def clear_requests(run: Path) -> None:
     """Removes requests to save or pause that an earlier training did not live to handle."""
     cancel_request(run, "save")
     cancel_request(run, "pause")
-
-
-@contextmanager
-def stopping_while_waiting(trainer: Trainer) -> Iterator[None]:
-    """A thread looks for a request to stop where an iteration may wait for simulators, however long."""
-    if not is_served(trainer.loop.env):
-        yield
-        return
-    has_ended = threading.Event()
-
-    def watch() -> None:
-        while not has_ended.wait(WAITING_POLL_S):
-            if (reason := stop_reason(trainer.run.path)) is not None:
-                trainer.ask_to_stop(reason or f"the file {STOP}")
-                return
-
-    thread = threading.Thread(target=watch, name="looking for a request to stop", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        has_ended.set()
-        thread.join()
 
 
 def handle_requests(trainer: Trainer) -> None:

@@ -1,4 +1,4 @@
-"""train and resume: run a Trainer to its end, show its progress and handle signals."""
+"""train and resume: run a Trainer to its end and show its progress."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import itertools
 import json
 import os
 import re
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from marlnb.display.notice import print_notice
@@ -20,7 +17,7 @@ from marlnb.envs.device import check_device
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
-from marlnb.training.control import clear_requests, handle_requests, stopping_while_waiting
+from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.limits import LENGTHS, limits_of
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end
@@ -41,9 +38,9 @@ from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run, opened_run
 from marlnb.training.runs.run_folder import trust_training
+from marlnb.training.stopping import stopping_on_signals, stopping_while_waiting
 from marlnb.training.trainer import Trainer, TrainingCallback
 
-SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
 RunLike = Run | str | os.PathLike[str]
 
 
@@ -204,34 +201,6 @@ def _report_stop(run: Run, trainer: Trainer) -> None:
         raise kind(f"{message}; the batch job resumes from there when it is run again")
     if trainer.allocation_ends:
         print_notice(f"{message}; resume with `marlnb resume {run.path}` or train(..., resume=True)")
-
-
-@contextmanager
-def stopping_on_signals(trainers: Sequence[Trainer]) -> Iterator[None]:
-    """In the main thread, a signal asks the trainers to stop; a second interrupt interrupts at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    n_interrupts = 0
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal n_interrupts
-        n_interrupts += number == signal.SIGINT
-        if n_interrupts > 1:
-            raise KeyboardInterrupt
-        name = signal.Signals(number).name
-        for trainer in trainers:
-            trainer.ask_to_stop(name)
-        hint = "; interrupt again to stop at once" if number == signal.SIGINT else ""
-        os.write(2, f"\n{name}: stopping after this iteration, which is then saved{hint}\n".encode())
-
-    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    handlers = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:

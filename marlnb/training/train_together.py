@@ -14,7 +14,7 @@ from marlnb.training.joinable import check_joined
 from marlnb.training.joined import JoinedTrainings
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
-from marlnb.training.train import stopping_on_signals
+from marlnb.training.stopping import stopping_on_signals
 from marlnb.training.trainer import Trainer
 
 
