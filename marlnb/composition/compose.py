@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from hydra import compose as hydra_compose
-from hydra import initialize
+from hydra import initialize_config_module
 from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigNode, ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -128,7 +128,8 @@ def _compose_json(overrides: Sequence[str], defaults: Mapping[str, Any], config_
 def _composed(values: Sequence[str], words: str) -> Any:
     """What Hydra composes."""
     try:
-        with initialize(config_path=None, job_name="marlnb", version_base="1.3"):
+        # not `initialize`, which looks for the caller in all modules: 40 ms where thousands are loaded
+        with initialize_config_module("marlnb.composition", job_name="marlnb", version_base="1.3"):
             return hydra_compose(_PRIMARY, overrides=list(values))
     except OmegaConfBaseException:
         raise
