@@ -50,7 +50,7 @@ test: $(READY) ## run the tests, several files at once, then the notebooks
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/notebooks --numprocesses $(AT_ONCE) --dist loadfile
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/notebooks --numprocesses $(AT_ONCE) --dist loadfile
 
-exhaustive-test: $(READY) ## all cases of the test grids that `make test` samples; 3 min
+exhaustive-test: $(READY) ## all cases of the grids that `make test` samples, and what it leaves out because it is long; 4 min
 	MARLNB_EXHAUSTIVE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(shell grep -rl 'tests.sampling import' tests) --numprocesses auto
 
 notebook-test: $(READY) ## run every notebook with tiny parameters; 2 min

@@ -1,4 +1,4 @@
-"""Large grids of cases: `make test` runs a sample with every value of every axis, `make exhaustive-test` all."""
+"""What `make exhaustive-test` runs: all cases of large grids, of which `make test` runs a sample, and long tests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
+import pytest
+
 Case = TypeVar("Case")
 VARIABLE = "MARLNB_EXHAUSTIVE"  # 1: all cases
+
+exhaustive = pytest.mark.skipif(os.environ.get(VARIABLE) != "1", reason="make exhaustive-test runs it")
 
 
 def sample(cases: Sequence[Case], values: Callable[[Case], Iterable[Hashable]]) -> list[Case]:

@@ -21,6 +21,7 @@ from marlnb.training import learners
 from marlnb.training.learners import COMPILING_FLOP, STEP_FLOP, compiling_updates
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
+from tests.sampling import exhaustive
 
 TRAINING = (
     "env=mpe/simple_spread",
@@ -202,6 +203,7 @@ def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
     assert len(list(cache.glob("*.pt2"))) == 1
 
 
+@exhaustive
 def test_compiled_updates_in_bfloat16_differ_by_rounding_and_a_wrong_step_is_refused(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
