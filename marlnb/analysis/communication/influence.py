@@ -72,7 +72,7 @@ def influence(
         measure: of communication: kl in nats, or total_variation from 0 to 1 (the only one for Q policies).
         n_counterfactuals: of communication: messages from this many other episodes.
         policies: by group; None: those of the run.
-        episodes: numbers of the episodes to use; None for all.
+        episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
         checkpoint: iteration whose rows are read; required if a recording spans several.
         n_steps: as in `attribute`.
         batch_size: rows at once.

@@ -101,7 +101,7 @@ def concept_activation(
         n_shuffles: permutations of the episodes, for the effect.
         policies: by group; None: those of the checkpoint that made the recording.
         checkpoint: iteration whose rows are read; required if a recording spans several.
-        episodes: numbers of the episodes to use; None for all.
+        episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
     Raises:
         AnalysisError: a concept that is not true or false, or never varies; too few episodes; an output that does not
             depend on the site.

@@ -14,13 +14,14 @@ from torch import Tensor
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
+from marlnb.recording.file.episode_index import integers_of
 from marlnb.recording.tools.policy_source import origin_at, policies_of
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.run import Run
 from marlnb.version import __version__
 
 if TYPE_CHECKING:
-    from marlnb.recording.file.array import LabelledArray
+    from marlnb.recording.file.array import LabelledArray, Selector
     from marlnb.recording.file.reader import Recording
 
 
@@ -96,21 +97,21 @@ class RowSource:
         self.env: EnvSpec = recording.spec
 
     def rows(
-        self, episodes: Sequence[int] | None, checkpoint: int | None = None, steps: Sequence[int] | None = None
+        self, episodes: Selector | None, checkpoint: int | None = None, steps: Sequence[int] | None = None
     ) -> Rows:
         """All rows, or those of some episodes, of one checkpoint's iteration, or at some steps.
 
+        Args:
+            episodes: their numbers, or a mask with one boolean for each episode.
         Raises:
-            AnalysisError: no row is left, or an episode or checkpoint does not exist.
+            AnalysisError: no row is left, or the checkpoint does not exist.
+            RecordingError: an episode does not exist, or a step is no integer.
         """
         table = self.recording.rows
         episode, t = table["episode"].to_numpy(), table["t"].to_numpy()
         index = np.arange(len(episode))
         if episodes is not None:
-            missing = sorted(set(map(int, episodes)) - set(episode.tolist()))
-            if missing:
-                raise AnalysisError(f"no episodes {missing[:5]} in this recording; it has {len(set(episode))} of them")
-            index = index[np.isin(episode, np.asarray(episodes, dtype=np.int64))]
+            index = index[np.isin(episode, self.recording.episode_numbers(episodes))]
         if checkpoint is not None:
             self.resolve_checkpoint(checkpoint)
             table = self.recording.checkpoints
@@ -118,7 +119,7 @@ class RowSource:
             index = np.concatenate([index[(start <= index) & (index < stop)] for start, stop in spans])
         if steps is not None and len(index):
             available = t[index]
-            index = index[np.isin(available, np.asarray(steps, dtype=np.int64))]
+            index = index[np.isin(available, integers_of(steps, None, "steps"))]
             if not len(index):
                 requested = ", ".join(map(str, steps)) or "none"
                 raise AnalysisError(f"no rows at steps={requested}; valid: {available.min()} to {available.max()}")

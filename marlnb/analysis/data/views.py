@@ -43,7 +43,7 @@ class View:
 
     def __repr__(self) -> str:
         agent = self.agent or "the only agent"
-        episodes = "" if self.episodes is None else f", {len(self.episodes)} episodes"
+        episodes = "" if self.episodes is None else f", {len(self.recording.episode_numbers(self.episodes))} episodes"
         checkpoint = "" if self.checkpoint is None else f", checkpoint {self.checkpoint}"
         of = "" if self.policy_source is None else f", with the policies of {as_policy_source(self.policy_source).path}"
         return f"<View of {self.site}, {agent}, in {self.recording.path}{checkpoint}{episodes}{of}>"

@@ -87,7 +87,7 @@ def decode(
         kind: None: classes for whole numbers, booleans and words, otherwise a quantity.
         folds: cross-validation folds, 2 or more.
         n_shuffles: permutations of the labels over episodes; the smallest possible p-value is 1 / (1 + n_shuffles).
-        episodes: numbers of the episodes to use; None for all.
+        episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
         rows: which rows to use: a condition on labels, fields, observed features and time, such as
             "goal == 'red' and t >= 5", or a bool array `[row]` or `[row, agent]`; None for all.
         given: what is taken as known already: labels, "action", observed features, or a list of these. The units then

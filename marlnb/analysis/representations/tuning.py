@@ -118,7 +118,7 @@ def tuning(
             recording, as in `decode`. Whole numbers and booleans are classes.
         agent: whose units; None if the site has a single agent.
         bins: for a quantity.
-        episodes: numbers of the episodes to use; None for all.
+        episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
         rows: which rows to use: a condition such as "goal == 'red' and t >= 5", or a bool array; None for all.
         given: what is taken as known already: labels, "action", observed features, or a list of these. Curves and
             strengths are then those of what a linear regression on it leaves of the units, around their means.
@@ -136,7 +136,7 @@ def tuning(
         raise AnalysisError(
             f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
         )
-    chosen = None if episodes is None else tuple(episodes)
+    chosen = None if episodes is None else tuple(recording.episode_numbers(episodes))
     units = View(recording, site, agent, checkpoint=checkpoint, episodes=chosen).open()
     tuned_rows = TunedRows.of(units, label, rows, given)
     values, episode = tuned_rows.values, units.episode[tuned_rows.positions]

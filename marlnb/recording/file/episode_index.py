@@ -91,7 +91,7 @@ class EpisodeIndex:
         """
         rows = among
         if "episode" in selectors or "checkpoint" in selectors:
-            chosen = self._episodes(selectors.get("episode", slice(None)))
+            chosen = np.searchsorted(self.number, self.numbers_of(selectors.get("episode", slice(None))))
             parts = [np.arange(self.start[i], self.start[i] + self.length[i]) for i in chosen]
             rows = np.concatenate(parts) if parts else np.empty(0, np.int64)
             if "checkpoint" in selectors:
@@ -107,32 +107,34 @@ class EpisodeIndex:
             raise RecordingError(
                 f"checkpoint must be an iteration or a list of them; got {selector!r}; valid: {recorded}"
             )
-        iterations = _integers(selector, None, "checkpoint")
+        iterations = integers_of(selector, None, "checkpoint")
         missing = sorted(set(iterations) - set(recorded))
         if missing:
             raise RecordingError(f"no rows of checkpoint {missing} in this recording; valid: {recorded}")
         return np.isin(_iterations(self.checkpoints, rows), iterations)
 
-    def numbers_of(self, selector: Any) -> list[int]:
-        """The episodes that a number, a list or a mask `[episode]` names, whether or not they exist."""
-        numbers = _integers(selector, len(self), "episode")
-        return self.number[numbers].tolist() if np.asarray(selector).dtype == bool else numbers
+    def numbers_of(self, selector: Selector) -> list[int]:
+        """The numbers of the episodes that a number, a list, a slice or a mask `[episode]` selects.
 
-    def _episodes(self, selector: Selector) -> list[int]:
+        Raises:
+            RecordingError: one of them does not exist, or the selector is none of these.
+        """
         if isinstance(selector, slice):
             numbers_in_slice = range(int(self.number.max(initial=-1)) + 1)[selector]
-            return [int(index) for index in np.flatnonzero(np.isin(self.number, numbers_in_slice))]
+            return list(self.number[np.isin(self.number, numbers_in_slice)].tolist())
         if isinstance(selector, str):
             raise RecordingError(f"episode must be a number, a list of them or a slice; got {selector!r}")
-        numbers = self.numbers_of(selector)
+        numbers = integers_of(selector, len(self), "episode")
+        if np.asarray(selector).dtype == bool:
+            return list(self.number[numbers].tolist())
         missing = sorted(set(numbers) - set(self.number.tolist()))
         if missing:
             valid = f"{self.number.min()} to {self.number.max()}" if len(self) else "none"
             raise RecordingError(f"no episode {', '.join(map(str, missing[:5]))} in this recording; valid: {valid}")
-        return [int(index) for index in np.searchsorted(self.number, numbers)]
+        return numbers
 
 
-def _integers(selector: Any, length: int | None, what: str) -> list[int]:
+def integers_of(selector: Any, length: int | None, what: str) -> list[int]:
     """The integers of a number, a list or a mask `[length]`."""
     items = [selector] if isinstance(selector, int | float | np.number) else selector
     return [int(item) for item in listed(items, length if items is selector else None, what)]
@@ -181,7 +183,7 @@ def _at_times(rows: np.ndarray, selector: Selector, times: np.ndarray) -> np.nda
         return rows[np.isin(t, np.arange(n_steps)[selector])]
     if isinstance(selector, str):
         raise RecordingError(f"t must be a number of steps, a list of them or a slice; got {selector!r}")
-    selected = rows[np.isin(t, _integers(selector, None, "t"))]
+    selected = rows[np.isin(t, integers_of(selector, None, "t"))]
     if not len(selected):
         raise RecordingError(f"nothing was recorded at t={selector}; valid: {t.min(initial=0)} to {t.max(initial=0)}")
     return selected

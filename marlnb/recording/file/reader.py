@@ -14,7 +14,7 @@ import numpy as np
 from marlnb.display.notebook_html import facts_html
 from marlnb.errors import RecordingError, RunError, SiteError, unknown
 from marlnb.experiment import Experiment
-from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.array import LabelledArray, Selector
 from marlnb.recording.file.contents import check_contents
 from marlnb.recording.file.episode_index import EpisodeIndex
 from marlnb.recording.file.journal import is_being_written
@@ -204,6 +204,14 @@ class Recording:
     def episodes(self) -> pd.DataFrame:
         """One row per episode, by number: start and length in rows, n_steps, seed and each agent's return."""
         return self._index.frame(self.agents)
+
+    def episode_numbers(self, selector: Selector) -> list[int]:
+        """The numbers of the episodes that a number, a list, a slice or a mask (one boolean for each) selects.
+
+        Raises:
+            RecordingError: one of them does not exist.
+        """
+        return self._index.numbers_of(selector)
 
     @property
     def rows(self) -> pd.DataFrame:

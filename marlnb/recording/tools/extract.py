@@ -109,17 +109,10 @@ def _copy(recording: Recording, path: Path, portion: Portion) -> None:
 def _numbers(recording: Recording, episodes: EpisodeNumbers) -> list[int] | None:
     if episodes is None:
         return None
-    table = recording.episodes
-    if isinstance(episodes, slice):
-        in_slice = range(int(table.index.max()) + 1)[episodes]
-        numbers = [int(number) for number in table.index if number in in_slice]
-    else:
-        numbers = sorted(recording._index.numbers_of(episodes))
-        missing = sorted(set(numbers) - set(table.index))
-        if missing:
-            raise RecordingError(f"no episodes {missing[:5]} in {recording.path.name}, which has {len(table)} episodes")
+    numbers = sorted(recording.episode_numbers(episodes))
     if not numbers:
-        raise RecordingError(f"episodes={episodes} selects none of the {len(table)} episodes of {recording.path.name}")
+        n_episodes = len(recording.episodes)
+        raise RecordingError(f"episodes={episodes} selects none of the {n_episodes} episodes of {recording.path.name}")
     return numbers
 
 

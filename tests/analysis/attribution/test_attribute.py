@@ -11,7 +11,7 @@ from captum.attr import IntegratedGradients
 
 from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.errors import AnalysisError, ConfigError, ShapeError
+from marlnb.errors import AnalysisError, ConfigError, RecordingError, ShapeError
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.recording.file.reader import Recording
 from marlnb.specs import InputSpec
@@ -47,7 +47,7 @@ def test_batches_and_episodes_change_nothing(recording: Recording) -> None:
     keep = np.isin(whole.episode, [5, 41])
     np.testing.assert_allclose(part.values, whole.values[keep], atol=1e-6)
     assert part.t.tolist() == [*range(25), *range(25)]
-    with pytest.raises(AnalysisError, match="no episodes"):
+    with pytest.raises(RecordingError, match="no episode 99"):
         attribute(recording, group="listener", episodes=[99])
 
 

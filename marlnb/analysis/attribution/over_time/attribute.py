@@ -23,6 +23,7 @@ from marlnb.analysis.data.strata import strata_of
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.episode_index import integers_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _explained_rows(rows: Rows, t: int | Sequence[int] | None, lookback: int) ->
         _, first, count = np.unique(rows.episode, return_index=True, return_counts=True)
         positions = first + count - 1
     else:
-        positions = np.flatnonzero(np.isin(rows.t, np.atleast_1d(t)))
+        positions = np.flatnonzero(np.isin(rows.t, integers_of(t, None, "t")))
     late_enough = positions[rows.t[positions] >= lookback]
     valid = f"episodes have t from 0 to {int(rows.t.max())}"
     if not len(late_enough):
