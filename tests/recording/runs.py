@@ -28,10 +28,11 @@ def make_run(
     critic: ModelConfig | None = None,
     *,
     centralised: bool = True,
+    algorithm: AlgorithmConfig | None = None,
     seed: int = 0,
 ) -> Run:
     """A run folder whose one checkpoint holds policies as they are before training, biases made other than zero."""
-    algorithm: AlgorithmConfig = MAPPOConfig() if centralised else IPPOConfig()
+    algorithm = algorithm or (MAPPOConfig() if centralised else IPPOConfig())
     experiment = Experiment(env=env, algorithm=algorithm, model=model or MLPConfig(), critic=critic, seed=seed)
     run = Run.create(path, experiment)
     learners = build_learners(experiment, run.spec, "cpu")

@@ -20,6 +20,7 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
 from marlnb.recording.capture.sources import Pick, take_agents
@@ -118,7 +119,7 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
     needed = list(spec.group_names) if reads_all else [group]
     agents = [agent for name in needed for agent in spec.group(name).agents]
     missing = [agent for agent in agents if agent not in recording.agents]
-    if missing and (reads_all or policy.cross_agent):
+    if missing and (reads_all or _reads_group(policy, critic=is_critic)):
         raise RecordingError(f"{problem}: it needs the observations of {missing}, which were not recorded")
     lacking = [name for name in needed if name not in recording.groups or "observation" not in recording.fields(name)]
     if lacking:
@@ -133,7 +134,16 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
 
 def _has_joint_critic(policy: Policy) -> bool:
     """Whether the critic, or the mixer, may read more than each agent's own observation."""
-    return not isinstance(policy, ActorCritic) or policy.critic.centralised
+    return not isinstance(policy, ActorCritic | QActorCritic) or policy.critic.centralised
+
+
+def _reads_group(policy: Policy, *, critic: bool) -> bool:
+    """Whether an agent's units in the actor, or in a decentralised critic, may depend on its group's observations."""
+    if not critic:
+        return policy.cross_agent
+    assert isinstance(policy, ActorCritic | QActorCritic)
+    through_action = isinstance(policy, QActorCritic) and policy.cross_agent  # Q of the action that the actor takes
+    return policy.critic.network.cross_agent or through_action
 
 
 def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:

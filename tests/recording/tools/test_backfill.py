@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import marlnb as mnb
-from marlnb.config import ModelConfig
+from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.configs.sac import ISACConfig
+from marlnb.config import AlgorithmConfig, ModelConfig
 from marlnb.errors import RecordingError
+from marlnb.models.networks.configs.gnn import GNNConfig
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
@@ -64,8 +67,13 @@ def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
         mnb.backfill(bare, "a/actor/*")
 
 
-def test_a_decentralised_critic_needs_no_other_agents(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+@pytest.mark.parametrize(
+    ("actor", "algorithm"), [(MLPConfig(), IPPOConfig()), (GNNConfig(), IPPOConfig()), (MLPConfig(), ISACConfig())]
+)
+def test_a_decentralised_critic_needs_no_other_agents(
+    tmp_path: Path, actor: ModelConfig, algorithm: AlgorithmConfig
+) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), actor, MLPConfig(), algorithm=algorithm)
     options: dict[str, Any] = {"episodes": 4, "n_envs": 2, "progress": False}
     with (
         record(run, sites=[], agents=["a_0", "a_2"], **options) as part,
@@ -75,6 +83,21 @@ def test_a_decentralised_critic_needs_no_other_agents(tmp_path: Path) -> None:
         for site in whole.sites:
             expected = whole[site].sel(agent=["a_0", "a_2"]).to_numpy()
             np.testing.assert_allclose(part[site].to_numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("actor", "critic", "algorithm"),
+    [(MLPConfig(), GNNConfig(), IPPOConfig()), (GNNConfig(), MLPConfig(), ISACConfig())],
+)
+def test_a_critic_that_reads_the_group_needs_all_its_agents(
+    tmp_path: Path, actor: ModelConfig, critic: ModelConfig, algorithm: AlgorithmConfig
+) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), actor, critic, algorithm=algorithm)
+    with (
+        record(run, episodes=2, n_envs=1, sites=[], agents=["a_0", "a_2"], progress=False) as part,
+        pytest.raises(RecordingError, match=r"needs the observations of \['a_1'\]"),
+    ):
+        mnb.backfill(part, "a/critic/*")
 
 
 def test_tools_name_a_recording_without_rows(tmp_path: Path) -> None:
