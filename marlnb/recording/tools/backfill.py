@@ -31,6 +31,7 @@ from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.layout import (
     BFLOAT16,
     Field,
+    check_float16,
     create_dataset,
     datasets_below,
     hdf5_type,
@@ -65,7 +66,7 @@ def backfill(
     Raises:
         SiteError: a glob matches nothing.
         RecordingError: the sites are already recorded; the recording was made with edits; an input that they need was
-            not recorded; or the weights differ from those that made the recording.
+            not recorded; float16 cannot hold a value; or the weights differ from those that made the recording.
     """
     recording = opened_recording(recording)
     if not len(recording):
@@ -187,9 +188,11 @@ def _fill_rows(
             activations = recompute(policies[group], names, **_inputs(part, policies[group], rows, names))
             for name in names:
                 field, pick = columns[name]
-                values = stored_bytes(take_agents(activations[name], pick), field)
+                values = take_agents(activations[name], pick)
+                if field.dtype == "float16":
+                    check_float16({name: values})
                 bits = hdf5_type(BFLOAT16) if field.dtype == BFLOAT16 else None
-                write_rows(file[field.path], first, values, bits)
+                write_rows(file[field.path], first, stored_bytes(values, field), bits)
 
 
 def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[str]) -> dict[str, Any]:

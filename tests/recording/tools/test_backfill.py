@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import marlnb as mnb
 from marlnb.algorithms.configs.ppo import IPPOConfig
@@ -98,6 +99,18 @@ def test_a_critic_that_reads_the_group_needs_all_its_agents(
         pytest.raises(RecordingError, match=r"needs the observations of \['a_1'\]"),
     ):
         mnb.backfill(part, "a/critic/*")
+
+
+def test_what_float16_cannot_hold_is_an_error(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    with record(run, episodes=2, n_envs=1, sites=[], dtype="float16", progress=False) as part:
+        policies = run.policies()
+        with torch.no_grad():
+            for parameter in policies["a"].parameters():
+                parameter *= 1e6
+        with pytest.raises(RecordingError, match="above float16's maximum of 65504"):
+            mnb.backfill(part, "a/critic/*", policies=policies)
+        assert part.sites == []
 
 
 def test_tools_name_a_recording_without_rows(tmp_path: Path) -> None:
