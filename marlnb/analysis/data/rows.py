@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.errors import AnalysisError, unknown
+from marlnb.errors import AnalysisError, RecordingError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.episode_index import integers_of
 from marlnb.recording.tools.policy_source import origin_at, policies_of
 from marlnb.specs import EnvSpec
-from marlnb.training.runs.run import Run
+from marlnb.training.runs.run import Origin, Run
 from marlnb.version import __version__
 
 if TYPE_CHECKING:
@@ -152,9 +152,10 @@ class RowSource:
                 f"{path} no longer has the recording's checkpoint {iteration}, only {available}; {advice}"
             )
         sha256_of = dict(zip(self.recording.checkpoints["iteration"], self.recording.checkpoints["sha256"]))
-        if run.checkpoint(iteration).sha256 != sha256_of[iteration]:
-            raise AnalysisError(f"checkpoint {iteration} of {path} is not the one that made this recording; {advice}")
-        return run.policies(iteration)
+        try:
+            return policies_of(self.recording, run, Origin(iteration, sha256_of[iteration]))
+        except RecordingError as error:
+            raise AnalysisError(f"{error}; {advice}") from None
 
     @property
     def is_of_players(self) -> bool:

@@ -8,6 +8,7 @@ from marlnb.errors import RecordingError
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin
 
@@ -53,9 +54,23 @@ def policies_of(recording: Recording, policy_source: PolicySource, origin: Origi
 
 def check_origin(recording: Recording, policy_source: PolicySource, origin: Origin) -> None:
     """Raises RecordingError where `policy_source` has other weights at the checkpoint's iteration."""
-    current = policy_source.origin(origin.iteration)
-    if current.sha256 != origin.sha256:
+    if not has_weights(policy_source, origin):
+        current = policy_source.origin(origin.iteration)
         raise RecordingError(
             f"{recording.path.name} was made by weights {origin.sha256[:12]} (iteration {origin.iteration}), "
             f"but {policy_source.path} has weights {current.sha256[:12]}"
         )
+
+
+def has_weights(policy_source: PolicySource, origin: Origin) -> bool:
+    """Whether a source has the weights of `origin` at its iteration.
+
+    A recording made while training names an iteration without a checkpoint by the hash of its tensors. The iteration
+    may have a checkpoint since then.
+
+    Raises:
+        CheckpointError: the checkpoint no longer exists.
+    """
+    if policy_source.origin(origin.iteration).sha256 == origin.sha256:
+        return True
+    return weights_sha256(policy_source.policies(origin.iteration)) == origin.sha256

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.policy_source import has_weights
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
-from marlnb.training.runs.run import Run
+from marlnb.training.runs.run import Origin, Run
 
 
 def recordings_made_with(run: Run, checkpoint: Checkpoint) -> list[str]:
@@ -16,7 +17,10 @@ def recordings_made_with(run: Run, checkpoint: Checkpoint) -> list[str]:
     for name, path in run.recordings.items():
         try:
             with open_shared(path) as recording:
-                if checkpoint.sha256 in [recording.checkpoint[1], *recording.checkpoints["sha256"]]:
+                table = recording.checkpoints
+                origins = {recording.checkpoint, *zip(table["iteration"], table["sha256"])}
+                same_iteration = [Origin(*origin) for origin in origins if origin[0] == checkpoint.iteration]
+                if any(has_weights(run, origin) for origin in same_iteration):
                     names.append(name)
         except (MarlnbError, OSError, KeyError):
             names.append(f"{name} perhaps (it cannot be read now)")

@@ -10,11 +10,13 @@ import pytest
 import torch
 
 import marlnb as mnb
+from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.experiment import Experiment
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
+from marlnb.widgets.recordings.checkpoint_usage import recordings_made_with
 
 N_ITERATIONS = 7
 
@@ -63,6 +65,18 @@ def test_one_file_spans_the_iterations(trained: tuple[Run, Run]) -> None:
         with mnb.record(run, checkpoint=6, episodes=3, n_envs=2, name="six", progress=False) as again:
             for site in again.sites:
                 assert np.array_equal(recording[site].sel(checkpoint=6), again[site].sel(episode=range(3)))
+
+
+def test_a_checkpoint_saved_after_the_recording_has_its_weights(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", experiment())
+    with Trainer(run.experiment, run, [callback()]) as trainer:
+        next(trainer), next(trainer)
+        saved = trainer.save()
+    with Recording.open(run.recordings["training"]) as recording:
+        assert saved.sha256 not in list(recording.checkpoints["sha256"])
+        assert RowSource(recording, "listener").policies(2).keys() == {"speaker", "listener"}
+        assert mnb.replay(recording, 4).exact
+        assert recordings_made_with(run, saved) == ["training"]
 
 
 class Killed(BaseException):
