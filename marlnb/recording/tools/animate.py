@@ -22,6 +22,7 @@ from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animation import Animation
 from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
+from marlnb.recording.tools.recorded_env import check_env
 from marlnb.recording.tools.reproduce import recorded_actions
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import TimeStep, play
@@ -233,6 +234,7 @@ def _take_recorded(
     source = source_of(recording, policy_source)
     origin = origin_at(recording, int(rows[0]))
     check_origin(recording, source, origin)
+    check_env(recording, source, env)
     actions = recorded_actions(recording, rows)
     policies = source.policies(origin.iteration)
     edits = [Edit.from_json(edit) for edit in recording.settings.get("edits", ())]

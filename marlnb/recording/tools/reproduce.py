@@ -30,6 +30,7 @@ from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
 from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
+from marlnb.recording.tools.recorded_env import check_env
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import play
 from marlnb.training.policies.policy_source import PolicySourceLike
@@ -135,6 +136,7 @@ def replay(
     rows = np.arange(int(entry["start"]), int(entry["start"] + entry["length"]))
     source, origin = source_of(recording, policy_source), origin_at(recording, int(rows[0]))
     check_origin(recording, source, origin)
+    check_env(recording, source, env)
     actions = recorded_actions(recording, rows)
     env_index = int(recording.file["steps/env_id"][rows[0]])
     with prepare(source, _config(recording, origin.iteration, env_index, env)) as prepared:

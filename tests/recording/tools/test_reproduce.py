@@ -16,6 +16,7 @@ from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.reproduce import Reproduction
+from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, make_run
 
 
@@ -87,6 +88,13 @@ def test_refusals(tmp_path: Path) -> None:
     shutil.copy(recording.path, elsewhere)
     with pytest.raises(RecordingError, match="give policy_source="):
         mnb.replay(Recording.open(elsewhere), 0)
+    shorter = SimpleSpreadConfig(max_cycles=6, local_ratio=0.1)
+    run = Run.open(tmp_path / "run")
+    with record(run, episodes=2, env=shorter, sites=[], name="other_env", progress=False) as in_other:
+        for play_again in (mnb.replay, mnb.animate):
+            with pytest.raises(RecordingError, match=r"in an environment with local_ratio=0\.1, but .* local_ratio=0\.5"):
+                play_again(in_other, 0)
+        assert mnb.replay(in_other, 1, env=shorter).exact
     other = make_run(tmp_path / "other", SimpleSpreadConfig(max_cycles=6), centralised=False, seed=5)
     with pytest.raises(RecordingError, match="was made by weights"):
         mnb.replay(Recording.open(elsewhere), 0, policy_source=other)
