@@ -15,6 +15,7 @@ from marlnb.recording.file.layout import field_of, row_paths
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import Portion, copy_episodes, new_recording
+from marlnb.recording.tools.recorded_env import differing_options, in_words, recorded_options
 
 EQUAL_ATTRIBUTES = ("experiment", "source", "spec", "dtype", "every")
 EQUAL_SETTINGS = ("env", "explore", "edits")
@@ -27,9 +28,9 @@ def merge(recordings: Sequence[RecordingLike], path: str | os.PathLike[str]) -> 
     each checkpoint made.
 
     Raises:
-        RecordingError: there are no recordings; they differ in experiment, environment, agents, datasets, dtype, every,
-            explore or edits; they hold the same episodes, as two recordings of one checkpoint under the same seed do;
-            or `path` exists.
+        RecordingError: there are no recordings; they differ in experiment, environment or its options, agents, datasets,
+            dtype, every, explore or edits; they hold the same episodes, as two recordings of one checkpoint under the
+            same seed do; or `path` exists.
     """
     if not recordings:
         raise RecordingError("there are no recordings to merge")
@@ -72,6 +73,12 @@ def _check_compatible(first: Recording, other: Recording) -> None:
         expected, got = first.settings.get(name), other.settings.get(name)
         if expected != got:
             raise RecordingError(f"{problem}: {name} is {got!r}, not {expected!r}")
+    options = recorded_options(first), recorded_options(other)
+    if differing := differing_options(*options):
+        expected, got = (in_words(each, differing) for each in options)
+        raise RecordingError(f"{problem}: its environment has {got}, not {expected}")
+    if bool(options[0]) != bool(options[1]):
+        raise RecordingError(f"{problem}: only one of them states the options of its environment")
     if first.agents != other.agents:
         raise RecordingError(f"{problem}: its agents are {other.agents}, not {first.agents}")
     fields = [{field_of(item.file, path) for path in row_paths(item.file)} for item in (first, other)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,6 +122,16 @@ def test_an_episode_is_not_merged_with_itself(run: Run, first: Recording, tmp_pa
     assert len(mnb.merge(sampled, tmp_path / "z.h5").episodes) == 6  # under the same seeds, by other draws
     with pytest.raises(RecordingError, match="3 of its episodes are the same"):
         mnb.merge([sampled[0], sampled[0].path], tmp_path / "w.h5")
+
+
+def test_recordings_of_other_environments_are_not_merged(run: Run, first: Recording, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"episodes": 2, "dtype": "bfloat16", "frames": True, "progress": False}
+    for seed in (2000, 9000):  # the first recording's and another
+        with (
+            record(run, seed=seed, env=LivesConfig(shortest=5), name=f"longer_{seed}", **options) as other,
+            pytest.raises(RecordingError, match="its environment has shortest=5, not shortest=3"),
+        ):
+            mnb.merge([first, other], tmp_path / "x.h5")
 
 
 def test_a_kill_after_the_last_step_leaves_no_second_name(first: Recording, tmp_path: Path) -> None:
