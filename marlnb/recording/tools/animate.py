@@ -23,7 +23,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animation import Animation
 from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
 from marlnb.recording.tools.recorded_env import check_env
-from marlnb.recording.tools.reproduce import recorded_actions
+from marlnb.recording.tools.reproduce import check_start, recorded_actions
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import TimeStep, play
 from marlnb.training.policies.compatibility import check_fit
@@ -227,10 +227,7 @@ def _take_recorded(
             camera.note = f"the episode continues after these {camera.max_steps} pictures"
         if len(camera.frames):
             return title
-    first_t = int(recording.file["steps/t"][int(rows[0])])
-    if first_t or entry["seed"] < 0:
-        problem = f"its first recorded step is t={first_t}" if first_t else "its seed is unknown"
-        raise RecordingError(f"{recording.path.name}: episode {episode} cannot be played again, because {problem}")
+    check_start(recording, episode)
     source = source_of(recording, policy_source)
     origin = origin_at(recording, int(rows[0]))
     check_origin(recording, source, origin)

@@ -122,8 +122,8 @@ def replay(
         policy_source: the recorded run or agents, where the file is not in their run folder.
         env: the recorded environment, where it was not the one of `policy_source`.
     Raises:
-        RecordingError: the episode does not exist or is unfinished; the weights or the environment differ from those
-            recorded; or sampled actions are missing in the file.
+        RecordingError: the episode does not exist, is unfinished or has no known start; the weights or the environment
+            differ from those recorded; or sampled actions are missing in the file.
     """
     recording = opened_recording(recording)
     table = recording.episodes
@@ -132,6 +132,7 @@ def replay(
             f"{recording.path.name} has no finished episode {episode}; it has {len(table)} episodes, "
             f"{int(table['finished'].sum())} of them finished"
         )
+    check_start(recording, episode)
     entry = table.loc[episode]
     rows = np.arange(int(entry["start"]), int(entry["start"] + entry["length"]))
     source, origin = source_of(recording, policy_source), origin_at(recording, int(rows[0]))
@@ -148,6 +149,15 @@ def replay(
         seed = (int(entry["seed"]) - env_index) % SEED_SPAN
         played = _play(prepared, recording.path, env_index, seed, actions)
     return _compare(recording, episode, rows, played, "recomputed" if actions is None else "recorded")
+
+
+def check_start(recording: Recording, episode: int) -> None:
+    """Raises RecordingError unless an episode's seed is known and its first step is recorded."""
+    entry = recording.episodes.loc[episode]
+    first_t = int(recording.file["steps/t"][int(entry["start"])])
+    if first_t or entry["seed"] < 0:
+        problem = f"its first recorded step is t={first_t}" if first_t else "its seed is unknown"
+        raise RecordingError(f"{recording.path.name}: episode {episode} cannot be played again, because {problem}")
 
 
 def _config(recording: Recording, iteration: int, env_index: int, env: EnvConfig | None) -> RecordingConfig:

@@ -150,6 +150,13 @@ def test_an_episode_that_crosses_batches_has_the_weights_of_each(actor: Any, tmp
         assert recording.episodes["length"].tolist() == [7, 7, 6]
 
 
+def test_episodes_of_unknown_seeds_cannot_be_played_again(gathered: Any) -> None:
+    recording, _, agents = gathered
+    for play_again in (mnb.replay, mnb.animate):
+        with pytest.raises(RecordingError, match="episode 1 cannot be played again, because its seed is unknown"):
+            play_again(recording, 1, policy_source=agents)
+
+
 def test_padded_trajectories_are_an_error(actor: Any, tmp_path: Path, gathered: Any) -> None:
     _, batch, agents = gathered
     padded = batch.clone()
