@@ -46,7 +46,7 @@ def to_xarray(
         for dim, axis in zip(array.dims[1:], axes[1:]):
             if array.labels.get(dim):
                 coordinates[axis] = (axis, list(array.labels[dim]))
-    attributes = {name: str(recording.file.attrs[name]) for name in ("code_version", "checkpoint")}
+    attributes = {"code_version": str(recording.file.attrs["code_version"]), "checkpoint": recording.checkpoint[1]}
     attributes |= {"recording": recording.path.name, "env": recording.spec.name}
     return xarray.Dataset(variables, coordinates, attributes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from marlnb.recording.export.arrays import to_pandas, to_xarray
 from marlnb.recording.export.minari import to_minari
 from marlnb.recording.export.nwb import to_nwb
 from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.extract import extract
 from tests.recording.runs import LivesConfig, make_run
 
 
@@ -44,6 +46,15 @@ def test_xarray_is_labelled_and_reads_what_is_asked_for(lives: Recording) -> Non
     means = data["a/reward"].groupby("episode").sum()
     expected = lives.episodes[["a_0", "a_1", "a_2"]]
     np.testing.assert_allclose(means.sel(episode=expected.index).values, expected)
+
+
+def test_xarray_names_the_last_checkpoint_of_the_file(lives: Recording, tmp_path: Path) -> None:
+    part = extract(lives, tmp_path / "part.h5", episodes=[0], sites=[])
+    part.close()
+    with h5py.File(part.path, "r+") as file:
+        file["checkpoints/sha256"][-1] = b"99"
+    with Recording.open(part.path) as recording:
+        assert recording.checkpoint[1] == to_xarray(recording).attrs["checkpoint"] == "99"
 
 
 def test_xarray_takes_lists_of_names_and_indices(lives: Recording) -> None:
