@@ -116,7 +116,7 @@ class LabelledArray:
                 raise RecordingError(unknown(f"axis of {self.path}", name, [*self.dims[1:], *ROW_SELECTORS]))
             axis = names.index(name)
             selected = np.arange(self.axes[axis][1])[picks[axis]]
-            picks[axis] = self._pick(name, selector, selected)
+            picks[axis] = self._pick(name, scalar_or_list(selector), selected)
         rows = self.find_rows(self.rows, row_selectors) if row_selectors else self.rows
         return replace(self, picks=tuple(picks), rows=rows)
 
@@ -207,6 +207,12 @@ class LabelledArray:
         return out.astype(np.float32) if out.dtype == np.float16 and not keep else out
 
 
+def scalar_or_list(selector: Selector) -> Selector:
+    """A selector whose 0-dimensional array or tensor is the number or name in it."""
+    is_scalar = hasattr(selector, "__array__") and np.ndim(selector) == 0
+    return np.asarray(selector).item() if is_scalar else selector  # type: ignore[no-any-return]
+
+
 def listed(selector: Any, length: int | None, what: str) -> list[Any]:
     """The indices or names of a list or an array; a mask `[length]` selects the indices at which it is True.
 
@@ -215,7 +221,10 @@ def listed(selector: Any, length: int | None, what: str) -> list[Any]:
     """
     if isinstance(selector, Iterable) and not hasattr(selector, "__array__"):
         selector = list(selector)
-    values = np.asarray(selector)
+    try:
+        values = np.asarray(selector)
+    except ValueError:  # lists of other lengths in a list
+        values = np.empty((0, 0))
     if values.ndim != 1:
         raise RecordingError(f"{what} takes an index, a name, a slice or a list; got {selector!r}")
     if values.dtype == bool and len(values) == length:

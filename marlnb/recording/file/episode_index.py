@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from marlnb.errors import RecordingError
-from marlnb.recording.file.array import Selector, listed
+from marlnb.recording.file.array import Selector, listed, scalar_or_list
 from marlnb.specs import SEED_SPAN
 
 if TYPE_CHECKING:
@@ -136,8 +136,12 @@ class EpisodeIndex:
 
 def integers_of(selector: Any, length: int | None, what: str) -> list[int]:
     """The integers of a number, a list or a mask `[length]`."""
-    items = [selector] if isinstance(selector, int | float | np.number) else selector
-    return [int(item) for item in listed(items, length if items is selector else None, what)]
+    selector = scalar_or_list(selector)
+    is_scalar = isinstance(selector, int | float | str)
+    items = listed([selector] if is_scalar else selector, None if is_scalar else length, what)
+    if any(isinstance(item, str) for item in items):
+        raise RecordingError(f"{what} takes integers; got {selector!r}")
+    return [int(item) for item in items]
 
 
 def _checkpoints(file: h5py.File) -> tuple[np.ndarray, np.ndarray]:

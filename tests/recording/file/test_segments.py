@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.progress import RecordingProgress
@@ -221,6 +222,15 @@ def test_masks_select_where_they_are_true(run: Run, tmp_path: Path) -> None:
             assert part.episodes.index.tolist() == [3, 17, 50]
         requests: list[dict[str, Any]] = [{"unit": [True, False]}, {"unit": [1.9]}, {"agent": True}, {"agent": 1.5}]
         requests += [{"episode": [True] * 59}, {"episode": 0.5}, {"t": [True, False]}, {"checkpoint": [True]}]
+        requests += [{"agent": [[0], [1, 2]]}, {"t": [[0], [1, 2]]}, {"episode": ["a"]}]
         for request in requests:
             with pytest.raises(RecordingError, match=f"{next(iter(request))}.* takes "):
                 array.sel(**request)
+
+
+@pytest.mark.parametrize("number", [np.array(1), np.int64(1), torch.tensor(1)])
+def test_a_number_in_an_array_is_a_number(run: Run, number: Any) -> None:
+    with Recording.open(run.recordings["one"]) as one:
+        array = one["a/actor/hidden_1"]
+        for name in ("agent", "episode", "t"):
+            assert np.array_equal(array.sel(**{name: number}), array.sel(**{name: 1}))
