@@ -79,11 +79,12 @@ class Comparison:
     def networks(self, view: EpisodeView, policy_sources: Sequence[PolicySource]) -> list[Side]:
         """The episode as one or two other runs' networks see it: one next to the recorded networks, two alone."""
         source = self._known_source()
+        env = self.env or (source.experiment.env if source.experiment else None)
         sides = [] if len(policy_sources) > 1 else self.alone(view)
         for networks in policy_sources:
-            observed = self._rollouts.observe(view, source, networks, self.env)
+            observed = self._rollouts.observe(view, networks, env)
             title = f"{networks.path.name}, the observations of episode {view.episode}"
-            sides.append(Side(observed, title, networks, env=self.env, compared_with=view))
+            sides.append(Side(observed, title, networks, env=env, compared_with=view))
         return sides
 
     def _known_source(self) -> PolicySource:

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from marlnb.codec import to_json
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.errors import RecordingError
+from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
@@ -42,10 +44,10 @@ def replay_steps(
         RecordingError: the actions of some agent or step were not recorded, the environment is another one, or it does
             not reproduce the recorded observations.
     """
-    recording = view.recording
     _check_actions(view)
+    _check_env(view.recording, source, env)
     with source.build_env(1, env=rendering_env(source, env)) as built:
-        _check_spec(recording, built.spec)
+        _check_spec(view.recording, built.spec)
         step = built.reset(view.seed)
         for index in range(len(view.t)):
             _check_observation(view, index, step)
@@ -53,6 +55,29 @@ def replay_steps(
             if index + 1 < len(view.t):
                 actions = {group.name: torch.as_tensor(group.action[[index]]).to(built.device) for group in view.groups}
                 step = built.step(actions)
+
+
+def _check_env(recording: Recording, source: PolicySource, env: EnvConfig | None) -> None:
+    """Raises RecordingError where the environment, or the source's own (None), has other options than the recorded."""
+    trained_in = recording.experiment
+    recorded = recording.settings.get("env_config") or _options(trained_in.env if trained_in else None)
+    actual = _options(env or (source.experiment.env if source.experiment else None))
+    compared = (recorded.keys() & actual.keys()) - {"render", "workers"}  # these change no number
+    differing = sorted(name for name in compared if recorded[name] != actual[name])
+    if differing:
+        expected, got = (", ".join(f"{name}={given[name]}" for name in differing) for given in (recorded, actual))
+        raise RecordingError(
+            f"{recording.path.name} was recorded in an environment with {expected}, but would be played in one "
+            f"with {got}; give env="
+        )
+
+
+def _options(env: EnvConfig | None) -> dict[str, Any]:
+    """The options of an environment and its name; empty if they are not known, or JSON cannot hold them."""
+    try:
+        return to_json(env) or {}
+    except ConfigError:
+        return {}
 
 
 def _check_spec(recording: Recording, spec: EnvSpec) -> None:
@@ -114,6 +139,7 @@ class Rollouts:
         """
         if checkpoint is None:
             view.check_source(source)
+        _check_env(view.recording, source, env)
         settings = view.recording.settings
         recording = record(
             TransformedPolicySource(source, {}, "played again", folder=self._temporary_folder()),
@@ -132,14 +158,12 @@ class Rollouts:
         _check_spec(view.recording, recording.spec)
         return read_episode(recording, 0)
 
-    def observe(
-        self, view: EpisodeView, source: PolicySource, networks: PolicySource, env: EnvConfig | None = None
-    ) -> EpisodeView:
+    def observe(self, view: EpisodeView, networks: PolicySource, env: EnvConfig | None) -> EpisodeView:
         """The episode as other networks see it: they receive its observations, while its agents act as recorded.
 
         Args:
-            source: of the recorded episode, whose environment replays it.
             networks: whose last policies observe; units, values and the probabilities of actions are theirs.
+            env: that was recorded, if it is not that of `networks`.
         Raises:
             RecordingError: as `replay_steps`, or the networks have none of the episode's sites.
         """
@@ -152,7 +176,6 @@ class Rollouts:
                 f"it has {', '.join(theirs)}"
             )
         acting = {group.name: partial(_act_as_recorded, group) for group in view.groups}
-        recorded_env = source.experiment.env if source.experiment else None
         recording = record(
             TransformedPolicySource(networks, acting, "actions as recorded", folder=self._temporary_folder()),
             episodes=1,
@@ -160,7 +183,7 @@ class Rollouts:
             sites=sites,
             values=bool(view.recording.settings["values"]),
             n_envs=1,
-            env=env or recorded_env,
+            env=env,
             name=f"observed-{next(self._numbers)}",
             progress=False,
         )

@@ -157,13 +157,16 @@ def test_without_its_run_it_shows_what_the_file_has(listener: mnb.Recording, tmp
 
 def test_a_recording_of_another_environment_is_not_played_again_in_the_runs_own(listener: mnb.Recording) -> None:
     run = mnb.Run.open(str(listener.run_path))
-    longer = replace(run.experiment.env, max_cycles=40)
-    with mnb.record(run, episodes=1, env=longer, name="longer", progress=False) as recording:
-        with pytest.raises(RecordingError, match="or its options differ; give env="):
+    other = replace(run.experiment.env, max_cycles=10, goal_steps=1)  # the spec has no goal_steps
+    with mnb.record(run, episodes=1, env=other, name="other", progress=False) as recording:
+        message = "with goal_steps=1, max_cycles=10, but .* with goal_steps=None, max_cycles=25; give env="
+        with pytest.raises(RecordingError, match=message):
             mnb.microscope(recording).play_again(mnb.Ablate(SITE))
-        scope = mnb.microscope(recording, env=longer)
+        scope = mnb.microscope(recording, env=other)
         scope.play_again(mnb.Ablate(SITE))
-        assert [len(side.view.t) for side in scope.sides] == [40, 40] and scope.wait(60)
+        assert scope.sides[0].view.returns == pytest.approx(scope.view.returns, abs=1e-4) and scope.wait(60)
+    with pytest.raises(RecordingError, match="goal_steps=None, .* with goal_steps=1"):
+        mnb.microscope(listener, env=other).play_again(mnb.Ablate(SITE))
 
 
 def test_other_weights_neither_explain_nor_replay_a_recording(listener: mnb.Recording, tmp_path: Path) -> None:
