@@ -92,9 +92,10 @@ class AlgorithmPanel(Panel):
         """
         self._experiment, self._spec, self._is_updating = experiment, spec, True
         try:
-            self.choices = {ALL: self.choices[ALL]}
+            separate = {**experiment.algorithms, **experiment.models, **experiment.critics}
+            self.choices = {name: choice for name, choice in self.choices.items() if name in (ALL, *separate)}
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
-            for name in {**experiment.algorithms, **experiment.models, **experiment.critics}:
+            for name in separate:
                 model = experiment.models.get(name, experiment.actor_of(self._group_of(name)))
                 self._set_choice(name, experiment.algorithm_of(name), model, experiment.critics.get(name))
         finally:
@@ -115,10 +116,11 @@ class AlgorithmPanel(Panel):
     def _set_choice(
         self, name: str, algorithm: AlgorithmConfig, model: ModelConfig, critic: ModelConfig | None
     ) -> None:
-        if name in self.choices:
-            self.choices[name].set(algorithm, model, critic)
+        for_group = algorithm if self._is_group(name) else None
+        choice = self.choices.get(name)
+        if choice is not None and (choice.algorithm is None) == (for_group is None):
+            choice.set(for_group, model, critic)
         else:
-            for_group = algorithm if self._is_group(name) else None
             self.choices[name] = AlgorithmChoice(for_group, model, critic, on_change=self._changed)
 
     def _is_group(self, name: str) -> bool:
@@ -160,9 +162,12 @@ class AlgorithmPanel(Panel):
             self._changed()
 
     def _lay_out(self) -> None:
-        self._tabs.selected_index = min(self._tabs.selected_index or 0, len(self.choices) - 1)
-        self._tabs.children = [choice.box for choice in self.choices.values()]
-        self._tabs.titles = list(self.choices)
+        """Shows the choices as tabs. The open one stays open; if it vanished, the first one opens."""
+        titles, before = list(self.choices), self._tabs.titles[self._tabs.selected_index or 0]
+        with self._tabs.hold_sync():
+            self._tabs.children = [choice.box for choice in self.choices.values()]
+            self._tabs.titles = titles
+            self._tabs.selected_index = titles.index(before) if before in titles else 0
         names = [] if self._spec is None else [*self._spec.group_names, *self._spec.agents]
         self._separate.options = [name for name in names if name not in self.choices]
         self._separate.value = next(iter(self._separate.options), None)

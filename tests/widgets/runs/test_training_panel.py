@@ -118,6 +118,23 @@ def test_an_option_of_a_separate_choice_stays(panel: TrainingPanel) -> None:
     assert panel.experiment.algorithms["agent"].lr == 0.5 and panel.experiment.models["agent"].hidden == (8,)
 
 
+def test_a_choice_in_a_tab_leaves_it_open_and_the_tabs_in_their_order(panel: TrainingPanel) -> None:
+    algorithm = panel.algorithm
+    algorithm._add_choice("agent")
+    separate = algorithm.choices["agent"]
+    separate.model._name.value = "gru"
+    algorithm._add_choice("adversary")
+    adversaries = algorithm.choices["adversary"].algorithm
+    assert adversaries is not None
+    adversaries._name.value = "a2c"
+    assert algorithm._tabs.titles == ("all groups", "agent", "adversary") and algorithm._tabs.selected_index == 2
+    assert algorithm.choices["agent"] is separate
+    expected = Experiment.compose(*SMALL, "models.agent=gru", "algorithms.adversary=a2c")
+    assert panel.experiment == expected
+    panel.set(Experiment.compose(*SMALL, "models.agent=gru"))
+    assert algorithm._tabs.titles == ("all groups", "agent") and algorithm._tabs.selected_index == 0
+
+
 @pytest.mark.parametrize(
     "separate",
     [
