@@ -19,7 +19,7 @@ from marlnb.widgets.forms.device_panel import DevicePanel
 from marlnb.widgets.forms.environment_panel import EnvironmentPanel
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.optional_part import OptionalPart
-from marlnb.widgets.forms.tuned_settings import TunedSettings, recompose, same_parts
+from marlnb.widgets.forms.tuned_settings import TunedSettings, changed_parts
 
 LENGTH = ("frames", "target_return", "target_group", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
 SAVING = ("checkpoint_every", "keep_checkpoints", "loggers")
@@ -114,6 +114,7 @@ class TrainingForm:
             self.environment.set(experiment)
         finally:
             self._is_updating = False
+        self.tuned.forget()
         self._set_others(experiment, None)
 
     def _set_others(self, experiment: Experiment, spec: EnvSpec | None) -> None:
@@ -145,7 +146,7 @@ class TrainingForm:
             return
         with suppress(MarlnbError):  # the form may be incomplete
             experiment = self._filled_in
-            if not same_parts(self._shown, experiment):
+            if changed_parts(self._shown, experiment):
                 self._restart()
                 return
             self._shown = experiment
@@ -154,7 +155,7 @@ class TrainingForm:
     def _restart(self) -> None:
         """After a choice of a part or of tuned settings: options that were not set start from theirs."""
         try:
-            experiment = recompose(self._shown, self._filled_in, tuned=self.tuned.is_on)
+            experiment = self.tuned.recompose(self._shown, self._filled_in)
         except MarlnbError:
             self._on_change()  # says what is not valid
         else:

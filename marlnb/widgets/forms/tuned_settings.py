@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as w
@@ -15,6 +15,7 @@ from marlnb.widgets.core.controls import Checkbox
 from marlnb.widgets.core.style import Message
 
 OFF = "tuned=false"
+Names = dict[str, str | None]
 
 
 class TunedSettings:
@@ -29,15 +30,12 @@ class TunedSettings:
         Args:
             on_change: called under UI_LOCK after the user has switched tuned settings on or off.
         """
+        self._entered: dict[tuple[str, str | None], list[str]] = {}  # by part and its name, overrides of its options
         self._choice = Checkbox(value=True, description="start from tuned settings", indent=False)
         self._text = Message()
         self._on_change, self._is_updating = on_change, False
         self._choice.observe(self._chosen, "value")
         self.box = w.HBox([self._choice, self._text])
-
-    @property
-    def is_on(self) -> bool:
-        return bool(self._choice.value)
 
     def show(self, experiment: Experiment) -> None:
         self._is_updating = True
@@ -47,54 +45,62 @@ class TunedSettings:
             self._is_updating = False
         self._text.show_note(shortened_tuned_text(experiment))
 
+    def forget(self) -> None:
+        """Forgets the options that were set for other parts: an experiment is loaded."""
+        self._entered.clear()
+
+    def recompose(self, shown: Experiment, chosen: Experiment) -> Experiment:
+        """An experiment with the names of `chosen`. What was set in `shown` stays, and what was set earlier for a part
+        that is chosen again returns; everything else follows from the names.
+
+        Args:
+            shown: before other names, or tuned settings, were chosen.
+            chosen: after that, with values that belong to the names in `shown`.
+        Raises:
+            ConfigError: the options do not fit.
+        """
+        before, names = _names(shown), _names(chosen)
+        changed = changed_parts(shown, chosen) | {"env"}
+        words = [word for word in overrides_of(shown) if word != OFF]
+        for part, name in before.items():
+            self._entered[part, name] = [word for word in words if _part_of(word) == part and not _is_name(word)]
+        removed, added = before.keys() - names.keys(), names.keys() - before.keys() - changed
+        env = [word for word in overrides_of(chosen) if _part_of(word) in {"env", *added}]
+        others = []
+        for part in sorted((changed - {"env"}) & names.keys()):
+            others += [write_override(part, names[part]), *self._entered.get((part, names[part]), ())]
+        kept = [word for word in words if _part_of(word) not in changed | removed]
+        return Experiment.compose(*env, *others, *kept, *([] if self._choice.value else [OFF]))
+
     def _chosen(self, change: object) -> None:
         if not self._is_updating:
             self._on_change()
 
 
-def same_parts(one: Experiment, other: Experiment) -> bool:
-    """Whether two experiments have the same environment, algorithms and networks, whatever their options are."""
-    return not _changed_parts(one, other)
-
-
-def recompose(shown: Experiment, chosen: Experiment, *, tuned: bool) -> Experiment:
-    """An experiment with the names of `chosen`. What was set in `shown` stays; everything else follows from the names.
-
-    Args:
-        shown: before other names, or tuned settings, were chosen.
-        chosen: after that, with values that belong to the names in `shown`.
-        tuned: whether options start from tuned settings.
-    Raises:
-        ConfigError: the options do not fit.
-    """
-    before, names = _names(shown), _names(chosen)
-    changed = _changed_parts(shown, chosen) | {"env"}
-    removed, added = before.keys() - names.keys(), names.keys() - before.keys() - changed
-    env = [word for word in overrides_of(chosen) if _part_of(word) in {"env", *added}]
-    others = [write_override(part, names[part]) for part in sorted(changed - {"env"}) if part in names]
-    kept = [word for word in overrides_of(shown) if word != OFF and _part_of(word) not in changed | removed]
-    return Experiment.compose(*env, *others, *kept, *([] if tuned else [OFF]))
-
-
-def _changed_parts(one: Experiment, other: Experiment) -> set[str]:
+def changed_parts(shown: Experiment, chosen: Experiment) -> set[str]:
     """The parts, such as "algorithms.prey", whose names differ. A part without a name has the name that it inherits."""
-    before, names = _names(one), _names(other)
+    before, names = _names(shown), _names(chosen)
     return {part for part in {*before, *names} if _name_of(part, before) != _name_of(part, names)}
 
 
-def _name_of(part: str, names: Mapping[str, str | None]) -> str | None:
+def _name_of(part: str, names: Names) -> str | None:
     """The name of a part, or else of its group's for an agent `<group>_<index>`, or else of the common one."""
     stem, _, index = part.rpartition("_")
     parts = [part, *([stem] if index.isdigit() else []), part.partition("s.")[0]]
     return next((names[present] for present in parts if present in names), None)
 
 
-def _names(experiment: Experiment) -> dict[str, str | None]:
+def _names(experiment: Experiment) -> Names:
     """The names of the environment, the algorithms and the networks, by part. No critic of its own: None."""
     parts: dict[str, Any] = {part: getattr(experiment, part) for part in ("env", "algorithm", "model", "critic")}
     for several in ("algorithms", "models", "critics"):
         parts |= {f"{several}.{name}": config for name, config in getattr(experiment, several).items()}
     return {part: None if config is None else config.name for part, config in parts.items()}
+
+
+def _is_name(word: str) -> bool:
+    """Whether an override chooses a part."""
+    return word.partition("=")[0] == _part_of(word)
 
 
 def _part_of(word: str) -> str:

@@ -109,6 +109,23 @@ def test_another_network_restarts_the_values_that_depend_on_it() -> None:
     assert "sequence_length=25 must divide rollout_steps=32" in _text(panel._problem) and panel._start_button.disabled
 
 
+def test_options_that_were_entered_return_with_their_part() -> None:
+    spread = ("env=mpe/simple_spread", "algorithm=mappo", "frames=5000")
+    panel = TrainingPanel(Experiment.compose(*spread))
+    common = panel.algorithm.choices["all groups"]
+    assert common.algorithm is not None
+    for part, name, option, value in ((common.model, "gru", "hidden", "128, 128"), (common.algorithm, "iql", "lr", "0.1")):
+        chosen = part.name
+        part.form.fields[option].enter(value)
+        part._name.value = name
+        part._name.value = chosen
+    assert panel.experiment == Experiment.compose(*spread, "model.hidden=[128,128]", "algorithm.lr=0.1")
+    panel.set(Experiment.compose(*spread))  # which knows nothing of the earlier one
+    common.model._name.value = "gru"
+    common.model._name.value = "mlp"
+    assert panel.experiment == Experiment.compose(*spread)
+
+
 def test_an_option_of_a_separate_choice_stays(panel: TrainingPanel) -> None:
     panel.algorithm._add_choice("agent")
     choice = panel.algorithm.choices["agent"]
