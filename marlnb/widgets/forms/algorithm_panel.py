@@ -78,7 +78,7 @@ class AlgorithmPanel(Panel):
             "models": {
                 name: config
                 for name, config in models.items()
-                if name in given.models or config != models.get(self._group_of(name), model)
+                if name in given.models or config != models.get(self.group_of(name), model)
             },
             "critics": {n: choice.critic.config for n, choice in separate.items() if not choice.same_critic.value},
         }
@@ -96,7 +96,7 @@ class AlgorithmPanel(Panel):
             self.choices = {name: choice for name, choice in self.choices.items() if name in (ALL, *separate)}
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
             for name in separate:
-                model = experiment.models.get(name, experiment.actor_of(self._group_of(name)))
+                model = experiment.models.get(name, experiment.actor_of(self.group_of(name)))
                 self._set_choice(name, experiment.algorithm_of(name), model, experiment.critics.get(name))
         finally:
             self._is_updating = False
@@ -112,6 +112,14 @@ class AlgorithmPanel(Panel):
                 del self.choices[name]
         self._lay_out()
         self._changed()
+
+    def group_of(self, name: str) -> str:
+        """The group of an agent; empty for a group."""
+        if self._is_group(name):
+            return ""
+        groups = {} if self._spec is None else {group.name: group.agents for group in self._spec.groups}
+        groups = groups or dict(self._experiment.groups)
+        return next((group for group, agents in groups.items() if name in agents), name.rpartition("_")[0])
 
     def _set_choice(
         self, name: str, algorithm: AlgorithmConfig, model: ModelConfig, critic: ModelConfig | None
@@ -129,20 +137,12 @@ class AlgorithmPanel(Panel):
             return name in self._spec.group_names
         return name in self._experiment.algorithms or not name.rpartition("_")[2].isdigit()
 
-    def _group_of(self, name: str) -> str:
-        """The group of an agent; empty for a group."""
-        if self._is_group(name):
-            return ""
-        groups = {} if self._spec is None else {group.name: group.agents for group in self._spec.groups}
-        groups = groups or dict(self._experiment.groups)
-        return next((group for group, agents in groups.items() if name in agents), name.rpartition("_")[0])
-
     @with_ui_lock
     def _add_choice(self, name: str | None) -> None:
         if name is None:
             return
         common = self.choices[ALL]
-        above = self.choices.get(self._group_of(name), common)
+        above = self.choices.get(self.group_of(name), common)
         try:
             assert common.algorithm is not None
             self._set_choice(name, common.algorithm.config, above.model.config, above.critic_config)

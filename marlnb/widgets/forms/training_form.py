@@ -146,7 +146,7 @@ class TrainingForm:
             return
         with suppress(MarlnbError):  # the form may be incomplete
             experiment = self._filled_in
-            if changed_parts(self._shown, experiment):
+            if changed_parts(self._shown, experiment, self.algorithm.group_of):
                 self._restart()
                 return
             self._shown = experiment
@@ -155,7 +155,7 @@ class TrainingForm:
     def _restart(self) -> None:
         """After a choice of a part or of tuned settings: options that were not set start from theirs."""
         try:
-            experiment = self.tuned.recompose(self._shown, self._filled_in)
+            experiment = self.tuned.recompose(self._shown, self._filled_in, self.algorithm.group_of)
         except MarlnbError:
             self._on_change()  # says what is not valid
         else:

@@ -16,6 +16,7 @@ from marlnb.widgets.core.style import Message
 
 OFF = "tuned=false"
 Names = dict[str, str | None]
+GroupOf = Callable[[str], str]
 
 
 class TunedSettings:
@@ -49,18 +50,19 @@ class TunedSettings:
         """Forgets the options that were set for other parts: an experiment is loaded."""
         self._entered.clear()
 
-    def recompose(self, shown: Experiment, chosen: Experiment) -> Experiment:
+    def recompose(self, shown: Experiment, chosen: Experiment, group_of: GroupOf) -> Experiment:
         """An experiment with the names of `chosen`. What was set in `shown` stays, and what was set earlier for a part
         that is chosen again returns; everything else follows from the names.
 
         Args:
             shown: before other names, or tuned settings, were chosen.
             chosen: after that, with values that belong to the names in `shown`.
+            group_of: the group of an agent.
         Raises:
             ConfigError: the options do not fit.
         """
         before, names = _names(shown), _names(chosen)
-        changed = changed_parts(shown, chosen) | {"env"}
+        changed = changed_parts(shown, chosen, group_of) | {"env"}
         words = [word for word in overrides_of(shown) if word != OFF]
         for part, name in before.items():
             self._entered[part, name] = [word for word in words if _part_of(word) == part and not _is_name(word)]
@@ -77,16 +79,20 @@ class TunedSettings:
             self._on_change()
 
 
-def changed_parts(shown: Experiment, chosen: Experiment) -> set[str]:
-    """The parts, such as "algorithms.prey", whose names differ. A part without a name has the name that it inherits."""
+def changed_parts(shown: Experiment, chosen: Experiment, group_of: GroupOf) -> set[str]:
+    """The parts, such as "env" and "algorithms.prey", whose names differ, whatever their options are.
+
+    Args:
+        group_of: the group of an agent. A part without a name has the name that it inherits, an agent's from its group.
+    """
     before, names = _names(shown), _names(chosen)
-    return {part for part in {*before, *names} if _name_of(part, before) != _name_of(part, names)}
+    return {part for part in {*before, *names} if _name_of(part, before, group_of) != _name_of(part, names, group_of)}
 
 
-def _name_of(part: str, names: Names) -> str | None:
-    """The name of a part, or else of its group's for an agent `<group>_<index>`, or else of the common one."""
-    stem, _, index = part.rpartition("_")
-    parts = [part, *([stem] if index.isdigit() else []), part.partition("s.")[0]]
+def _name_of(part: str, names: Names, group_of: GroupOf) -> str | None:
+    """The name of a part, or else of the agent's group's, or else of the common one."""
+    family, _, agent = part.partition("s.")
+    parts = (part, f"{family}s.{group_of(agent)}", family)
     return next((names[present] for present in parts if present in names), None)
 
 

@@ -152,6 +152,15 @@ def test_a_choice_in_a_tab_leaves_it_open_and_the_tabs_in_their_order(panel: Tra
     assert algorithm._tabs.titles == ("all groups", "agent") and algorithm._tabs.selected_index == 0
 
 
+def test_an_option_of_an_agent_stays_whatever_its_group_is_called() -> None:
+    groups = ("groups.team=[agent_0,agent_1]", "groups.other=[agent_2]", "models.team=gru")
+    panel = TrainingPanel(Experiment.compose("env=mpe/simple_spread", *groups))
+    until(lambda: panel.environment.spec is not None)
+    panel.algorithm._add_choice("agent_0")
+    panel.algorithm.choices["agent_0"].model.form.fields["hidden"].enter("8")
+    assert panel.experiment.models["agent_0"].hidden == (8,)
+
+
 @pytest.mark.parametrize(
     "separate",
     [
