@@ -115,7 +115,8 @@ class Controls:
         self.edits.choose(unit.site, unit.agent, unit.unit)
 
     def offer_directions(self, decodings: Sequence[Decoding]) -> None:
-        """Offers the directions of decoded concepts to steer along."""
+        """Offers the directions of decoded concepts, and no others, to steer along."""
+        directions = {}
         for decoding in decodings:
             for decoder in decoding.decoders:
                 if decoder.t is not None:
@@ -125,7 +126,8 @@ class Controls:
                         direction = decoder.direction(value)
                     except MarlnbError:  # a class whose pattern is zero has no direction
                         continue
-                    self.edits.offer({f"{direction.concept} ({decoder.agent})": direction})
+                    directions[f"{direction.concept} ({decoder.agent})"] = direction
+        self.edits.offer(directions)
 
     def _ask_for_trust(self) -> None:
         source = self.microscope.comparison.source

@@ -65,8 +65,8 @@ class EditsPanel(ComputingPanel):
             self.agent.value = agent if agent in self.agent.options else ALL
 
     def offer(self, directions: Mapping[str, Direction]) -> None:
-        """Adds directions of decoded concepts, by name."""
-        self.directions |= dict(directions)
+        """Offers these directions of decoded concepts, by name, and no others."""
+        self.directions = dict(directions)
         self._changed()
 
     def edit(self) -> Edit:

@@ -315,7 +315,8 @@ class Microscope:
             concepts_payload([concept for decoding in decodings for concept in decoded_concepts(side.view, decoding)])
             for side, decodings in zip(self.sides, fitting)
         ]
-        self.controls.offer_directions(self.decodings)
+        sha256 = self.view.origin.sha256
+        self.controls.offer_directions([d for d in self.decodings if fits_weights(d, sha256, self.recording)])
 
     @with_ui_lock
     def _show_bookmarks(self) -> None:

@@ -32,6 +32,15 @@ def scope(listener: mnb.Recording) -> Iterator[Microscope]:
     assert made.wait(60)
 
 
+@pytest.fixture(scope="module")
+def development(listener: mnb.Recording) -> Iterator[mnb.Recording]:
+    """Four episodes of each of two checkpoints."""
+    assert listener.run_path is not None
+    options = {"checkpoint": (10, 130), "episodes": 4, "sites": SITE, "name": "development"}
+    with mnb.record(listener.run_path, **options, progress=False) as recording:
+        yield recording
+
+
 def test_everything_is_there_after_a_while(scope: Microscope) -> None:
     assert scope.t == 5 and scope.wait(60)
     assert sorted(scope.scope.images(0)) == list(range(25)) and scope.scope.notes == [""]
@@ -200,6 +209,17 @@ def test_concepts_are_drawn_on_the_network_that_they_were_fitted_to(scope: Micro
     assert n_drawn == [[1, 1], [1, 0], [1, 0]]
     with pytest.raises(AnalysisError, match="fitted to checkpoint 10, but checkpoint 130 played episode 3"):
         scope.show_decoding(replace(decoding, checkpoint=10))
+
+
+def test_directions_are_offered_for_the_checkpoint_that_they_were_fitted_to(development: mnb.Recording) -> None:
+    scope = mnb.microscope(development, 0)
+    along = scope.controls.edits.along
+    scope.decode("goal", SITE, folds=2, n_shuffles=2)
+    n_offered = []
+    for episode in (0, 4, 0):
+        scope.go(episode)
+        n_offered.append(len(along.options))
+    assert n_offered == [2, 1, 2] and scope.wait(60)  # the other one is that of the chosen units
 
 
 def test_a_page_without_widgets_gets_a_picture_and_numbers(scope: Microscope) -> None:
