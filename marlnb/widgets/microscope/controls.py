@@ -71,7 +71,7 @@ class Controls:
         self.anyway = button_for(self._attribute_anyway, "Attribute anyway", tooltip=tooltip, width="auto")
         self.offer_more(False)
         self.unit = UnitPanel(microscope.go)
-        self.edits = EditsPanel(microscope.recording, self._play_again, microscope.alone)
+        self.edits = EditsPanel(view, self._play_again, microscope.alone)
         comparison = microscope.comparison
         self.compare = ComparePanel(
             view.agents,
@@ -127,7 +127,7 @@ class Controls:
                     except MarlnbError:  # a class whose pattern is zero has no direction
                         continue
                     directions[f"{direction.concept} ({decoder.agent})"] = direction
-        self.edits.offer(directions)
+        self.edits.show(self.microscope.view, directions)
 
     def _ask_for_trust(self) -> None:
         source = self.microscope.comparison.source

@@ -12,9 +12,9 @@ from marlnb.errors import ConfigError
 from marlnb.models.hooks.directions import Clamp, Direction, Steer
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import Ablate, Scale
-from marlnb.recording.file.reader import Recording
 from marlnb.widgets.core.controls import Dropdown, FloatSlider, Text, button_for
 from marlnb.widgets.core.style import HTML, Message, code_html
+from marlnb.widgets.microscope.episode_view import EpisodeView
 from marlnb.widgets.microscope.panels import WIDE, ComputingPanel
 
 KINDS = {
@@ -32,12 +32,12 @@ class EditsPanel(ComputingPanel):
     """A form for one edit.
 
     Attributes:
-        recording: whose sites and units are edited.
+        view: the episode that is played again; its recording has the sites and units.
         directions: by name, to steer along.
     """
 
-    def __init__(self, recording: Recording, play: Callable[[Sequence[Edit]], None], back: Callable[[], None]) -> None:
-        self.recording = recording
+    def __init__(self, view: EpisodeView, play: Callable[[Sequence[Edit]], None], back: Callable[[], None]) -> None:
+        self.view, recording = view, view.recording
         self.directions: dict[str, Direction] = {}
         self._play = play
         actors = [site for site in recording.sites if "/actor/" in site] or recording.sites
@@ -64,9 +64,9 @@ class EditsPanel(ComputingPanel):
             self.site.value, self.units.value = site, str(unit)
             self.agent.value = agent if agent in self.agent.options else ALL
 
-    def offer(self, directions: Mapping[str, Direction]) -> None:
-        """Offers these directions of decoded concepts, by name, and no others."""
-        self.directions = dict(directions)
+    def show(self, view: EpisodeView, directions: Mapping[str, Direction]) -> None:
+        """Shows another episode, and offers these directions of decoded concepts, by name."""
+        self.view, self.directions = view, dict(directions)
         self._changed()
 
     def edit(self) -> Edit:
@@ -81,7 +81,7 @@ class EditsPanel(ComputingPanel):
         if kind == "zero":
             return Ablate(site, units=units, agents=agents)
         if kind == "mean":
-            return Ablate(site, units=units, agents=agents, value="mean", source=str(self.recording.path))
+            return Ablate(site, units=units, agents=agents, value="mean", source=str(self.view.recording.path))
         if kind == "clamp":
             return Clamp(site, units=units, agents=agents, value=strength)
         if kind == "scale":
@@ -92,20 +92,22 @@ class EditsPanel(ComputingPanel):
         return Steer(site, units=units, agents=agents, direction=self._common_direction(site, units), strength=strength)
 
     def _common_direction(self, site: str, units: tuple[int, ...] | None) -> Direction:
-        """All of the units; a strength of 1 is a standard deviation of their common part where the agent acts."""
-        agents = list(self.recording[site].labels["agent"])
-        agent = agents[0] if self.agent.value == ALL else self.agent.value
-        x = self.recording[site].sel(agent=agent).to_numpy()
-        acting = self.recording.steps(site.split("/")[0], "acting").sel(agent=agent).to_numpy().astype(bool)
+        """All of the units; a strength of 1 is a standard deviation of their common part where the agent acts, at all
+        steps of the checkpoint that played the episode."""
+        recording = self.view.recording
+        agents = list(recording[site].labels["agent"])
+        rows = {"agent": agents[0] if self.agent.value == ALL else self.agent.value, "checkpoint": self.view.checkpoint}
+        x = recording[site].sel(**rows).to_numpy()
+        acting = recording.steps(site.split("/")[0], "acting").sel(**rows).to_numpy().astype(bool)
         x = x[acting] if acting.any() else x
         chosen = x[:, list(units)] if units is not None else x
         vector = np.full(chosen.shape[1], chosen.shape[1] ** -0.5)
         along = chosen @ vector
-        return Direction(site, agent, tuple(vector), float(along.mean()), float(along.std()), "these units")
+        return Direction(site, rows["agent"], tuple(vector), float(along.mean()), float(along.std()), "these units")
 
     def _changed(self) -> None:
         site = self.site.value
-        agents = [ALL, *self.recording[site].labels["agent"]] if site else [ALL]
+        agents = [ALL, *self.view.recording[site].labels["agent"]] if site else [ALL]
         if list(self.agent.options) != agents:
             self.agent.options = agents
         kind = KINDS[self.kind.value]

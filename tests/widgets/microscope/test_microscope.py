@@ -19,6 +19,7 @@ import marlnb as mnb
 from marlnb.errors import AnalysisError, ConfigError, RecordingError
 from marlnb.widgets.core.background import wait_for_requests
 from marlnb.widgets.microscope.edits_panel import EditsPanel, parse_units
+from marlnb.widgets.microscope.episode_view import read_episode
 from marlnb.widgets.microscope.microscope import Microscope
 from tests.widgets.trained import until
 
@@ -263,7 +264,7 @@ def test_errors_name_what_is_valid(listener: mnb.Recording, options: dict[str, o
 
 def test_a_common_direction_of_units_is_measured_where_the_agent_acts() -> None:
     recording = mnb.gallery("tictactoe_league").recording
-    panel = EditsPanel(recording, lambda edits: None, lambda: None)
+    panel = EditsPanel(read_episode(recording), lambda edits: None, lambda: None)
     panel.kind.value, panel.units.value = "steer by the strength", "0, 1"
     edit = panel.edit()
     assert isinstance(edit, mnb.Steer)
@@ -271,6 +272,21 @@ def test_a_common_direction_of_units_is_measured_where_the_agent_acts() -> None:
     x = recording[panel.site.value].sel(agent=agent).to_numpy()[:, :2].sum(1) / 2**0.5
     acting = recording.steps("player", "acting").sel(agent=agent).to_numpy().astype(bool)
     assert edit.direction.scale == pytest.approx(x[acting].std()) != pytest.approx(x.std())
+
+
+def test_a_common_direction_of_units_is_measured_in_the_checkpoint_that_played(development: mnb.Recording) -> None:
+    panel = EditsPanel(read_episode(development, 0), lambda edits: None, lambda: None)
+    panel.kind.value, panel.units.value = "steer by the strength", "0, 1"
+    scales = []
+    for episode in (0, 4):
+        panel.show(read_episode(development, episode), {})
+        edit = panel.edit()
+        assert isinstance(edit, mnb.Steer)
+        scales.append(edit.direction.scale)
+    played = development.checkpoints
+    x = development[SITE].sel(agent="listener_0").to_numpy()[:, :2].sum(1) / 2**0.5
+    expected = [x[a:b].std() for a, b in zip(played["row_start"], played["row_stop"])]
+    assert scales == pytest.approx(expected) and x.std() not in [pytest.approx(scale) for scale in scales]
 
 
 def test_units_are_read_as_people_write_them() -> None:
