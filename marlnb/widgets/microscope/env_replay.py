@@ -7,16 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.codec import to_json
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.errors import ConfigError, RecordingError
+from marlnb.errors import RecordingError
 from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
@@ -24,6 +22,7 @@ from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animate import rendering_env
+from marlnb.recording.tools.recorded_env import check_env
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.policies.transformed import TransformedPolicySource
@@ -45,7 +44,7 @@ def replay_steps(
             not reproduce the recorded observations.
     """
     _check_actions(view)
-    _check_env(view.recording, source, env)
+    check_env(view.recording, source, env)
     with source.build_env(1, env=rendering_env(source, env)) as built:
         _check_spec(view.recording, built.spec)
         step = built.reset(view.seed)
@@ -55,29 +54,6 @@ def replay_steps(
             if index + 1 < len(view.t):
                 actions = {group.name: torch.as_tensor(group.action[[index]]).to(built.device) for group in view.groups}
                 step = built.step(actions)
-
-
-def _check_env(recording: Recording, source: PolicySource, env: EnvConfig | None) -> None:
-    """Raises RecordingError where the environment, or the source's own (None), has other options than the recorded."""
-    trained_in = recording.experiment
-    recorded = recording.settings.get("env_config") or _options(trained_in.env if trained_in else None)
-    actual = _options(env or (source.experiment.env if source.experiment else None))
-    compared = (recorded.keys() & actual.keys()) - {"render", "workers"}  # these change no number
-    differing = sorted(name for name in compared if recorded[name] != actual[name])
-    if differing:
-        expected, got = (", ".join(f"{name}={given[name]}" for name in differing) for given in (recorded, actual))
-        raise RecordingError(
-            f"{recording.path.name} was recorded in an environment with {expected}, but would be played in one "
-            f"with {got}; give env="
-        )
-
-
-def _options(env: EnvConfig | None) -> dict[str, Any]:
-    """The options of an environment and its name; empty if they are not known, or JSON cannot hold them."""
-    try:
-        return to_json(env) or {}
-    except ConfigError:
-        return {}
 
 
 def _check_spec(recording: Recording, spec: EnvSpec) -> None:
@@ -139,7 +115,7 @@ class Rollouts:
         """
         if checkpoint is None:
             view.check_source(source)
-        _check_env(view.recording, source, env)
+        check_env(view.recording, source, env)
         settings = view.recording.settings
         recording = record(
             TransformedPolicySource(source, {}, "played again", folder=self._temporary_folder()),
