@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from marlnb.disk import writing
@@ -16,10 +17,11 @@ from marlnb.training.loop import TrainingLoop
 from marlnb.training.runs.checkpoints.checkpoint import (
     Checkpoint,
     drop_stop_checkpoints,
-    list_checkpoints,
+    checkpoint_folders,
     remove_leftovers,
     rotate_checkpoints,
     save_checkpoint,
+    set_aside,
 )
 from marlnb.training.runs.files import (
     CODE,
@@ -54,6 +56,7 @@ class CheckpointSaver:
 
     def __init__(self, experiment: Experiment, run: Run, loop: TrainingLoop) -> None:
         self._experiment, self._run, self._loop = experiment, run, loop
+        self._folder = run.path / "checkpoints"
         self.iteration, self.seconds, self.save_s = 0, 0.0, 0.0
         self._left_unsaved: int | None = None
         self._in_job = bool(os.environ.get(JOB_VARIABLE))
@@ -71,10 +74,10 @@ class CheckpointSaver:
         """
         if self._loop.env.state_dict() is None:
             self._loop.begin(trained.iterations)
-        start, folder = time.perf_counter(), self._run.path / "checkpoints"
+        start = time.perf_counter()
         is_scheduled = self._is_scheduled(trained, state)
         saved = save_checkpoint(
-            folder,
+            self._folder,
             {
                 **self._loop.state_dict(),
                 "seconds": trained.seconds,
@@ -87,10 +90,7 @@ class CheckpointSaver:
             at_stop=self._in_job and state == "stopped" and not is_scheduled,
         )
         if is_scheduled or not self._in_job:  # in a batch job, checkpoints made at stops stay until the next one
-            with writing(folder):
-                if self._in_job:
-                    drop_stop_checkpoints(folder, trained.iterations)
-                rotate_checkpoints(folder, self._experiment.keep_checkpoints)
+            self._delete_older(trained.iterations)
         self.iteration, self.seconds, self.save_s = trained.iterations, trained.seconds, time.perf_counter() - start
         return saved
 
@@ -102,26 +102,45 @@ class CheckpointSaver:
     def restore_newest(self) -> tuple[Trained, dict[str, float]] | None:
         """Restores the loop from the newest checkpoint that can be read; None: there is no checkpoint.
 
+        Damaged ones after it are set aside, so that the next one that is saved is the newest.
+
         Returns:
             how much had been trained, and the last evaluation by group.
         Raises:
             CheckpointError: none can be read; or it is of something else, or of another experiment.
         """
-        run, damaged, newest = self._run, self._run.damaged_checkpoints, None
-        for checkpoint in reversed(run.checkpoints):
+        damaged: dict[Path, str] = {}
+        for path in reversed(checkpoint_folders(self._folder)):
             try:
-                newest = checkpoint, checkpoint.load()
-                break
+                checkpoint = Checkpoint.open(path)
+                state = checkpoint.load()
             except CheckpointError as error:
-                damaged[checkpoint.iteration] = str(error)
-        for number, why in sorted(damaged.items()):
-            run.log_event(f"checkpoint {number} is damaged and was not used: {why}")
-        if damaged and newest is None:
+                damaged[path] = str(error)
+                continue
+            restored = self._restore(checkpoint, state)
+            self._set_aside(damaged)
+            if not checkpoint.at_stop:
+                self._delete_older(checkpoint.iteration)
+            return restored
+        if damaged:
+            iterations, newest = ", ".join(path.name for path in reversed(damaged)), next(iter(damaged.values()))
             raise CheckpointError(
-                f"{run.path}: none of the checkpoints can be read ({', '.join(map(str, sorted(damaged)))}); "
-                f"the newest: {damaged[max(damaged)]}; delete them to train from the start"
+                f"{self._run.path}: none of the checkpoints can be read ({iterations}); the newest: {newest}; delete "
+                "them to train from the start"
             )
-        return None if newest is None else self._restore(*newest)
+        return None
+
+    def _set_aside(self, damaged: Mapping[Path, str]) -> None:
+        for path, why in damaged.items():
+            with writing(self._folder):
+                name = set_aside(path).name
+            self._run.log_event(f"checkpoint {path.name} is damaged and was not used, it is now {name}: {why}")
+
+    def _delete_older(self, iteration: int) -> None:
+        """Deletes checkpoints that are not kept once a training has that of this iteration."""
+        with writing(self._folder):
+            drop_stop_checkpoints(self._folder, iteration)
+            rotate_checkpoints(self._folder, self._experiment.keep_checkpoints)
 
     def _restore(self, checkpoint: Checkpoint, state: dict[str, Any]) -> tuple[Trained, dict[str, float]]:
         spec = self._loop.env.spec
@@ -151,15 +170,10 @@ class CheckpointSaver:
             raise named from error
 
     def tidy_up(self) -> None:
-        """Removes what a training that was killed left: temporary files, and checkpoints that it was to delete."""
-        folder = self._run.path / "checkpoints"
-        with writing(folder):
+        """Removes what a training that was killed was writing or deleting."""
+        with writing(self._folder):
             remove_temporaries(self._run.path, WRITTEN)
-            remove_leftovers(folder)
-            newest = list_checkpoints(folder)[-1:]
-            if newest and not newest[0].at_stop:
-                drop_stop_checkpoints(folder, newest[0].iteration)
-                rotate_checkpoints(folder, self._experiment.keep_checkpoints)
+            remove_leftovers(self._folder)
 
     def is_due(self, trained: Trained, state: State, *, ending: bool) -> bool:
         """Whether a checkpoint is due: on schedule, and when a training ends.

@@ -20,6 +20,7 @@ from marlnb.training.runs.files import stop_reason
 from marlnb.training.runs.follow import RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
+from marlnb.training.trainer import Trainer
 from tests.training.toys import count_experiment
 
 OPTIONS = ("checkpoint_every=2", "keep_checkpoints=0")
@@ -71,6 +72,21 @@ def test_a_resume_skips_checkpoints_whose_tensors_are_damaged(run: Run) -> None:
     for checkpoint in (older, newest):
         assert any(f"checkpoint {checkpoint.iteration} is damaged and was not used" in line for line in run.events())
     assert any(f"training from iteration {oldest.iteration}," in line for line in run.events())
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "tensors.bin"])
+def test_what_is_saved_after_a_damaged_checkpoint_is_the_newest(run: Run, name: str) -> None:
+    settings = run.path / "experiment.json"
+    settings.write_text(settings.read_text().replace('"keep_checkpoints": 0', '"keep_checkpoints": 1'))
+    *_, older, newest = run.checkpoints
+    os.truncate(newest.path / name, 100)
+    at = older.iteration + 1
+    with Trainer.resume(Run.open(run.path)) as trainer:  # which saves where it is closed
+        assert next(trainer).iteration == at
+    assert run.checkpoint().iteration == evaluate(run, episodes=1).checkpoint == at
+    assert (run.path / "checkpoints" / f"damaged-{newest.iteration}" / name).stat().st_size == 100
+    with Trainer.resume(Run.open(run.path)) as trainer:
+        assert trainer.iteration == at
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "tensors.bin"])

@@ -18,6 +18,7 @@ from marlnb.training.shared_return import earn_differently, shared_return
 
 TEMPORARY = ".writing-"
 REPLACED = ".replaced-"
+DAMAGED = "damaged-"
 ALL_GROUPS = "all groups"  # in checkpoints of earlier versions, which hold one number
 
 
@@ -128,7 +129,7 @@ def save_checkpoint(
         temporary.rename(target)
         sync_folder(folder)
     except OSError as error:
-        remaining = ", ".join(str(number) for number in _iterations(folder)) or "none"
+        remaining = ", ".join(path.name for path in checkpoint_folders(folder)) or "none"
         problem = problem_of(error, folder)
         raise CheckpointWriteError(
             f"checkpoint {iteration} cannot be written to {folder}: {problem}; complete checkpoints there: {remaining}"
@@ -139,25 +140,39 @@ def save_checkpoint(
     return Checkpoint(target, iteration, frames, dict(returns), sha256, at_stop)
 
 
+def checkpoint_folders(folder: Path) -> list[Path]:
+    """The folders of all checkpoints, damaged ones too, oldest first."""
+    return [path for number in numbered(folder) if (path := folder / str(number)).is_dir()]
+
+
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
     """Those that can be opened, oldest first. A damaged one is skipped; `damaged_checkpoints` says why."""
     checkpoints = []
-    for iteration in _iterations(folder):
+    for path in checkpoint_folders(folder):
         with suppress(CheckpointError):
-            checkpoints.append(Checkpoint.open(folder / str(iteration)))
+            checkpoints.append(Checkpoint.open(path))
     return checkpoints
 
 
 def damaged_checkpoints(folder: Path, after: int = -1) -> dict[int, str]:
     """By iteration, of those after `after`, why a checkpoint cannot be opened."""
     reasons = {}
-    for iteration in (number for number in _iterations(folder) if number > after):
+    for path in checkpoint_folders(folder):
+        if int(path.name) <= after:
+            continue
         try:
-            Checkpoint.open(folder / str(iteration))
+            Checkpoint.open(path)
         except CheckpointError as error:
-            if (folder / str(iteration)).is_dir():  # it has not just been deleted by a training
-                reasons[iteration] = str(error)
+            if path.is_dir():  # it has not just been deleted by a training
+                reasons[int(path.name)] = str(error)
     return reasons
+
+
+def set_aside(path: Path) -> Path:
+    """Renames the folder of a damaged checkpoint, which is then none of the run's. Returns where it is now."""
+    target = path.with_name(f"{DAMAGED}{path.name}")
+    shutil.rmtree(target, ignore_errors=True)  # an earlier one of this iteration
+    return path.rename(target)
 
 
 def drop_stop_checkpoints(folder: Path, before: int) -> None:
@@ -225,6 +240,3 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.glob(f"{TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
 
-
-def _iterations(folder: Path) -> list[int]:
-    return [number for number in numbered(folder) if (folder / str(number)).is_dir()]
