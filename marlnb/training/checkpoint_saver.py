@@ -16,8 +16,8 @@ from marlnb.training.limits import Trained
 from marlnb.training.loop import TrainingLoop
 from marlnb.training.runs.checkpoints.checkpoint import (
     Checkpoint,
-    drop_stop_checkpoints,
     checkpoint_folders,
+    drop_stop_checkpoints,
     remove_leftovers,
     rotate_checkpoints,
     save_checkpoint,
@@ -31,6 +31,7 @@ from marlnb.training.runs.files import (
     METRICS,
     SPEC,
     STATUS,
+    is_damage,
     remove_temporaries,
 )
 from marlnb.training.runs.run import Origin, Run
@@ -102,12 +103,13 @@ class CheckpointSaver:
     def restore_newest(self) -> tuple[Trained, dict[str, float]] | None:
         """Restores the loop from the newest checkpoint that can be read; None: there is no checkpoint.
 
-        Damaged ones after it are set aside, so that the next one that is saved is the newest.
+        Damaged ones after it are set aside, so that the next one that is saved is the newest. One that cannot be read
+        now, as on a disk that does not answer, may be whole: no older one is used instead.
 
         Returns:
             how much had been trained, and the last evaluation by group.
         Raises:
-            CheckpointError: none can be read; or it is of something else, or of another experiment.
+            CheckpointError: all are damaged; or it cannot be read, is of something else, or of another experiment.
         """
         damaged: dict[Path, str] = {}
         for path in reversed(checkpoint_folders(self._folder)):
@@ -115,6 +117,9 @@ class CheckpointSaver:
                 checkpoint = Checkpoint.open(path)
                 state = checkpoint.load()
             except CheckpointError as error:
+                if not is_damage(error):
+                    advice = "no older checkpoint was used instead; resume when it can be read"
+                    raise CheckpointError(f"{error}; {advice}") from error
                 damaged[path] = str(error)
                 continue
             restored = self._restore(checkpoint, state)

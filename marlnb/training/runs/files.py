@@ -5,6 +5,7 @@ Nothing heavy is imported, so that a process that only looks at runs, such as a 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -96,8 +97,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_damage(error: RunError) -> bool:
-    """Whether a file was read and its content is not valid, as after a lost node; else it could not be read."""
-    return not isinstance(error.__cause__, OSError)
+    """Whether a file is missing or its content is not valid, as after a lost node; else it could not be read."""
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return cause.errno in (errno.ENOENT, errno.EFBIG)  # EFBIG: it has more bytes than were written
+    return not isinstance(cause, MemoryError)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

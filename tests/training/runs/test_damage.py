@@ -99,6 +99,18 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_from_the_start(r
     assert len(run.metrics()) == rows
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "tensors.bin"])
+def test_a_resume_uses_no_older_checkpoint_instead_of_one_that_cannot_be_read(run: Run, name: str) -> None:
+    newest, rows = run.checkpoints[-1], len(run.metrics())
+    file = newest.path / name
+    file.symlink_to(file.rename(run.path / "elsewhere"))  # a link is not followed
+    with pytest.raises(CheckpointError, match=rf"{name}.* it is a link .* resume when it can be read") as caught:
+        resume(run.path, frames=run.experiment.frames * 2, progress=False)
+    assert "delete" not in str(caught.value) and len(run.metrics()) == rows
+    (run.path / "elsewhere").replace(file)
+    assert run.checkpoint() == newest
+
+
 def test_a_changed_value_in_the_metrics_is_noticed(run: Run) -> None:
     path = run.path / "metrics.jsonl"
     lines = path.read_text().splitlines()

@@ -239,4 +239,3 @@ def remove_leftovers(folder: Path) -> None:
             path.rename(target)
     for path in folder.glob(f"{TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
-

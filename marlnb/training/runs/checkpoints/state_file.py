@@ -85,7 +85,9 @@ def read_state(folder: Path) -> dict[str, Any]:
         state = _decode(manifest["tree"], tensors)
     except OSError as error:
         raise CheckpointError(f"{folder} has no readable {TENSORS}: {error}") from error
-    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
+    except MemoryError as error:
+        raise CheckpointError(f"{folder / TENSORS} cannot be read: this process has no memory for it") from error
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise CheckpointError(f"{folder / MANIFEST} is malformed: {type(error).__name__}: {error}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{folder / MANIFEST} is malformed: its tree is a {type(state).__name__}, not a dict")
@@ -188,5 +190,8 @@ def _read_tensor(entry: Mapping[str, Any], data: bytearray) -> Tensor:
         raise ValueError(f"a tensor of {size} bytes at {offset} does not fit its shape {shown(shape)} or the file")
     if size == 0:
         return torch.empty(shape, dtype=dtype)
-    raw = torch.frombuffer(data, dtype=torch.uint8, count=size, offset=offset).clone()
+    try:
+        raw = torch.frombuffer(data, dtype=torch.uint8, count=size, offset=offset).clone()
+    except RuntimeError as error:  # the only one: sizes have been checked
+        raise MemoryError(str(error)) from error
     return (raw != 0).reshape(shape) if dtype == torch.bool else raw.view(dtype).reshape(shape)

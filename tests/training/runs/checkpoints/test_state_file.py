@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import torch
 from marlnb.errors import CheckpointError
 from marlnb.training.runs.checkpoints.manifest import MANIFEST, manifest_digest
 from marlnb.training.runs.checkpoints.state_file import TENSORS, read_state, write_state
+from marlnb.training.runs.files import is_damage
+from tests.training.another_user import shared_folder, without_root
 
 STATE: dict[str, Any] = {
     "weights": {"w": torch.randn(3, 4), "half": torch.randn(5).bfloat16(), "flags": torch.tensor([True, False, True])},
@@ -107,6 +111,38 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / TENSORS).unlink()
     with pytest.raises(CheckpointError, match=TENSORS):
         read_state(tmp_path)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, TENSORS])
+def test_a_file_that_cannot_be_read_is_not_damage(name: str) -> None:
+    with shared_folder() as folder:
+        write_state(folder, STATE, {})
+        (folder / name).chmod(0)
+        with without_root(), pytest.raises(CheckpointError, match=f"{name}.*Permission denied") as caught:
+            read_state(folder)
+        assert not is_damage(caught.value)
+        (folder / name).unlink()
+        with pytest.raises(CheckpointError, match=f"{name}.*No such file") as caught:
+            read_state(folder)
+        assert is_damage(caught.value)
+
+
+def test_more_bytes_than_were_written_are_damage_and_more_than_the_memory_are_not(tmp_path: Path) -> None:
+    write_state(tmp_path, STATE, {})
+    os.truncate(tmp_path / TENSORS, size := 4 * 2**30)  # a sparse file
+    with pytest.raises(CheckpointError, match=f"it has {size:,} bytes; at most") as caught:
+        read_state(tmp_path)
+    assert is_damage(caught.value)
+    _forge(tmp_path, files={TENSORS: {"sha256": "", "size_bytes": size}})
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + 2**29, limits[1]))
+    try:
+        with pytest.raises(CheckpointError, match="has no memory") as caught:
+            read_state(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert not is_damage(caught.value)
 
 
 def _forge(folder: Path, **changes: Any) -> None:
