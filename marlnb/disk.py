@@ -231,7 +231,7 @@ def process_alive(pid: int) -> bool:
 
 
 def _existing(path: Path) -> Path:
-    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    return next(parent for parent in (path.absolute(), *path.absolute().parents) if os.path.exists(parent))
 
 
 def _free_in_words(path: Path) -> str:

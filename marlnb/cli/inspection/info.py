@@ -11,6 +11,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     path = arguments.path.expanduser()
-    if path.is_dir() and (path / MANIFEST).is_file():
+    if os.path.isfile(path / MANIFEST):
         facts = _checkpoint_facts(path)
-    elif path.suffix in (".h5", ".hdf5") or path.is_file():
+    elif path.suffix in (".h5", ".hdf5") or os.path.isfile(path):
         facts = _recording_facts(path)
     else:
         facts = _run_facts(path)

@@ -42,4 +42,4 @@ def opened_if_file(source: T) -> T | Recording:
     if not isinstance(source, str | os.PathLike):
         return source
     path = Path(source).expanduser()
-    return opened_recording(path) if path.suffix == ".h5" or path.is_file() else source
+    return opened_recording(path) if path.suffix == ".h5" or os.path.isfile(path) else source

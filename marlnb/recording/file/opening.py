@@ -71,6 +71,8 @@ def reading(path: Path, what: str) -> Iterator[None]:
         yield
     except MarlnbError:
         raise
+    except PermissionError as error:
+        raise RecordingError(f"{path} may not be read by this user: {error}") from error
     except Exception as error:  # HDF5, h5py and the contents: OSError, RuntimeError, KeyError, TypeError, ...
         if is_being_written(path):
             raise RecordingError(changed_meanwhile(path)) from error

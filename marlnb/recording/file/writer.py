@@ -108,7 +108,7 @@ class RecordingWriter(RecordingOutput):
         self._failed = False
         self._episodes: list[dict[str, np.ndarray]] = []
         self._flushed_at = time.monotonic()
-        if self.path.exists() and not self.replace:
+        if os.path.exists(self.path) and not self.replace:
             _remove_parts(self.path)  # of a writer that was killed after it gave the file its name
             raise RecordingError(_exists(self.path))
         self._storage, self.file = _create(self.path, self.locking)

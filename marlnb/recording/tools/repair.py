@@ -85,10 +85,10 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
             a write. It is unchanged.
     """
     target = Path(path).expanduser()
-    is_joined = any(segments_folder(target).glob("*.h5"))
-    if not target.exists() and not is_joined:
-        raise RecordingError(f"there is no recording {target}")
     with writing(target, kind=RecordingError, saved="it is unchanged"):
+        is_joined = any(segments_folder(target).glob("*.h5"))
+        if not target.exists() and not is_joined:
+            raise RecordingError(f"there is no recording {target}")
         if is_joined:
             return _repair_segments(target, keep)
         check_ordinary(target)

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import stat
 import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -73,6 +74,19 @@ def numbered(folder: Path) -> list[int]:
 def is_run(path: str | os.PathLike[str]) -> bool:
     """Whether a folder holds a run; one that may not be read holds none."""
     return os.path.isfile(Path(path).expanduser() / EXPERIMENT)
+
+
+def folder_problem(path: Path) -> str:
+    """Why a folder cannot be searched, as the end of a sentence: "does not exist"; empty if it can."""
+    try:
+        mode = path.stat().st_mode
+    except PermissionError:
+        return "may not be read"
+    except OSError:
+        return "does not exist"
+    if not stat.S_ISDIR(mode):
+        return "is not a folder"
+    return "" if os.access(path, os.X_OK) else "may not be read"
 
 
 def stop_reason(run: Path) -> str | None:

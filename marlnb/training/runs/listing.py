@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TypeGuard
 from marlnb.display.formatting import count
 from marlnb.errors import MarlnbError, RunError
 from marlnb.text_files import open_ordinary
-from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, is_run, parse_line, read_json
+from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, folder_problem, is_run, parse_line, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_row
 from marlnb.training.runs.run_notes import NOTES, read_notes
@@ -185,8 +185,9 @@ class RunListing:
         """Runs with the folder that was searched; None after each folder without one."""
         n_folders, unreadable = 0, list[Path]()
         for root in self.folders:
-            if not root.is_dir():
-                self._problems.append(f"{root} is not a folder")
+            if problem := folder_problem(root):
+                self._problems.append(f"{root} {problem}")
+                continue
             pending = [(root, 0)]
             while pending:
                 folder, depth = pending.pop()
@@ -211,10 +212,10 @@ def list_runs(folder: str | os.PathLike[str], problems: list[str] | None = None)
     Args:
         problems: receives what was not searched, and why.
     Raises:
-        RunError: there is no such folder.
+        RunError: there is no such folder, or it may not be read.
     """
-    if not Path(folder).expanduser().is_dir():
-        raise RunError(f"the folder {folder} does not exist; give one that contains runs")
+    if problem := folder_problem(Path(folder).expanduser()):
+        raise RunError(f"the folder {folder} {problem}; give one that contains runs")
     changes = RunListing([folder]).read()
     if problems is not None:
         problems += changes.problems

@@ -38,6 +38,7 @@ from marlnb.training.runs.files import (
     POPULATION,
     SPEC,
     STATUS,
+    folder_problem,
     is_run,
     line_of,
     may_precede,
@@ -122,10 +123,8 @@ class RunFolder:
         """
         folder = Path(path).expanduser()
         if not is_run(folder):
-            problem = f"it has no {EXPERIMENT}" if folder.exists() else "it does not exist"
-            if folder.is_dir() and not os.access(folder, os.X_OK):
-                problem = "it may not be read"
-            raise RunError(f"{folder} is not a run folder: {problem}{_nearby_runs(folder)}")
+            problem = folder_problem(folder) or f"has no {EXPERIMENT}"
+            raise RunError(f"{folder} is not a run folder: it {problem}{_nearby_runs(folder)}")
         opened = cls(folder, Experiment.from_json(read_json(folder / EXPERIMENT), origin=str(folder)))
         if trust:
             opened.trust()
@@ -351,7 +350,9 @@ def _trust(run: RunFolder, seen: set[Path]) -> None:
 
 def _nearby_runs(folder: Path) -> str:
     """A hint: the runs next to or below a folder that is not a run."""
-    parents = [folder, folder.parent] if folder.is_dir() else [folder.parent]
-    runs = [str(path.parent) for parent in parents for path in sorted(parent.glob(f"*/{EXPERIMENT}")) if path.is_file()]
+    parents = [parent for parent in (folder, folder.parent) if not folder_problem(parent)]
+    runs = [
+        str(path.parent) for parent in parents for path in sorted(parent.glob(f"*/{EXPERIMENT}")) if is_run(path.parent)
+    ]
     by_similarity = dict.fromkeys([*nearest(str(folder), runs), *runs])
     return f"; runs near it: {', '.join(list(by_similarity)[:5])}" if runs else ""

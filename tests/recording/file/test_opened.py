@@ -14,8 +14,9 @@ import pytest
 import marlnb as mnb
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.recorder import record
-from marlnb.recording.file.opened import opened_recording
+from marlnb.recording.file.opened import opened_if_file, opened_recording
 from tests.recording.runs import LivesConfig, make_run
+from tests.training.another_user import shared_folder, without_root
 
 NAMES = ("recording", "recordings", "views", "policy_source", "source")
 
@@ -55,6 +56,16 @@ def test_a_path_without_a_recording(name: str, function: Callable[..., Any], par
         given: Any = path if name != "merge" else [path]
         with pytest.raises(RecordingError, match=r"there is no recording .*x\.h5"):
             call(function, parameter, given)
+
+
+@pytest.mark.parametrize("function", [opened_recording, opened_if_file, mnb.repair])
+def test_a_recording_below_a_folder_that_may_not_be_read(function: Callable[[Path], object]) -> None:
+    with shared_folder() as shared:
+        (shared / "locked").mkdir(mode=0)
+        path = shared / "locked" / "recordings" / "x.h5"
+        with without_root(), pytest.raises(RecordingError, match=r"x\.h5 .*may not be (read|written to)"):
+            function(path)
+        (shared / "locked").chmod(0o700)
 
 
 def test_neither_a_recording_nor_a_path() -> None:

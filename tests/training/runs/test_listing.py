@@ -23,6 +23,7 @@ from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_notes import write_notes
 from tests.lab.run_folders import write_run
 from tests.training.another_user import shared_folder, without_root
+from tests.training.toys import count_experiment
 
 
 def test_a_row_says_what_is_trained_and_how_far_it_is(tmp_path: Path) -> None:
@@ -173,6 +174,31 @@ def test_a_folder_that_may_not_be_read_hides_no_other(capsys: pytest.CaptureFixt
     assert "mine" in printed.out and changes.problems[0] in printed.err
 
 
+def test_a_folder_below_one_that_may_not_be_read_hides_no_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "RESCAN_S", 0.0)
+    monkeypatch.setattr(listing, "RESCAN_FACTOR", 0)
+    with shared_folder() as shared:
+        write_run(shared / "mine")
+        theirs = write_run(shared / "locked" / "theirs")
+        main(["runs", str(shared)])  # imports what it needs
+        capsys.readouterr()
+        os.chmod(shared / "locked", 0)
+        with without_root():
+            runs = RunListing([theirs, shared / "mine"])
+            first, second = runs.read(), runs.read()
+            with pytest.raises(RunError, match="theirs is not a run folder: it may not be read"):
+                Run.open(theirs)
+            with pytest.raises(RunError, match=r"new cannot be created: .* may not be written to there by this user"):
+                Run.create(theirs / "new", count_experiment())
+            assert main(["runs", str(theirs)]) == 2
+        os.chmod(shared / "locked", 0o700)
+    assert [run.name for run in first.changed] == ["mine"] and (second.changed, second.removed) == ([], [])
+    assert first.problems == second.problems == [f"{theirs} may not be read"]
+    assert f"the folder {theirs} may not be read; give one that contains runs" in capsys.readouterr().err
+
+
 def test_values_of_any_type_in_an_experiment_are_harmless(tmp_path: Path) -> None:
     experiment = {"env": [1], "algorithm": "x", "algorithms": {"a": 3}, "seed": "<b>", "frames": True, "league": 7}
     (write_run(tmp_path / "run") / EXPERIMENT).write_text(json.dumps(experiment))
@@ -213,7 +239,7 @@ def test_lines_that_grow_once_learning_starts_are_sampled(tmp_path: Path) -> Non
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="does not exist"):
         list_runs(tmp_path / "none")
-    assert "is not a folder" in RunListing([tmp_path / "none"]).read().problems[0]
+    assert "does not exist" in RunListing([tmp_path / "none"]).read().problems[0]
 
 
 def test_listing_loads_neither_torch_nor_numpy() -> None:
