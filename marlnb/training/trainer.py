@@ -22,6 +22,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
+from marlnb.training.control import cancel_request
 from marlnb.training.deadline import Deadline
 from marlnb.training.learners import check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
@@ -33,7 +34,7 @@ from marlnb.training.policies.evaluator import EvaluationInterrupted, Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
-from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
+from marlnb.training.runs.files import EVALUATION, LOCK, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
@@ -116,6 +117,7 @@ class Trainer:
         self.profiler = TrainingProfiler(run.path, experiment.device) if experiment.profile else None
         self._lock, self._resources = RunLock(run.path / LOCK), ExitStack()
         self._resources.callback(self._lock.release)  # after everything else
+        self._resources.callback(self._remove_request)
         self._evaluator = self._resources.enter_context(closing(Evaluator(experiment, run.path / EVALUATION)))
         self._loggers: list[TorchRLLogger] = []
         self._callbacks: list[TrainingCallback] = []
@@ -344,8 +346,11 @@ class Trainer:
         elif (reason := self._deadline.reason_to_stop(self._iteration_s)) is not None:
             self.allocation_ends = True
             self._stop(reason)
-        if self.state != "running":  # a STOP that came in the last iteration too: it is not for the next session
-            (self.run.path / STOP).unlink(missing_ok=True)
+
+    def _remove_request(self) -> None:
+        """A STOP that came at the end is not for the next session."""
+        with suppress(OSError):
+            cancel_request(self.run.path, "stop")
 
     def _stop(self, reason: str) -> None:
         self.run.log_event(f"stopping: {reason}")

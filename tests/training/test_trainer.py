@@ -4,6 +4,8 @@ import json
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,15 +141,17 @@ def test_a_stop_file_ends_training_after_the_iteration(tmp_path: Path) -> None:
     assert any("the file STOP" in line for line in run.events())
 
 
-def test_a_stop_file_in_the_last_iteration_is_not_for_the_next_session(tmp_path: Path) -> None:
-    experiment = count_experiment("frames=64")
+@pytest.mark.parametrize("during", ["begin", "after_iteration", "end"])
+def test_a_stop_file_at_the_end_is_not_for_the_next_session(tmp_path: Path, during: str) -> None:
+    """Also one that comes while callbacks work, as a recording does."""
+    experiment = count_experiment("frames=32")
     run = Run.create(tmp_path / "r", experiment)
-    with Trainer(experiment, run) as trainer:
-        trainer.iterate()
-        (run.path / "STOP").touch()
+    callback: Any = SimpleNamespace(**dict.fromkeys(("begin", "after_iteration", "end"), lambda trainer: None))
+    setattr(callback, during, lambda trainer: (run.path / "STOP").touch())
+    with Trainer(experiment, run, callbacks=[callback]) as trainer:
         trainer.iterate()
     assert run.status()["state"] == "complete" and not (run.path / "STOP").exists()
-    assert resume(run, frames=128, progress=False).status()["state"] == "complete"
+    assert resume(run, frames=64, progress=False).status()["state"] == "complete"
 
 
 def test_a_broken_environment_fails_the_run_and_loses_nothing_saved(tmp_path: Path) -> None:
