@@ -91,6 +91,10 @@ class RecordingError(MarlnbError):
     """A recording cannot be planned, written or read."""
 
 
+class RecordingWriteError(RecordingError):
+    """A disk refuses to write a recording; what was written before is whole."""
+
+
 class AnalysisError(MarlnbError):
     """An analysis cannot be computed from a recording or a policy."""
 

@@ -33,6 +33,7 @@ _INPUT_ERRORS = (
     *(errors.ConfigError, errors.RunError, errors.SiteError, errors.ShapeError),
     *(errors.RecordingError, errors.AnalysisError, errors.BatchError),
 )
+_WRITE_ERRORS = (errors.CheckpointWriteError, errors.RecordingWriteError)
 
 _EPILOG = """\
 examples:
@@ -79,7 +80,7 @@ def _guarded(command: str, words: list[str]) -> int:
         return code
     except SystemExit as stop:  # argparse has printed its help or its complaint
         return stop.code if isinstance(stop.code, int) else FAILED
-    except errors.CheckpointWriteError as error:  # in the middle of a training
+    except _WRITE_ERRORS as error:  # in the middle of a training or a recording
         return _complain(str(error), FAILED)
     except _INPUT_ERRORS as error:
         return _complain(str(error), BAD_INPUT)

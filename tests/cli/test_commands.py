@@ -89,6 +89,20 @@ def test_a_disk_that_refuses_a_checkpoint_is_a_failure_not_bad_input(
     assert code == 1 and "checkpoint 2 cannot be written" in capsys.readouterr().err
 
 
+def test_a_disk_that_refuses_a_recording_is_a_failure_not_bad_input(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marlnb.recording.file.layout.MAX_BLOCK_ROWS", 512)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_500_000, hard))
+    try:
+        code = main(["record", str(run), "--name", "full", "--episodes", "1000", "--quiet"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        (run / "recordings" / "full.h5").unlink()
+    assert code == 1 and re.search(r"a limit on the size .* rows before it are kept", capsys.readouterr().err)
+
+
 def test_a_folder_that_exists_is_not_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert main(["train", *TINY, "frames=400", "--quiet", f"run={run}"]) == 2

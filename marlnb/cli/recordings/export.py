@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from marlnb.cli.output import print_text, quiet_stdout
 from marlnb.cli.selection_options import add_selection_arguments, chosen_selection
 from marlnb.disk import replacing, writing
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -56,7 +56,7 @@ def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:
         return to_minari(recording, arguments.name or f"{recording.path.stem}-v0", folder=out)
     if arguments.to == "nwb":
         return [str(to_nwb(recording, out, **selection))]
-    with writing(out, kind=RecordingError), replacing(out) as part:
+    with writing(out, kind=RecordingWriteError), replacing(out) as part:
         if arguments.to == "csv":
             from pandas.io.common import infer_compression  # by the name that the file will have
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import writing
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.file.checksums import has_checksums
 from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
 from marlnb.recording.file.layout import count_rows
@@ -70,7 +70,7 @@ def _is_unreadable(path: Path) -> bool:
 
 def _set_aside(path: Path) -> None:
     """Renames an incomplete recording; deletes one without rows, and any in a batch job."""
-    with writing(path, kind=RecordingError):
+    with writing(path, kind=RecordingWriteError):
         if os.environ.get(JOB_VARIABLE) or not _may_have_rows(path):
             path.unlink(missing_ok=True)
             shutil.rmtree(segments_folder(path), ignore_errors=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from marlnb.disk import replacing, writing
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.export.selection import optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -71,7 +71,7 @@ def to_nwb(
         for agent in agents:
             module.add(_series(pynwb, name, array, agent, clock))
     _add_trials(file, recording, selection.episode, selection.t, step_s)
-    with writing(target, kind=RecordingError), replacing(target) as unfinished, warnings.catch_warnings():
+    with writing(target, kind=RecordingWriteError), replacing(target) as unfinished, warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* does not end in '.nwb'", UserWarning)  # it is called so when complete
         with pynwb.NWBHDF5IO(str(unfinished), "w") as io:
             io.write(file)

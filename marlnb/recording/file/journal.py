@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import problem_of, publish, writing
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.file.checksums import Ranges, append_checksums
 from marlnb.text_files import read_bytes
 
@@ -256,7 +256,7 @@ def complete_commit(path: Path, *, locking: bool | str | None) -> None:
             raise RecordingError(f"{journal} does not belong to {path}, which is no HDF5 file; move it away")
         if any(offset + len(data) > max_stop for offset, data in entries):
             raise RecordingError(f"{journal} does not belong to {path}: it writes beyond its end; move it away")
-        with writing(path, kind=RecordingError, saved="opening it again completes its last write"):
+        with writing(path, kind=RecordingWriteError, saved="opening it again completes its last write"):
             for offset, data in entries:
                 _write_all(handle, data, offset)
             journal.unlink(missing_ok=True)

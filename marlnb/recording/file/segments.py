@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from marlnb.disk import replacing, writing
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.file.checksums import append_checksums
 from marlnb.recording.file.episode_index import COLUMNS, EpisodeIndex
 from marlnb.recording.file.inspection import is_below, remember, walk_ahead
@@ -85,7 +85,7 @@ def write_joined(
 ) -> None:
     """`join`, for files that are open already."""
     fields = _checked_fields(files, segments)
-    with writing(path, kind=RecordingError, saved=f"the segments in {segments[0].parent} are whole"):
+    with writing(path, kind=RecordingWriteError, saved=f"the segments in {segments[0].parent} are whole"):
         with replacing(path) as part:
             with h5py.File(part, "w") as target:
                 _write(target, files, [_relative(segment, path) for segment in segments], fields, renumber, path)

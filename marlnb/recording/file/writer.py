@@ -23,7 +23,7 @@ import h5py
 import numpy as np
 
 from marlnb.disk import PROBLEMS, errno_of, left_behind, problem_of, temporary_of
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.file.block import Block
 from marlnb.recording.file.checksums import chunk_ranges
 from marlnb.recording.file.frames import FrameStore
@@ -273,7 +273,7 @@ class RecordingWriter(RecordingOutput):
             cause = self._storage.error or error
             if errno_of(cause) not in PROBLEMS:
                 raise
-            raise RecordingError(self._refusal(cause, self._block_bytes)) from error
+            raise RecordingWriteError(self._refusal(cause, self._block_bytes)) from error
 
     def _refusal(self, error: BaseException, needed_bytes: int) -> str:
         problem, n_rows = problem_of(error, self.path, needed_bytes), self.rows - self._filled + self._written
@@ -307,7 +307,7 @@ class RecordingWriter(RecordingOutput):
             self._storage.claim(needed)
             self._claimed = needed
         except OSError as error:
-            raise RecordingError(self._refusal(error, needed - self._storage.allocated_bytes)) from error
+            raise RecordingWriteError(self._refusal(error, needed - self._storage.allocated_bytes)) from error
 
     def _create_content(self) -> None:
         self.file.attrs.update({**self.attributes, "complete": False})
@@ -355,7 +355,7 @@ def _create(path: Path, locking: Locking) -> tuple[JournaledFile, h5py.File]:
             raise
     except OSError as error:
         if errno_of(error) in PROBLEMS:
-            raise RecordingError(f"{path} cannot be written: {problem_of(error, path)}") from error
+            raise RecordingWriteError(f"{path} cannot be written: {problem_of(error, path)}") from error
         raise RecordingError(opening_failed(path, error)) from error
 
 

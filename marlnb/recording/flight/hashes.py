@@ -17,7 +17,7 @@ from torch import Tensor
 
 from marlnb.algorithms.rollout import Rollout
 from marlnb.disk import replacing, writing
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.specs import EnvSpec
 from marlnb.text_files import read_bytes
 
@@ -64,7 +64,7 @@ class HashFile:
         self._row = np.dtype([("iteration", "<i8"), ("hash", "<u4", (n_envs,))])
 
     def append(self, iteration: int, hashes: np.ndarray) -> None:
-        with writing(self.path, kind=RecordingError), open(self.path, "ab") as file:
+        with writing(self.path, kind=RecordingWriteError), open(self.path, "ab") as file:
             file.write(self._bytes(iteration, hashes))
 
     def read(self) -> dict[int, np.ndarray]:
@@ -81,7 +81,7 @@ class HashFile:
     def cut(self, iteration: int) -> None:
         """Removes the iterations after this one: they are trained again."""
         kept = [self._bytes(number, hashes) for number, hashes in self.read().items() if number <= iteration]
-        with writing(self.path, kind=RecordingError):
+        with writing(self.path, kind=RecordingWriteError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(self.path) as part:
                 part.write_bytes(b"".join(kept))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from marlnb.disk import left_behind, temporary_of, writing
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.actor_critic import ActorCritic
@@ -73,7 +73,7 @@ def backfill(
         raise RecordingError(f"{recording.path.name} has no rows")
     paths = segment_paths(recording.file, recording.path) or [recording.path]
     for path in paths:
-        with writing(path, kind=RecordingError, saved="it is unchanged"):
+        with writing(path, kind=RecordingWriteError, saved="it is unchanged"):
             for left in left_behind(path, "filling"):  # also of one that was killed after its commit
                 left.unlink(missing_ok=True)
     by_origin = _policies_by_origin(recording, policies)
@@ -89,7 +89,7 @@ def backfill(
     is_joined = paths != [recording.path]
     for path in paths:
         recording.release()
-        with writing(path, kind=RecordingError, saved="it is unchanged"):
+        with writing(path, kind=RecordingWriteError, saved="it is unchanged"):
             with Recording.open(path, locking=recording.locking) as part:
                 _fill(part, new, by_origin)
     if is_joined:
@@ -235,7 +235,7 @@ def _add_datasets(
     try:
         size_bytes = path.stat().st_size + temporary.stat().st_size + SPARE_BYTES
         needed_bytes = size_bytes - storage.allocated_bytes
-        with writing(path, kind=RecordingError, saved="it is unchanged", needed_bytes=needed_bytes):
+        with writing(path, kind=RecordingWriteError, saved="it is unchanged", needed_bytes=needed_bytes):
             storage.claim(size_bytes)
         with h5py.File(temporary, "r") as source, h5py.File(storage, "r+") as file:
             for dataset in datasets:

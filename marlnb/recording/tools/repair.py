@@ -17,7 +17,7 @@ from pathlib import Path
 
 from marlnb.disk import PROBLEMS, errno_of, free_bytes, left_behind, mount_point, temporary_of, writing
 from marlnb.display.formatting import format_bytes
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.file.inspection import check_ordinary, remember
 from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
 from marlnb.recording.file.layout import row_paths
@@ -85,7 +85,7 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
             a write. It is unchanged.
     """
     target = Path(path).expanduser()
-    with writing(target, kind=RecordingError, saved="it is unchanged"):
+    with writing(target, kind=RecordingWriteError, saved="it is unchanged"):
         is_joined = any(segments_folder(target).glob("*.h5"))
         if not target.exists() and not is_joined:
             raise RecordingError(f"there is no recording {target}")
@@ -216,7 +216,7 @@ def _copy_without_holes(source: Path, copy: Path) -> None:
             f"{source} cannot be repaired: its copy needs {format_bytes(needed)}, and the disk {mount_point(source)} "
             f"has {format_bytes(free)} free; it is unchanged"
         )
-    refused = writing(source, kind=RecordingError, saved="it is unchanged", needed_bytes=needed)
+    refused = writing(source, kind=RecordingWriteError, saved="it is unchanged", needed_bytes=needed)
     with refused, open(source, "rb") as old, open(copy, "wb") as new:
         size = old.seek(0, os.SEEK_END)
         new.truncate(size)
