@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -65,22 +66,31 @@ class Report:
 
         Their returns add up to 0, so that the group's mean says nothing.
         """
-        agents = {name: value for name, value in self.agent_returns.items() if value is not None}
-        are_known = len(self.returns) == 1 and any(agents.values()) and len(agents) == len(self.agent_returns)
-        if are_known and abs(sum(agents.values())) <= 1e-6 * max(map(abs, agents.values())):
-            return agents
-        return {name: value for name, value in self.returns.items() if value is not None}
+        return _scored_returns(self.returns, self.agent_returns)
 
     @property
     def exploring_returns(self) -> dict[str, float]:
         """`recent_returns`, or `scored_returns` where the agents of a single group play against each other."""
-        scored = self.scored_returns
-        return dict(self.recent_returns) if set(scored) <= set(self.returns) else scored
+        return exploring_returns(vars(self))
 
     def to_json(self) -> dict[str, Any]:
         """For JSON; numbers that are not finite become None."""
         data: dict[str, Any] = _finite({item.name: getattr(self, item.name) for item in fields(self)})
         return data if self.turn else {key: value for key, value in data.items() if key != "turn"}
+
+
+def exploring_returns(row: Mapping[str, Any]) -> dict[str, float]:
+    """`Report.exploring_returns` of a row of a run's metrics; empty before any episode ended."""
+    returns, scored = row.get("returns", {}), _scored_returns(row.get("returns", {}), row.get("agent_returns", {}))
+    return dict(row.get("recent_returns", {})) if set(scored) <= set(returns) else scored
+
+
+def _scored_returns(returns: Mapping[str, float | None], agent_returns: Mapping[str, float | None]) -> dict[str, float]:
+    agents = {name: value for name, value in agent_returns.items() if value is not None}
+    are_known = len(returns) == 1 and any(agents.values()) and len(agents) == len(agent_returns)
+    if are_known and abs(sum(agents.values())) <= 1e-6 * max(map(abs, agents.values())):
+        return agents
+    return {name: value for name, value in returns.items() if value is not None}
 
 
 def _finite(value: Any) -> Any:

@@ -32,13 +32,13 @@ from marlnb.training.memory import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import EvaluationInterrupted, Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
-from marlnb.training.report import Report
+from marlnb.training.report import Report, exploring_returns
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.files import EVALUATION, LOCK, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
-from marlnb.training.runs.status import EXPLORING, GREEDY, exploring_returns
+from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
 
 STATUS_INTERVAL_S = 1.0
@@ -266,10 +266,9 @@ class Trainer:
             trained, self.evaluation_returns = restored
             self.iteration, self.frames = trained.iterations, trained.frames
             self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
-            saved = exploring_returns(self.run.status(), self.iteration)
-            self._exploring_returns = saved or self.loop.episodes.recent_returns
         self._is_restored = True
-        self.run.begin(self.iteration)
+        row = self.run.begin(self.iteration)
+        self._exploring_returns = exploring_returns(row) or self.loop.episodes.recent_returns
         for logger in open_loggers(self.experiment, self.run):
             self._loggers.append(self._resources.enter_context(closing(logger)))
         start = f"iteration {self.iteration}, {self.frames} frames" if restored else "the start"

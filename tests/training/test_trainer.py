@@ -129,6 +129,19 @@ def test_pausing_is_not_calling_it_and_closing_saves(tmp_path: Path) -> None:
         assert next(trainer).iteration == 3
 
 
+def test_a_resume_after_a_kill_shows_the_returns_of_players_in_its_iteration(tmp_path: Path) -> None:
+    words = ("env=tree/biased_rps", "algorithm=ippo", "model.hidden=[8]", "n_envs=8", "rollout_steps=16", "threads=1")
+    experiment = Experiment.compose(*words, "algorithm.epochs=1", "frames=2560", "checkpoint_every=2")
+    run = Run.create(tmp_path / "r", experiment)
+    trainer = Trainer(experiment, run)
+    returns = [next(trainer).exploring_returns for _ in range(3)]
+    trainer.fail(KeyboardInterrupt())  # saves nothing
+    assert run.status()["iteration"] == 3 and returns[1] != returns[2]
+    with Trainer.resume(run) as trainer:
+        assert trainer.iteration == 2 and run.status()["scores"]["exploring"] == returns[1]
+    assert set(returns[1]) == {"player_0", "player_1"}
+
+
 def test_a_stop_file_ends_training_after_the_iteration(tmp_path: Path) -> None:
     experiment = count_experiment("checkpoint_every=100")
     run = Run.create(tmp_path / "r", experiment)

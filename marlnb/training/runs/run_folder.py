@@ -274,18 +274,24 @@ class RunFolder:
     def append_evaluation(self, row: dict[str, Any]) -> None:
         self._append(EVALUATIONS, row)
 
-    def begin(self, iteration: int) -> None:
-        """Prepares the files for a training from this iteration on, and records the code that trains."""
-        self.cut_metrics(iteration)
-        log_code(self.path, self.experiment, iteration)
+    def begin(self, iteration: int) -> dict[str, Any]:
+        """Prepares the files for a training from this iteration on, and records the code that trains.
 
-    def cut_metrics(self, iteration: int) -> None:
-        """Drops the rows after `iteration`, and a line that was incomplete when the process died."""
-        for name in (METRICS, EVALUATIONS):
+        Returns:
+            the iteration's row of metrics; empty if there is none.
+        """
+        row = self.cut_metrics(iteration)
+        log_code(self.path, self.experiment, iteration)
+        return row
+
+    def cut_metrics(self, iteration: int) -> dict[str, Any]:
+        """Drops the rows after `iteration`, and a line that a kill left incomplete. Returns as `begin`."""
+        for name in (EVALUATIONS, METRICS):  # the metrics last, whose row is returned
             rows = {row["iteration"]: row for row in read_rows(self.path / name) if row["iteration"] <= iteration}
             text = "".join(line_of(rows[key]) + "\n" for key in sorted(rows))
             if text or name == METRICS or (self.path / name).exists():
                 write_atomically(self.path / name, text)
+        return rows.get(iteration, {})
 
     def status(self) -> dict[str, Any]:
         """state, frames, frames_per_second, eta_s, pid, host, updated (seconds since 1970); as far as known.

@@ -45,15 +45,6 @@ def _read(file: Path) -> dict[str, Any]:
         return {"state": "interrupted", "frames": 0}
 
 
-def exploring_returns(status: Mapping[str, Any], iteration: int) -> dict[str, float]:
-    """By group the exploring return in a status, by agent where they play against each other.
-
-    Empty if the status is of another iteration, or before any episode ended.
-    """
-    returns = (status.get("scores") or {}).get(EXPLORING)
-    return returns if isinstance(returns, dict) and status.get("iteration") == iteration else {}
-
-
 def scores_text(status: Mapping[str, Any]) -> str:
     """The mean return of one agent by group in both modes, from a run's status; empty before any episode ended.
 
