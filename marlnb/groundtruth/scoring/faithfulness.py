@@ -7,7 +7,7 @@ independently of the edits that are being scored.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,22 +55,8 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
     """
     outputs = dict(planted.task.outputs)
     widths = {s.name: s.n_units for policy in planted.policies.values() for s in policy.sites()}
-    parts: dict[tuple[str, str], np.ndarray] = {}
-    for units in finding.of(UnitsClaim):
-        if units.units:
-            parts[units.agent, units.site] = np.eye(widths[units.site])[sorted(set(units.units))]
-    for subspace in finding.of(SubspaceClaim):  # says more than the units, and replaces them
-        if subspace.basis:
-            parts[subspace.agent, subspace.site] = orthonormal_basis(subspace.basis)
-    written: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
-    for claim in finding.claims:
-        if isinstance(claim, DirectionsClaim):
-            written[claim.agent, claim.site].extend(claim.basis)
-    for effect in finding.of(FeatureEffectClaim):
-        written[effect.agent, effect.site].append(effect.direction)
-    parts |= {pair: orthonormal_basis(rows) for pair, rows in written.items() if rows}
     results = []
-    for (agent, site), basis in parts.items():
+    for (agent, site), basis in _claimed_parts(finding, widths).items():
         group = site.split("/")[0]
         replay = RowReplay(planted, recording, group)
         baseline = replay.logits()
@@ -82,6 +68,28 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
         shares = [_explained_share(baseline[:, k][:, driven], x[:, k][:, driven]) for x in (kept, removed)]
         results.append(Faithfulness(agent, site, *shares))
     return results
+
+
+def _claimed_parts(finding: Finding, widths: Mapping[str, int]) -> dict[tuple[str, str], np.ndarray]:
+    """By agent and site, a basis `[dimension, unit]` of all that the claims there name.
+
+    A subspace says more than units, and the directions that features write say more than a subspace.
+    """
+    Rows = defaultdict[tuple[str, str], list[Sequence[float] | np.ndarray]]
+    units, subspaces, directions = Rows(list), Rows(list), Rows(list)
+    for claim in finding.claims:
+        if isinstance(claim, UnitsClaim):
+            units[claim.agent, claim.site].extend(np.eye(widths[claim.site])[list(claim.units)])
+        elif isinstance(claim, SubspaceClaim):
+            subspaces[claim.agent, claim.site].extend(claim.basis)
+        elif isinstance(claim, DirectionsClaim):
+            directions[claim.agent, claim.site].extend(claim.basis)
+        elif isinstance(claim, FeatureEffectClaim):
+            directions[claim.agent, claim.site].append(claim.direction)
+    parts: dict[tuple[str, str], np.ndarray] = {}
+    for kind in (units, subspaces, directions):
+        parts |= {pair: orthonormal_basis(np.array(rows)) for pair, rows in kind.items() if rows}
+    return parts
 
 
 def spillover(planted: Planted, recording: Recording) -> float:

@@ -25,6 +25,7 @@ from marlnb.groundtruth.scoring.circuit_claims import (
     ValueWeightClaim,
     principal_overlap,
 )
+from marlnb.groundtruth.scoring.faithfulness import faithfulness
 from marlnb.groundtruth.scoring.feature_claims import FeatureClaim, FeatureEffectClaim, SpanClaim
 from marlnb.groundtruth.scoring.score import Score
 
@@ -146,6 +147,22 @@ def test_codes_influences_and_what_is_left_of_the_behaviour():
     nothing_there = score(finding_of(("influence",), claims[1]), key_of(UNIT))
     assert nothing_there.items == () and (nothing_there.decoys_claimed, nothing_there.decoys) == (2, 2)
     assert math.isnan(score(finding_of(("influence",)), key_of(UNIT)).recovered)  # no credit for claiming nothing
+
+
+def test_a_part_is_all_that_the_claims_of_a_site_name(planted_instance):
+    """The plane drives every logit of the concept: all of it remains, whether it is claimed at once or in pieces."""
+    subject, recording = planted_instance("partner_goal", "mlp", True)
+    node = next(node for node in subject.key.nodes if node.readout)
+    named, width = {"agent": node.agent, "site": node.site}, len(node.basis[0])
+    by_unit = [units(node.agent, node.site, unit) for unit in node.units]
+    by_direction = [SubspaceClaim(**named, basis=(row,)) for row in node.basis]
+    for kind, claims in (("units", by_unit), ("subspace", by_direction)):
+        (part,) = faithfulness(subject, recording, finding_of((kind,), *claims))
+        assert (part.kept, part.removed) == pytest.approx((1.0, 0.0), abs=2e-3)
+        (last,) = faithfulness(subject, recording, finding_of((kind,), claims[-1]))
+        assert last.kept < 0.9
+    both = finding_of(("units", "subspace"), *by_unit, SubspaceClaim(**named, basis=(tuple(np.eye(width)[0]),)))
+    assert faithfulness(subject, recording, both)[0].kept < 0.9  # a subspace replaces the units
 
 
 def test_findings_are_json_and_say_what_is_wrong_with_them():
