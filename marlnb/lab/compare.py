@@ -69,14 +69,14 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
         )
     tasks: dict[tuple[str, str], list[tuple[dict[str, Any], list[Points]]]] = {}  # by environment and group of agents
     for curve, points in averages:
-        if len(curve["runs"]) > 1:
-            task = (str(settings[curve["runs"][0]].get("env.name")), curve["group"])
-            tasks.setdefault(task, []).append((curve, points))
-    for tested in tasks.values():
-        _score_common_frames(tested, refusals)
+        environment = str(settings[curve["runs"][0]].get("env.name"))
+        tasks.setdefault((environment, curve["group"]), []).append((curve, points))
+    for task in tasks.values():
+        _score_common_frames(task, refusals)
+    several = [[curve for curve, _ in task if len(curve["runs"]) > 1] for task in tasks.values()]
     curves = [curve for curve, _ in averages]
     return {
-        "tests": _tests([[curve for curve, _ in tested] for tested in tasks.values()], refusals),
+        "tests": _tests(several, refusals),
         "runs": [{"path": path, "problem": problems.get(path, "")} for path in paths],
         "differences": {key: dict(zip(readable, values)) for key, values in differing.items()},
         "curves": curves,
@@ -183,22 +183,21 @@ def _scores(runs: Any) -> dict[str, Any]:
     return {"score": [float(getattr(final, name)[0]) for name in ("value", "low", "high")], "scores": scores.tolist()}
 
 
-def _score_common_frames(tested: Sequence[tuple[dict[str, Any], list[Points]]], refusals: list[str]) -> None:
-    """Scores settings that are tested against each other at the same frames, those of the slowest."""
+def _score_common_frames(task: Sequence[tuple[dict[str, Any], list[Points]]], refusals: list[str]) -> None:
+    """Scores the curves of an environment and group at the same frames, those of the slowest."""
     import numpy as np
 
     from marlnb.analysis.benchmarking.run_curves import N_POINTS
 
-    ends = [curve["x"][-1] for curve, _ in tested]
+    ends = [curve["x"][-1] for curve, _ in task]
     last = min(ends)
     if last >= SAME_LENGTH * max(ends):
         return
-    further = [(curve, runs) for curve, runs in tested if curve["x"][-1] > last]
-    for curve, runs in further:
-        frames = np.linspace(min(curve["x"][0], last), last, N_POINTS)
+    frames = np.linspace(min(last, max(curve["x"][0] for curve, _ in task)), last, N_POINTS)
+    for curve, runs in task:
         curve.update(_scores(np.stack([np.interp(frames, *points) for points in runs])))
-    labels = " and ".join(curve["label"] for curve, _ in further)
-    slowest = tested[ends.index(last)][0]["label"]
+    labels = " and ".join(curve["label"] for curve, _ in task if curve["x"][-1] > last)
+    slowest = task[ends.index(last)][0]["label"]
     refusals.append(f"{labels}: scored and tested at {int(last):,} frames, where the slowest setting is: {slowest}")
 
 

@@ -40,3 +40,9 @@ def write_run(
     (folder / EVENTS).write_text("2026-01-01T00:00:00+0000 started\n")
     (folder / EXPERIMENT).write_text(json.dumps(experiment))
     return folder
+
+
+def keep_rows(run: Path, first: int, last: int) -> None:
+    """Leaves a run the metrics of these iterations only."""
+    file = run / METRICS
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[first - 1 : last]))

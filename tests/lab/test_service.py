@@ -27,7 +27,7 @@ from marlnb.training.runs.files import is_run
 from marlnb.training.runs.listing import list_runs
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
-from tests.lab.run_folders import DATA, write_run
+from tests.lab.run_folders import DATA, keep_rows, write_run
 
 
 def ask(session: Session, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -153,11 +153,10 @@ def test_scores_are_tested_in_pairs(tmp_path: Path) -> None:
 
 def test_settings_are_scored_and_tested_at_the_same_frames(tmp_path: Path) -> None:
     lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
-    rows, same = 50, {"algorithm": lr | {"lr": 0.1}}
+    same = {"algorithm": lr | {"lr": 0.1}}
     paths = [str(write_run(tmp_path / f"a{seed}", seed=seed)) for seed in range(3)]
     paths += [str(write_run(tmp_path / f"b{seed}", seed=seed, **same)) for seed in range(3)]
-    early = Path(paths[-1]) / "metrics.jsonl"
-    early.write_text("".join(early.read_text().splitlines(keepends=True)[: rows // 5]))  # 20,000 of 100,000 frames
+    keep_rows(Path(paths[-1]), 1, 10)  # 20,000 of 100,000 frames
     answer = ask(Session(), "compare", paths=paths)["answer"]
     scores = [curve["scores"] for curve in answer["curves"]]
     assert scores[0] == pytest.approx(scores[1])  # the same returns at the same frames
@@ -166,6 +165,20 @@ def test_settings_are_scored_and_tested_at_the_same_frames(tmp_path: Path) -> No
     shortened, tested = answer["refusals"]
     assert "up to 20,000 frames, where b2 is; others have 100,000" in shortened
     assert "scored and tested at 20,000 frames" in tested
+
+
+def test_single_runs_are_scored_at_the_same_frames(tmp_path: Path) -> None:
+    lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    paths = [str(write_run(tmp_path / "a")), str(write_run(tmp_path / "b", algorithm=lr | {"lr": 0.1}))]
+    keep_rows(Path(paths[1]), 1, 10)  # 20,000 of 100,000 frames
+    answer = ask(Session(), "compare", paths=paths)["answer"]
+    early, late = (curve["score"] for curve in answer["curves"])
+    assert early == pytest.approx(late) and answer["curves"][0]["x"][-1] == 100_000
+    (line,) = answer["refusals"]
+    assert "scored" in line and "at 20,000 frames" in line
+    paths += [str(write_run(tmp_path / "a2", seed=1))]  # two runs and one: nothing is tested
+    several, single = ask(Session(), "compare", paths=paths)["answer"]["curves"]
+    assert several["score"][0] == pytest.approx(single["score"][0] - 0.5)
 
 
 @pytest.mark.parametrize(
