@@ -28,6 +28,7 @@ from marlnb.training.runs.rows import read_rows
 
 Row = tuple[float, Mapping[str, float]]  # frames, and returns by group
 Points = tuple[list[float], list[float]]  # frames, and returns of a group
+Scored = tuple[dict[str, Any], list[Points]]  # a curve, and those of its runs
 MAX_LABEL_SETTINGS = 3
 N_BOOTSTRAP = 200
 MAX_TESTED = 8  # settings of which every two are tested
@@ -51,7 +52,7 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
     readable = [path for path in paths if path in settings]
     differing = differences([settings[path] for path in readable])
     refusals: list[str] = []
-    averages: list[tuple[dict[str, Any], list[Points]]] = []
+    averages: list[Scored] = []
     shown = [key for key in differing if key not in average_over and not is_part_of(key, (*IRRELEVANT, CODE))]
     for members in groups_to_average({path: settings[path] for path in readable}, average_over):
         label = _label(settings[members[0]], shown)
@@ -67,16 +68,14 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
             f"the runs are of {len(environments)} environments, whose returns are on different scales: "
             f"{', '.join(sorted(map(json.loads, environments)))}; their curves are not comparable"
         )
-    tasks: dict[tuple[str, str], list[tuple[dict[str, Any], list[Points]]]] = {}  # by environment and group of agents
+    tasks: dict[tuple[str, str], list[Scored]] = {}  # by environment and group of agents
     for curve, points in averages:
         environment = str(settings[curve["runs"][0]].get("env.name"))
         tasks.setdefault((environment, curve["group"]), []).append((curve, points))
-    for task in tasks.values():
-        _score_common_frames(task, refusals)
-    several = [[curve for curve, _ in task if len(curve["runs"]) > 1] for task in tasks.values()]
+    comparable = [task for task in tasks.values() if _score_common_frames(task, refusals)]
     curves = [curve for curve, _ in averages]
     return {
-        "tests": _tests(several, refusals),
+        "tests": _tests([_several_runs(task) for task in comparable], refusals),
         "runs": [{"path": path, "problem": problems.get(path, "")} for path in paths],
         "differences": {key: dict(zip(readable, values)) for key, values in differing.items()},
         "curves": curves,
@@ -110,7 +109,7 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[tuple[dict[str, Any], list[Points]]]:
+def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[Scored]:
     """The curves of runs that can be averaged, one for each group of agents that earns differently, and the runs'."""
     from marlnb.analysis.benchmarking.run_curves import average_curves
     from marlnb.training.shared_return import earn_differently
@@ -183,22 +182,38 @@ def _scores(runs: Any) -> dict[str, Any]:
     return {"score": [float(getattr(final, name)[0]) for name in ("value", "low", "high")], "scores": scores.tolist()}
 
 
-def _score_common_frames(task: Sequence[tuple[dict[str, Any], list[Points]]], refusals: list[str]) -> None:
-    """Scores the curves of an environment and group at the same frames, those of the slowest."""
+def _score_common_frames(task: Sequence[Scored], refusals: list[str]) -> bool:
+    """Scores the curves of an environment and group at the same frames, those of the slowest; False: it has none."""
     import numpy as np
 
     from marlnb.analysis.benchmarking.run_curves import N_POINTS
 
-    ends = [curve["x"][-1] for curve, _ in task]
-    last = min(ends)
+    starts, ends = ([curve["x"][end] for curve, _ in task] for end in (0, -1))
+    first, last = max(starts), min(ends)
     if last >= SAME_LENGTH * max(ends):
-        return
-    frames = np.linspace(min(last, max(curve["x"][0] for curve, _ in task)), last, N_POINTS)
+        return True
+    slowest = task[ends.index(last)][0]["label"]
+    is_tested = 1 < len(_several_runs(task)) <= MAX_TESTED
+    if first > last:
+        latest = task[starts.index(first)][0]["label"]
+        refusals.append(
+            f"{latest} has its first return at {int(first):,} frames, {slowest} its last one at {int(last):,}: they "
+            "have no frames in common, so each score is at a curve's own last frames"
+            + ("; nothing is tested until one of the two is deselected" if is_tested else "")
+        )
+        return False
+    frames = np.linspace(first, last, N_POINTS)
     for curve, runs in task:
         curve.update(_scores(np.stack([np.interp(frames, *points) for points in runs])))
     labels = " and ".join(curve["label"] for curve, _ in task if curve["x"][-1] > last)
-    slowest = task[ends.index(last)][0]["label"]
-    refusals.append(f"{labels}: scored and tested at {int(last):,} frames, where the slowest setting is: {slowest}")
+    verb = "scored and tested" if is_tested else "scored"
+    refusals.append(f"{labels}: {verb} at {int(last):,} frames, where the slowest setting is: {slowest}")
+    return True
+
+
+def _several_runs(task: Sequence[Scored]) -> list[dict[str, Any]]:
+    """The settings that can be tested."""
+    return [curve for curve, _ in task if len(curve["runs"]) > 1]
 
 
 def _tests(tasks: Sequence[Sequence[Mapping[str, Any]]], refusals: list[str]) -> list[dict[str, Any]]:

@@ -175,10 +175,36 @@ def test_single_runs_are_scored_at_the_same_frames(tmp_path: Path) -> None:
     early, late = (curve["score"] for curve in answer["curves"])
     assert early == pytest.approx(late) and answer["curves"][0]["x"][-1] == 100_000
     (line,) = answer["refusals"]
-    assert "scored" in line and "at 20,000 frames" in line
+    assert "scored at 20,000 frames" in line
     paths += [str(write_run(tmp_path / "a2", seed=1))]  # two runs and one: nothing is tested
     several, single = ask(Session(), "compare", paths=paths)["answer"]["curves"]
     assert several["score"][0] == pytest.approx(single["score"][0] - 0.5)
+
+
+def test_settings_are_tested_only_where_both_have_returns(tmp_path: Path) -> None:
+    lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    paths = [write_run(tmp_path / f"a{seed}", seed=seed) for seed in range(2)]
+    paths += [write_run(tmp_path / f"b{seed}", seed=seed, algorithm=lr | {"lr": 0.1}) for seed in range(2)]
+    for path, rows in zip(paths, ((11, 50), (11, 50), (1, 3), (1, 3))):
+        keep_rows(path, *rows)
+    answer = ask(Session(), "compare", paths=[str(path) for path in paths])["answer"]
+    (line,) = answer["refusals"]
+    late, early = answer["curves"]
+    assert f"{late['label']} has its first return at 22,000 frames, {early['label']} its last one at 6,000" in line
+    assert "nothing is tested" in line and answer["tests"] == []
+
+
+def test_too_many_settings_to_test_are_not_called_tested(tmp_path: Path) -> None:
+    lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    runs = [
+        write_run(tmp_path / f"{k}-{seed}", seed=seed, rows=10, algorithm=lr | {"lr": 0.01 * (k + 1)})
+        for k in range(9)
+        for seed in range(2)
+    ]
+    keep_rows(runs[0], 1, 5)
+    answer = ask(Session(), "compare", paths=[str(run) for run in runs])["answer"]
+    text = "; ".join(answer["refusals"])
+    assert "9 settings are not tested" in text and "scored at 50,000" in text and "scored and tested" not in text
 
 
 @pytest.mark.parametrize(
