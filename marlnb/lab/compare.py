@@ -18,6 +18,7 @@ from marlnb.training.runs.comparable import (
     IRRELEVANT,
     SEED,
     differences,
+    distinct_names,
     groups_to_average,
     is_part_of,
     read_settings,
@@ -50,6 +51,7 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
     """
     settings, problems = _settings(paths)
     readable = [path for path in paths if path in settings]
+    names = dict(zip(readable, distinct_names(readable)))
     differing = differences([settings[path] for path in readable])
     refusals: list[str] = []
     averages: list[Scored] = []
@@ -59,9 +61,7 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
         reasons = reasons_against_average({path: settings[path] for path in members}, average_over)
         refusals += [f"{label}: {reason}" for reason in reasons]
         for group in [[path] for path in members] if reasons else [members]:
-            averages += _curves(
-                label if len(group) > 1 or not reasons else f"{label}, {Path(group[0]).name}", group, refusals
-            )
+            averages += _curves(f"{label}, {names[group[0]]}" if reasons else label, group, names, refusals)
     environments = {json.dumps(settings[path].get("env.name")) for path in readable}
     if len(environments) > 1:
         refusals.append(
@@ -109,8 +109,12 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[Scored]:
-    """The curves of runs that can be averaged, one for each group of agents that earns differently, and the runs'."""
+def _curves(label: str, members: Sequence[str], names: Mapping[str, str], refusals: list[str]) -> list[Scored]:
+    """The curves of runs that can be averaged, one for each group of agents that earns differently, and the runs'.
+
+    Args:
+        names: of the paths, for messages.
+    """
     from marlnb.analysis.benchmarking.run_curves import average_curves
     from marlnb.training.shared_return import earn_differently
 
@@ -127,7 +131,7 @@ def _curves(label: str, members: Sequence[str], refusals: list[str]) -> list[Sco
         if average is None:
             refusals.append(f"{label}: {len(read)} runs have no frames in common")
             return []
-        refusals += _shortened(label, {Path(path).name: rows[-1][0] for path, rows in read.items()})
+        refusals += _shortened(label, {names[path]: rows[-1][0] for path, rows in read.items()})
         low, high = (None if end is None else end.tolist() for end in (average.low, average.high))
         curve = {"x": average.x.tolist(), "value": average.value.tolist(), "low": low, "high": high}
         name = f"{label}, {group}" if group else label

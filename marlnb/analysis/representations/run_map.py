@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +12,9 @@ from marlnb.analysis.representations.run_map_result import RunMap
 from marlnb.analysis.representations.similarity import similarity_matrix
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.training.runs.comparable import distinct_names
 from marlnb.training.runs.listing import summary
 from marlnb.training.runs.run import Run
-
-if TYPE_CHECKING:
-    pass
 
 
 def run_map(
@@ -41,7 +37,7 @@ def run_map(
         AnalysisError: fewer than 2 runs, or one twice; or as `mnb.similarity`.
     """
     recording = opened_recording(recording)
-    names = _names([run.path for run in runs])
+    names = distinct_names(run.path for run in runs)
     if len(set(names)) < max(2, len(runs)):
         raise AnalysisError(f"a map needs at least 2 different runs; got {', '.join(names) or 'none'}")
     views = [View(recording, site, agent, policy_source=run) for run in runs]
@@ -69,12 +65,6 @@ def run_map(
         step=step,
         warnings=matrix.warnings,
     )
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Names of folders; whole paths where names are not unique."""
-    names = [path.name for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
 def _positions(squared: np.ndarray) -> tuple[np.ndarray, float]:

@@ -77,15 +77,24 @@ def reasons_against_average(settings: Mapping[str, Settings], average_over: Sequ
         reasons.append(f"{refusal} their environments differ")
     if len({(one.get("n_envs"), one.get("rollout_steps")) for one in each}) > 1:
         reasons.append(f"{refusal} an iteration has different numbers of frames in them")
-    codes = {name: one.get(CODE) or "unknown" for name, one in settings.items()}
+    codes = {name: one.get(CODE) or "unknown" for name, one in zip(distinct_names(settings), each)}
     if len(set(codes.values())) > 1:
         by_code = {code: next(name for name in codes if codes[name] == code) for code in codes.values()}
-        named = ", ".join(f"{Path(name).name} with {code}" for code, name in by_code.items())
+        named = ", ".join(f"{name} with {code}" for code, name in by_code.items())
         reasons.append(f"{refusal} different code trained them: {named}")
     seeds = [str(one.get(SEED)) for one in each]
     if tuple(average_over) == (SEED,) and len(set(seeds)) < len(seeds):
         reasons.append(f"{refusal} some have the same seed, so they are not independent")
     return reasons
+
+
+def distinct_names(paths: Iterable[str | Path]) -> list[str]:
+    """The last parts of each path, as many as tell all different paths apart: `a/run` and `b/run`, not `run` twice."""
+    parts = [Path(path).parts for path in paths]
+    n_parts = 1
+    while len({each[-n_parts:] for each in parts}) < len(set(parts)):
+        n_parts += 1
+    return [str(Path(*each[-n_parts:])) for each in parts]
 
 
 def is_part_of(key: str, names: Iterable[str]) -> bool:
