@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -14,11 +15,16 @@ from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.runs.comparable import distinct_names
 from marlnb.training.runs.listing import summary
-from marlnb.training.runs.run import Run
+from marlnb.training.runs.run import Run, opened_run
 
 
 def run_map(
-    runs: Sequence[Run], recording: RecordingLike, *, site: str, agent: str | None = None, seed: int = 0
+    runs: Sequence[Run | str | os.PathLike[str]],
+    recording: RecordingLike,
+    *,
+    site: str,
+    agent: str | None = None,
+    seed: int = 0,
 ) -> RunMap:
     """Places runs by how alike their agents' units are when all receive the observations of one recording.
 
@@ -28,28 +34,30 @@ def run_map(
     rotation Q for which `|X Q - Y|` is least, the step with the largest `|x_t Q - y_t|`.
 
     Args:
-        runs: of one environment, at their last checkpoints.
+        runs: of one environment, or their folders, at their last checkpoints.
         recording: whose observations all runs receive; it may be of one of them.
         site: whose units are compared, such as `listener/actor/hidden_2`; numbers of units may differ.
         agent: whose observations; None: that of a site that belongs to a single agent.
         seed: of the intervals.
     Raises:
         AnalysisError: fewer than 2 runs, or one twice; or as `mnb.similarity`.
+        RunError: a folder is not a run.
     """
     recording = opened_recording(recording)
-    names = distinct_names(run.path for run in runs)
-    if len(set(names)) < max(2, len(runs)):
+    opened = [opened_run(run) for run in runs]
+    names = distinct_names(run.path for run in opened)
+    if len(set(names)) < max(2, len(names)):
         raise AnalysisError(f"a map needs at least 2 different runs; got {', '.join(names) or 'none'}")
-    views = [View(recording, site, agent, policy_source=run) for run in runs]
+    views = [View(recording, site, agent, policy_source=run) for run in opened]
     matrix = similarity_matrix(views, seed=seed)
     units = [view.open() for view in views]
     positions, explained = _positions(np.clip(2 - 2 * matrix.values, 0, None))
-    episode, step = np.zeros((2, len(runs), len(runs)), dtype=int)
-    for i, j in combinations(range(len(runs)), 2):
+    episode, step = np.zeros((2, len(opened), len(opened)), dtype=int)
+    for i, j in combinations(range(len(opened)), 2):
         row = int(np.argmax(_differences(units[i], units[j])))
         episode[i, j] = episode[j, i] = units[i].episode[row]
         step[i, j] = step[j, i] = units[i].t[row]
-    returns = np.array([np.nan if (score := summary(run.path).score) is None else score for run in runs])
+    returns = np.array([np.nan if (score := summary(run.path).score) is None else score for run in opened])
     return RunMap(
         runs=tuple(names),
         site=site,

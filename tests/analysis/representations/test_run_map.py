@@ -14,7 +14,7 @@ import marlnb as mnb
 from marlnb import plots
 from marlnb.analysis.representations.run_map import _differences, _positions
 from marlnb.analysis.representations.run_map_result import RunMap
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, RunError
 
 SMALL = ("env=mpe/simple_spread", "algorithm=ippo", "n_envs=4", "rollout_steps=25", "model.hidden=[8]", "threads=1")
 
@@ -41,7 +41,7 @@ def test_runs_with_the_same_weights_are_one_point(tmp_path: Path) -> None:
     runs.append(mnb.Run.open(shutil.copytree(runs[0].path, tmp_path / "copy")))
     recording = mnb.record(runs[0], episodes=6, progress=False)
     units = {"site": "agent/actor/hidden_1", "agent": "agent_1"}
-    result = mnb.run_map(runs, recording, **units)
+    result = mnb.run_map([runs[0], runs[1].path, str(runs[2].path)], recording, **units)
     assert result.runs == ("seed=0", "seed=1", "copy")
     views = [mnb.View(recording, *units.values(), policy_source=run) for run in runs[:2]]
     cka = mnb.similarity(*views).score
@@ -55,6 +55,8 @@ def test_runs_with_the_same_weights_are_one_point(tmp_path: Path) -> None:
     assert len(plots.run_map_figure(result).collections[0].get_offsets()) == 3
     with pytest.raises(AnalysisError, match="at least 2 different runs"):
         mnb.run_map(runs[:1], recording, **units)
+    with pytest.raises(RunError, match="nowhere"):
+        mnb.run_map([runs[0], tmp_path / "nowhere"], recording, **units)
 
 
 def test_equal_returns_and_other_units() -> None:
