@@ -89,13 +89,15 @@ def compare_runs(
 ) -> Comparison:
     """Scores of every algorithm on the tasks that all algorithms have, with the seeds that all of those tasks have.
 
+    A task on which no run differs from the lower level has no scale and is excluded first.
+
     Args:
         metric: `return`, or `<group>_return`; the first only where all groups share their reward.
         which: the score of a run: its `final` evaluation, its `best`, or the `absolute` one.
         references: by task, named levels in units of reward. 0 is the level `random`, and 1 the highest other level; if
-            there is no other, 1 is the best score among these runs; if none of these is better than random, 1 is random
-            and 0 the worst of them. Each task's `TaskScale` says which.
-        scale: references; or min-max, from the worst to the best score among these runs.
+            there is no other, 1 is the best score among the task's runs, of any seed; if none of these is better than
+            random, 1 is random and 0 the worst of them. Each task's `TaskScale` says which.
+        scale: references; or min-max, from the worst to the best score among the task's runs.
     Raises:
         AnalysisError: no common task with a scale, no random level where one is needed, or runs without the metric.
     """
@@ -104,7 +106,18 @@ def compare_runs(
     check_unique(runs)
     by_run = {(run.algorithm, run.task, run.seed): run for run in runs}
     algorithms = list(dict.fromkeys(run.algorithm for run in runs))
-    tasks, seeds, excluded = _common_tasks_and_seeds(by_run, algorithms)
+    common, without_runs = _common_tasks(by_run, algorithms)
+    scales = {
+        task: _task_scale(
+            task,
+            np.array([run.score(metric, which) for run in runs if run.task == task]),
+            (references or {}).get(task, {}),
+            scale,
+        )
+        for task in common
+    }
+    tasks, without_scale = _with_a_scale(scales)
+    seeds, without_tasks = _common_seeds(by_run, algorithms, tasks)
 
     def matrices(value: Callable[[EvaluatedRun], Any]) -> dict[str, np.ndarray]:
         """By algorithm, a value of each run `[seed, task, ...]`."""
@@ -113,12 +126,6 @@ def compare_runs(
             for name in algorithms
         }
 
-    all_scores = np.concatenate(list(matrices(lambda run: run.score(metric, which)).values()))
-    scales = {
-        task: _task_scale(task, all_scores[:, k], (references or {}).get(task, {}), scale)
-        for k, task in enumerate(tasks)
-    }
-    tasks, without_scale = _with_a_scale(scales)
     raw = matrices(lambda run: run.score(metric, which))
     low, high = ([getattr(scales[task], end) for task in tasks] for end in ("low", "high"))
     shares = np.linspace(0, 1, N_CURVE_POINTS + 1)[1:]
@@ -131,7 +138,7 @@ def compare_runs(
         shares=shares,
         scales={task: scales[task] for task in tasks},
         seeds=seeds,
-        excluded=(*excluded, *without_scale),
+        excluded=(*without_runs, *without_scale, *without_tasks),
     )
 
 
@@ -159,10 +166,10 @@ def task_curves(
     return curves
 
 
-def _common_tasks_and_seeds(
+def _common_tasks(
     by_run: Mapping[tuple[str, str, int], EvaluatedRun], algorithms: Sequence[str]
-) -> tuple[list[str], dict[str, tuple[int, ...]], list[str]]:
-    """Tasks that all algorithms have, by algorithm the seeds that all of these tasks have, and what that excludes."""
+) -> tuple[list[str], list[str]]:
+    """Tasks that all algorithms have, and why the others are excluded."""
     tasks_of = {name: {task for algorithm, task, _ in by_run if algorithm == name} for name in algorithms}
     all_tasks = list(dict.fromkeys(task for _, task, _ in by_run))
     tasks = [task for task in all_tasks if all(task in tasks_of[name] for name in algorithms)]
@@ -174,7 +181,14 @@ def _common_tasks_and_seeds(
         for task in all_tasks
         if task not in tasks
     ]
-    seeds = {}
+    return tasks, excluded
+
+
+def _common_seeds(
+    by_run: Mapping[tuple[str, str, int], EvaluatedRun], algorithms: Sequence[str], tasks: Sequence[str]
+) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """By algorithm the seeds that all of these tasks have, and why the others are excluded."""
+    seeds, excluded = {}, []
     for name in algorithms:
         available_seeds = [
             {seed for algorithm, at, seed in by_run if (algorithm, at) == (name, task)} for task in tasks
@@ -185,7 +199,7 @@ def _common_tasks_and_seeds(
         partial = sorted(set.union(*available_seeds) - set(seeds[name]))
         if partial:
             excluded.append(f"{name}, seed {', '.join(map(str, partial))}: not of every task")
-    return tasks, seeds, excluded
+    return seeds, excluded
 
 
 def _with_a_scale(scales: Mapping[str, TaskScale]) -> tuple[list[str], list[str]]:
@@ -201,7 +215,7 @@ def _with_a_scale(scales: Mapping[str, TaskScale]) -> tuple[list[str], list[str]
 
 
 def _task_scale(task: str, scores: np.ndarray, references: Mapping[str, float], scale: Scale) -> TaskScale:
-    """From the scores `[run]` of all algorithms on a task, and its reference levels."""
+    """From the scores `[run]` of all algorithms and seeds on a task, and its reference levels."""
     if scale == "min-max":
         return TaskScale(float(scores.min()), float(scores.max()), "worst run", "best run")
     if RANDOM not in references:

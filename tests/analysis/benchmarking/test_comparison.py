@@ -75,6 +75,16 @@ def test_a_task_on_which_no_run_differs_from_random_is_excluded() -> None:
         compare_runs(zero, scale="min-max")
 
 
+def test_an_excluded_task_decides_no_seeds() -> None:
+    zero = [measured("e/zero", name, seed, 0, 0) for name, seed in (("x", 0), ("y", 7))]
+    result = compare_runs([*RUNS, *zero], references={**REFERENCES, "e/zero": {"random": 0.0}})
+    assert result.seeds == {"x": (0, 1), "y": (0,)}
+    assert result.excluded == ("e/zero: no scale, since random (0) is not above worst run (0)",)
+    extra = [*RUNS, measured("e/one", "y", 3, 0, 0)]  # counts for the scale of its task
+    result = compare_runs(extra, scale="min-max")
+    assert result.scales["e/one"].high == 0 and result.excluded == ("y, seed 3: not of every task",)
+
+
 def test_curves_are_at_shares_of_the_frames() -> None:
     result = compare_runs(RUNS, references=REFERENCES)
     curve = result.curves["x"][0, 0]  # from -30 at half its frames to -10 at all of them
@@ -92,7 +102,7 @@ def test_what_has_no_counterpart_is_excluded_with_a_reason() -> None:
     with pytest.raises(AnalysisError, match="no task has runs of every algorithm; available: x: e/one; y: e/two"):
         compare_runs([RUNS[0], RUNS[5]])
     with pytest.raises(AnalysisError, match="x: no seed has runs of all of e/one, e/two"):
-        compare_runs([RUNS[0], RUNS[3]])
+        compare_runs([RUNS[0], RUNS[3]], references=REFERENCES)
     with pytest.raises(AnalysisError, match="two runs of"):
         compare_runs([RUNS[0], RUNS[0]])
 
