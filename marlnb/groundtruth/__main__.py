@@ -12,11 +12,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from marlnb.errors import ConfigError, MarlnbError
 from marlnb.groundtruth.benchmark import Benchmark, benchmark
-from marlnb.groundtruth.export import export, score_submission
+from marlnb.groundtruth.export import export, read_json, score_submission
 
 FILES = {"run": "no files", "export": "one folder", "score": "one file", "join": "one or more files"}
 
@@ -44,9 +43,9 @@ def _run(options: argparse.Namespace) -> None:
         return
     if command == "score":
         (file,) = options.files
-        result = score_submission(_read(file), options.path)
+        result = score_submission(read_json(file), options.path)
     elif command == "join":
-        result = Benchmark.join([_read(file) for file in options.files])
+        result = Benchmark.join([read_json(file) for file in options.files])
     else:
         result = benchmark(
             seeds,
@@ -59,13 +58,6 @@ def _run(options: argparse.Namespace) -> None:
     print(result)
     if options.json:
         options.json.write_text(json.dumps(result.to_json(), indent=1))
-
-
-def _read(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text())
-    except ValueError as error:
-        raise ConfigError(f"{file} is not JSON: {error}") from error
 
 
 def _parser() -> argparse.ArgumentParser:

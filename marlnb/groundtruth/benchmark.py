@@ -99,16 +99,20 @@ class Benchmark:
         for part in parts:
             if not isinstance(part, Mapping) or not all(name in part for name in fields):
                 raise AnalysisError(f"expected what --json wrote, with {', '.join(fields)}")
-        scores = [Score.from_json(line) for part in parts for line in part["scores"]]
+        seconds: dict[str, float] = {}
+        try:
+            scores = [Score.from_json(line) for part in parts for line in part["scores"]]
+            for part in parts:
+                for name, spent in part["seconds"].items():
+                    seconds[name] = seconds.get(name, 0.0) + spent
+            largest = _largest(part["spillover"] for part in parts)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise AnalysisError(f"expected what --json wrote, got a damaged part: {error!r}") from error
         counts = Counter(f"{x.analysis} of {x.instance}" for x in (s.finding for s in scores))
         if repeated := [name for name, n in counts.items() if n > 1]:
             raise AnalysisError(f"{count(len(repeated), 'score')} in several parts, such as {repeated[0]}")
-        seconds: dict[str, float] = {}
-        for part in parts:
-            for name, spent in part["seconds"].items():
-                seconds[name] = seconds.get(name, 0.0) + spent
         ordered = tuple(sorted(scores, key=lambda s: s.finding.analysis))
-        return Benchmark(ordered, _largest(part["spillover"] for part in parts), seconds)
+        return Benchmark(ordered, largest, seconds)
 
     def to_json(self) -> dict[str, Any]:
         return {"scores": [s.to_json() for s in self.scores], "spillover": self.spillover, "seconds": self.seconds}
@@ -207,7 +211,7 @@ def run_and_score(planted: Planted, recording: Recording, analyse: Analyse) -> S
 
 def _largest(spillovers: Iterable[float | None]) -> float | None:
     """The largest; None if none was measured."""
-    return max((x for x in spillovers if x is not None), default=None)
+    return max((float(x) for x in spillovers if x is not None), default=None)
 
 
 def _cell(scores: Sequence[Score]) -> str:

@@ -65,22 +65,23 @@ def export(
     """Writes instances, their recordings and a README to a folder, and the keys to `<folder>.keys.json`.
 
     Args:
-        path: output folder.
+        path: output folder; `.` is the working directory, whose keys are then in the folder above.
         seeds: seeds of the instances.
         circuits: names of circuits; None: all.
         episodes: number of recorded episodes per instance.
     Raises:
-        AnalysisError: the folder has an export with another number of episodes, or of instances that are not requested.
+        AnalysisError: the folder has an export with another number of episodes, or of instances that are not requested,
+            or a file of it is damaged.
     """
-    folder = Path(path)
-    keys = folder.with_name(f"{folder.name}.{KEYS}")
+    folder = Path(os.path.abspath(path))
+    keys = Path(f"{folder}.{KEYS}")
     requested = set(versions(seeds, circuits))
     exported_keys = load_keys(keys) if keys.exists() else []
     if others := {(key.name, key.network, key.shared, key.seed) for key in exported_keys} - requested:
         raise AnalysisError(f"{keys} has keys of {len(others)} other instances that would be lost; use another folder")
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "benchmark.json"
-    if settings.exists() and (existing := json.loads(settings.read_text())["episodes"]) != episodes:
+    if settings.exists() and (existing := _field(settings, "episodes")) != episodes:
         raise AnalysisError(f"{folder} was exported with {existing} episodes, requested {episodes}; use another folder")
     settings.write_text(json.dumps({"episodes": episodes}))
     (folder / "README.md").write_text(README)
@@ -115,7 +116,7 @@ def score_submission(findings: Sequence[Mapping[str, Any]], path: str | os.PathL
     settings = Path(path) / "benchmark.json"
     if not settings.exists():
         raise AnalysisError(f"expected an export in {path}, found no benchmark.json")
-    episodes = json.loads(settings.read_text())["episodes"]
+    episodes = _field(settings, "episodes")
     if not isinstance(findings, Sequence):
         raise AnalysisError(f"a submission is a list of findings, got a {type(findings).__name__}")
     scores = tuple(_score(Finding.from_json(data), path, episodes) for data in findings)
@@ -123,8 +124,36 @@ def score_submission(findings: Sequence[Mapping[str, Any]], path: str | os.PathL
 
 
 def load_keys(path: str | os.PathLike[str]) -> list[AnswerKey]:
-    """Reads the keys that `export` wrote."""
-    return [AnswerKey.from_json(data) for data in json.loads(Path(path).read_text())]
+    """Reads the keys that `export` wrote.
+
+    Raises:
+        AnalysisError: the file is damaged.
+    """
+    data = read_json(path)
+    try:
+        return [AnswerKey.from_json(key) for key in data]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise AnalysisError(f"{path} is damaged: expected the keys that export wrote; {error!r}") from error
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The content of a file.
+
+    Raises:
+        OSError: it cannot be read.
+        AnalysisError: it is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text())
+    except (ValueError, RecursionError) as error:
+        raise AnalysisError(f"{path} is not JSON: {error}") from error
+
+
+def _field(file: Path, name: str) -> Any:
+    data = read_json(file)
+    if not isinstance(data, dict) or name not in data:
+        raise AnalysisError(f"{file} is damaged: expected the field {name!r}, which export wrote")
+    return data[name]
 
 
 def _score(finding: Finding, path: str | os.PathLike[str], episodes: int) -> Score:
@@ -136,7 +165,7 @@ def _score(finding: Finding, path: str | os.PathLike[str], episodes: int) -> Sco
     name, task = instance.agents.path.name, instance.agents.path / "task.json"
     if not task.exists():
         raise AnalysisError(f"no instance {name!r} in {path}")
-    if json.loads(task.read_text())["key_sha256"] != instance.task.key_sha256:
+    if _field(task, "key_sha256") != instance.task.key_sha256:
         raise AnalysisError(f"{task} has the hash of another key: another version of marlnb exported {name!r}")
     check_claims(finding, instance)
     attempts = tuple(kind for kind in finding.attempts if not CLAIMS[kind].measured)

@@ -1,6 +1,7 @@
 """What another tool gets, and how its submission is scored."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -90,6 +91,11 @@ def test_a_submission_is_scored_and_its_mistakes_are_reported(exported, tmp_path
         ({"kind": "subspace", "units": None, "basis": []}, "at least one direction"),
         ({"kind": "effect", "units": None, "direction": [1] * 32, "output": 9, "value": 1}, "outputs 0 to"),
         ({"kind": "complete", "units": None, "value": 1.0}, "'complete' are measured"),
+        ({"site": ""}, "no site of agent_"),
+        ({"kind": "effect", "units": None, "direction": [1] * 32, "output": 0, "value": "1"}, "finite value, got '1'"),
+        ({"kind": "subspace", "units": None, "basis": [["1"] * 32]}, "expected a finite number .*, got '1'"),
+        ({"kind": "subspace", "units": None, "basis": [[math.nan] * 32]}, "expected a finite number .*, got nan"),
+        ({"kind": "features", "units": None, "basis": [[1] * 32, [0] * 32]}, "each feature by itself"),
     ],
 )
 def test_a_claim_that_does_not_fit_the_instance_is_an_error(exported, changes, problem):
@@ -111,16 +117,35 @@ def test_the_key_is_the_exported_one(tmp_path):
         score_submission([submission(subject.key)], tmp_path / "instances")
 
 
+def test_an_export_to_the_working_directory_has_its_keys_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    made = export(".", [6], circuits=[CIRCUIT], episodes=1)
+    keys = tmp_path / "work.keys.json"
+    assert load_keys(keys) == [subject.key for subject in made] and not list((tmp_path / "work").glob("*keys*"))
+    for text in ("[{", "[{}]", "3"):
+        keys.write_text(text)
+        with pytest.raises(AnalysisError, match=r"work\.keys\.json is (not JSON|damaged)"):
+            export(".", [6], circuits=[CIRCUIT], episodes=1)
+    (tmp_path / "work" / "benchmark.json").write_text("{}")
+    with pytest.raises(AnalysisError, match=r"benchmark\.json is damaged: expected the field 'episodes'"):
+        score_submission([], ".")
+
+
 def test_a_bad_request_is_one_line(tmp_path, capsys):
     bad = tmp_path / "bad.json"
     bad.write_text("[")
     (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "part.json").write_text('{"scores": [{}], "spillover": 0, "seconds": {}}')
+    (tmp_path / "spent.json").write_text('{"scores": [], "spillover": 0, "seconds": []}')
     for arguments, problem in (
         (["export"], "export expects one folder; got 0"),
         (["join"], "join expects one or more files; got 0"),
         (["score", str(tmp_path / "missing.json")], "No such file"),
         (["score", str(bad)], "bad.json is not JSON"),
         (["join", str(tmp_path / "list.json")], "expected what --json wrote"),
+        (["join", str(tmp_path / "part.json")], "expected what --json wrote, got a damaged part: KeyError('analysis')"),
+        (["join", str(tmp_path / "spent.json")], "expected what --json wrote, got a damaged part: AttributeError"),
         (["--analyses", "abblate", "--path", str(tmp_path)], "'abblate'"),
         (["--circuits", "decoi", "--path", str(tmp_path)], "'decoi'"),
     ):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from marlnb.errors import AnalysisError
 from marlnb.groundtruth.answer_key import AnswerKey, Node
 from marlnb.groundtruth.scoring.claims import (
     DECOY_OVERLAP,
@@ -64,7 +65,17 @@ class FeatureClaim(DirectionsClaim):
 
     Attributes:
         basis: one direction, `[1][unit]`.
+    Raises:
+        AnalysisError: another number of directions.
     """
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.basis, tuple) or len(self.basis) != 1:
+            given = f"{len(self.basis)} directions" if isinstance(self.basis, tuple) else repr(self.basis)
+            raise AnalysisError(
+                f"a claim of kind {self.kind!r} has a basis of one direction, got {given}; "
+                "claim each feature by itself, or all of them as a 'span'"
+            )
 
     @staticmethod
     def best_share(bases: list[np.ndarray], direction: np.ndarray, excluded: list[int]) -> float:

@@ -80,12 +80,20 @@ class Score:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Score:
-        """What `to_json` wrote; of the finding only its name and doubts."""
+        """What `to_json` wrote; of the finding only its name and doubts.
+
+        Raises:
+            KeyError, TypeError, ValueError: something else.
+        """
         names = ("analysis", "circuit", "network", "shared", "seed")
         instance = {name: data[name] for name in names}
         finding = Finding(**instance, attempts=(), claims=(), doubts=tuple(data.get("doubts", ())))
-        items, abstained = (tuple(Item(**item) for item in data.get(name, ())) for name in ("items", "abstained"))
-        return Score(finding, items, data["decoys_claimed"], data["decoys"], data["strays"], abstained)
+        items, abstained = (
+            tuple(Item(item["kind"], item["what"], float(item["recovered"])) for item in data.get(name, ()))
+            for name in ("items", "abstained")
+        )
+        strays = None if data["strays"] is None else float(data["strays"])
+        return Score(finding, items, int(data["decoys_claimed"]), int(data["decoys"]), strays, abstained)
 
 
 def score(finding: Finding, key: AnswerKey, *, onsets: Onsets | None = None) -> Score:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.groundtruth.planting import Planted
@@ -38,33 +37,35 @@ def check_claims(finding: Finding, planted: Planted) -> None:
 
 def _check(claim: Claim, widths: Widths) -> None:
     fields: dict[str, Any] = vars(claim)
-    pairs = [(agent, "") for agent in fields.get("agents", ())]
-    pairs += [(agent, "") for pair in fields.get("pairs", ()) for agent in _two(pair)]
-    pairs += [_two(pair) for pair in fields.get("sites", ())]
-    if "agent" in fields:
-        pairs.append((fields["agent"], fields.get("site", "")))
-    for agent, site in pairs:
+    agents = [*fields.get("agents", ()), *(agent for pair in fields.get("pairs", ()) for agent in _two(pair))]
+    sites = [_two(pair) for pair in fields.get("sites", ())]
+    if "site" in fields:
+        sites.append((fields["agent"], fields["site"]))
+    elif "agent" in fields:
+        agents.append(fields["agent"])
+    for agent in (*agents, *(agent for agent, _ in sites)):
         if agent not in widths:
             raise AnalysisError(unknown("agent", str(agent), widths))
-        if site and site not in widths[agent]:
+    for agent, site in sites:
+        if site not in widths[agent]:
             raise AnalysisError(unknown(f"site of {agent}", str(site), widths[agent]))
     if "site" in fields:
-        _check_units(claim, widths[fields["agent"]], fields)
+        _check_units(widths[fields["agent"]], fields)
     for number in (*fields.get("code", ()), *(n for pair in fields.get("steps", ()) for n in _two(pair))):
         _whole(number, "number")
-    if not np.isfinite(np.array(fields.get("value", 0.0), dtype=float)):
-        raise ValueError(f"expected a finite value, got {fields['value']}")
+    _finite(fields.get("value", 0.0), "value")
 
 
-def _check_units(claim: Claim, width_of: Mapping[str, int], fields: Mapping[str, Any]) -> None:
+def _check_units(width_of: Mapping[str, int], fields: Mapping[str, Any]) -> None:
     n_units = width_of[fields["site"]]
     for unit in fields.get("units", ()):
         if not 0 <= _whole(unit, "unit") < n_units:
             raise ValueError(f"{fields['site']} has the units 0 to {n_units - 1}, got {unit}")
     for direction in (*fields.get("basis", ()), *([fields["direction"]] if "direction" in fields else [])):
-        vector = np.array(direction, dtype=float)
-        if vector.shape != (n_units,) or not np.isfinite(vector).all():
+        if not isinstance(direction, tuple) or len(direction) != n_units:
             raise ValueError(f"expected {n_units} finite numbers for a direction at {fields['site']}, got {direction}")
+        for number in direction:
+            _finite(number, f"number in a direction at {fields['site']}")
     if "basis" in fields and not fields["basis"]:
         raise ValueError("expected a basis of at least one direction, got none")
     if "output" in fields:
@@ -83,3 +84,8 @@ def _whole(number: Any, what: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool):
         raise ValueError(f"expected a whole {what}, got {number!r}")
     return number
+
+
+def _finite(number: Any, what: str) -> None:
+    if not isinstance(number, int | float) or isinstance(number, bool) or not abs(number) <= sys.float_info.max:
+        raise ValueError(f"expected a finite {what}, got {number!r}")
