@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from marlnb.display.formatting import count, format_clock
+from marlnb.display.formatting import format_clock
 from marlnb.errors import AnalysisError
 from marlnb.groundtruth.answer_key import NetworkName
 from marlnb.groundtruth.instance import Analyse, Instance, analyses
 from marlnb.groundtruth.planting import NETWORKS, Planted, circuit_names, planted, runs_on
 from marlnb.groundtruth.score_cache import CachedScore, ScoreCache
 from marlnb.groundtruth.scoring.faithfulness import onset_steps, spillover, with_faithfulness
+from marlnb.groundtruth.scoring.finding import check_unique
 from marlnb.groundtruth.scoring.score import Score, score
 from marlnb.recording.file.reader import Recording
 from marlnb.training.collect.threads import torch_threads
@@ -93,7 +94,7 @@ class Benchmark:
         """Joins runs of parts of the grid, each as `to_json` wrote it.
 
         Raises:
-            AnalysisError: a part is something else, or two parts have the same analysis of the same instance.
+            AnalysisError: a part is something else, or an analysis of an instance is there more than once.
         """
         fields = ("scores", "spillover", "seconds")
         for part in parts:
@@ -108,9 +109,7 @@ class Benchmark:
             largest = _largest(part["spillover"] for part in parts)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise AnalysisError(f"expected what --json wrote, got a damaged part: {error!r}") from error
-        counts = Counter(f"{x.analysis} of {x.instance}" for x in (s.finding for s in scores))
-        if repeated := [name for name, n in counts.items() if n > 1]:
-            raise AnalysisError(f"{count(len(repeated), 'score')} in several parts, such as {repeated[0]}")
+        check_unique((s.finding for s in scores), "score")
         ordered = tuple(sorted(scores, key=lambda s: s.finding.analysis))
         return Benchmark(ordered, largest, seconds)
 

@@ -21,7 +21,7 @@ from marlnb.groundtruth.benchmark import Benchmark, instances, versions
 from marlnb.groundtruth.planting import Planted, planted
 from marlnb.groundtruth.scoring.claims import CLAIMS
 from marlnb.groundtruth.scoring.faithfulness import onset_steps, with_faithfulness
-from marlnb.groundtruth.scoring.finding import Finding
+from marlnb.groundtruth.scoring.finding import Finding, check_unique
 from marlnb.groundtruth.scoring.score import Score, score
 from marlnb.groundtruth.scoring.valid_claims import check_claims
 
@@ -110,8 +110,8 @@ def score_submission(findings: Sequence[Mapping[str, Any]], path: str | os.PathL
     """Scores a submission against instances that `export` wrote.
 
     Raises:
-        AnalysisError: the folder is not an export, a finding is malformed, or its instance is not in the folder or has
-            another key there.
+        AnalysisError: the folder is not an export, a finding is malformed or there twice, or its instance is not in the
+            folder or has another key there.
     """
     settings = Path(path) / "benchmark.json"
     if not settings.exists():
@@ -119,8 +119,9 @@ def score_submission(findings: Sequence[Mapping[str, Any]], path: str | os.PathL
     episodes = _field(settings, "episodes")
     if not isinstance(findings, Sequence):
         raise AnalysisError(f"a submission is a list of findings, got a {type(findings).__name__}")
-    scores = tuple(_score(Finding.from_json(data), path, episodes) for data in findings)
-    return Benchmark(scores, None, {})
+    submitted = [Finding.from_json(data) for data in findings]
+    check_unique(submitted, "finding")
+    return Benchmark(tuple(_score(finding, path, episodes) for finding in submitted), None, {})
 
 
 def load_keys(path: str | os.PathLike[str]) -> list[AnswerKey]:

@@ -74,8 +74,11 @@ def test_a_submission_is_scored_and_its_mistakes_are_reported(exported, tmp_path
         score_submission([{**findings[0], "network": "lstm"}], folder)
     assert "logits of the same step: not measured" in repr(result)
     parts = [result.to_json(), json.loads((tmp_path / "scores.json").read_text())]
-    with pytest.raises(AnalysisError, match="2 scores in several parts, such as by key of role_switch-gru-shared-5"):
+    repeated = "for each analysis and instance, got 2 for by key of role_switch-gru-shared-5"
+    with pytest.raises(AnalysisError, match=f"one score {repeated}"):
         Benchmark.join(parts)
+    with pytest.raises(AnalysisError, match=f"one finding {repeated}"):
+        score_submission([*findings, findings[0]], folder)
     with pytest.raises(AnalysisError, match="with 4 episodes, requested 5"):
         export(folder, [5], circuits=[CIRCUIT], episodes=5)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -103,3 +104,14 @@ class Finding:
         claims = tuple(claim_from_json(claim) for claim in data["claims"])
         options = {name: as_tuples(value) for name, value in data.items() if name != "claims"}
         return Finding(**options, claims=claims)
+
+
+def check_unique(findings: Iterable[Finding], what: str) -> None:
+    """Raises AnalysisError if an analysis has several findings about one instance.
+
+    Args:
+        what: they are, for the message: `finding` or `score`.
+    """
+    for name, n in Counter(f"{finding.analysis} of {finding.instance}" for finding in findings).items():
+        if n > 1:
+            raise AnalysisError(f"expected one {what} for each analysis and instance, got {n} for {name}")
