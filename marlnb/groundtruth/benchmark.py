@@ -29,6 +29,7 @@ from marlnb.training.collect.threads import torch_threads
 
 RECOVERED_TARGET, DISCOVERY_TARGET = 0.95, 0.05
 SCORES = "scores.jsonl"
+Version = tuple[str, NetworkName, bool, int]  # circuit, network, whether weights are shared, seed
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,10 @@ class Benchmark:
 
 
 def benchmark(
-    seeds: Sequence[int] = range(3),
+    seeds: Iterable[int] = range(3),
     *,
     names: Sequence[str] | None = None,
-    circuits: Sequence[str] | None = None,
+    circuits: Iterable[str] | None = None,
     episodes: int = 60,
     path: str | os.PathLike[str] = "runs/groundtruth",
     progress: bool = False,
@@ -159,7 +160,10 @@ def benchmark(
     """
     selected = analyses(None if names is None else list(names))
     cache = ScoreCache.open(Path(path) / SCORES)
-    grid = [(each, [n for n in selected if runs_on(each.task.name, n)]) for each in instances(seeds, circuits, path)]
+    grid = [
+        (each, [n for n in selected if runs_on(each.task.name, n)])
+        for each in instances(versions(seeds, circuits), path)
+    ]
     todo = [[name for name in names if cache.get(each, episodes, name) is None] for each, names in grid]
     started, total, done = time.monotonic(), sum(map(len, todo)), 0
     for number, ((each, _), missing) in enumerate(zip(grid, todo), 1):
@@ -191,14 +195,15 @@ def _score_all(planted: Planted, selected: Mapping[str, Analyse], episodes: int)
             yield CachedScore(result, time.process_time() - started, largest_spillover)
 
 
-def versions(seeds: Sequence[int], circuits: Sequence[str] | None) -> list[tuple[str, NetworkName, bool, int]]:
-    """Circuits, networks, sharing and seeds; circuits=None: all."""
-    return list(itertools.product(circuits or circuit_names(), NETWORKS, (True, False), seeds))
+def versions(seeds: Iterable[int], circuits: Iterable[str] | None) -> list[Version]:
+    """The grid of circuits, networks, sharing and seeds; circuits=None: all."""
+    names = list(circuits or ())
+    return list(itertools.product(names or circuit_names(), NETWORKS, (True, False), seeds))
 
 
-def instances(seeds: Sequence[int], circuits: Sequence[str] | None, path: str | os.PathLike[str]) -> Iterator[Planted]:
-    """The instances of the grid."""
-    for name, network, shared, seed in versions(seeds, circuits):
+def instances(grid: Iterable[Version], path: str | os.PathLike[str]) -> Iterator[Planted]:
+    """The instances of a grid."""
+    for name, network, shared, seed in grid:
         yield planted(name, network, shared=shared, seed=seed, path=path)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,9 @@ kinds of claim and their scores.
 
 def export(
     path: str | os.PathLike[str],
-    seeds: Sequence[int] = range(3),
+    seeds: Iterable[int] = range(3),
     *,
-    circuits: Sequence[str] | None = None,
+    circuits: Iterable[str] | None = None,
     episodes: int = 60,
 ) -> list[Planted]:
     """Writes instances, their recordings and a README to a folder, and the keys to `<folder>.keys.json`.
@@ -75,9 +75,9 @@ def export(
     """
     folder = Path(os.path.abspath(path))
     keys = Path(f"{folder}.{KEYS}")
-    requested = set(versions(seeds, circuits))
+    requested = versions(seeds, circuits)
     exported_keys = load_keys(keys) if keys.exists() else []
-    if others := {(key.name, key.network, key.shared, key.seed) for key in exported_keys} - requested:
+    if others := {(key.name, key.network, key.shared, key.seed) for key in exported_keys} - {*requested}:
         raise AnalysisError(f"{keys} has keys of {len(others)} other instances that would be lost; use another folder")
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "benchmark.json"
@@ -86,7 +86,7 @@ def export(
     settings.write_text(json.dumps({"episodes": episodes}))
     (folder / "README.md").write_text(README)
     exported = []
-    for instance in instances(seeds, circuits, folder):
+    for instance in instances(requested, folder):
         instance.record(episodes).close()
         write_instance(instance)
         exported.append(instance)

@@ -123,7 +123,8 @@ def test_the_key_is_the_exported_one(tmp_path):
 def test_an_export_to_the_working_directory_has_its_keys_beside_it(tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    made = export(".", [6], circuits=[CIRCUIT], episodes=1)
+    made = export(".", iter([6]), circuits=iter([CIRCUIT]), episodes=1)
+    assert len(made) == 4
     keys = tmp_path / "work.keys.json"
     assert load_keys(keys) == [subject.key for subject in made] and not list((tmp_path / "work").glob("*keys*"))
     for text in ("[{", "[{}]", "3"):
