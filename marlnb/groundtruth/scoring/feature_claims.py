@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,26 +113,37 @@ class SpanClaim(DirectionsClaim):
 @claim_kind("feature_effect")
 @dataclass(frozen=True)
 class FeatureEffectClaim(DirectionEffect):
-    """How much an output grows for a step along a claimed feature. Score: share of claims within the tolerance."""
+    """How much an output grows for a step along a claimed feature.
+
+    Score: share of claims within the tolerance. That an output does not grow is true of most directions, so a right
+    claim of it does not count; a wrong one does.
+    """
 
     @classmethod
     def score(cls, claims: Sequence[FeatureEffectClaim], truth: Truth) -> list[Item]:
-        items = []
-        for node in truth.key.nodes:
-            if node.readout:
-                right = share_right(claim._matches_readouts(truth.key) for claim in at_node(claims, node))
-                items.append(Item(cls.kind, describe(node), right))
-        return items
+        return [
+            Item(cls.kind, describe(node), share_right(cls._are_right(at_node(claims, node), truth.key)))
+            for node in truth.key.nodes
+            if node.readout
+        ]
 
-    def _matches_readouts(self, key: AnswerKey) -> bool:
-        """Whether the output grows as all readouts of the site say."""
+    @classmethod
+    def _are_right(cls, claims: Sequence[FeatureEffectClaim], key: AnswerKey) -> Iterator[bool]:
+        for claim in claims:
+            expected, largest = claim._effect(key)
+            is_right = within_tolerance(claim.value, expected, largest)
+            if not (is_right and within_tolerance(0.0, expected, largest)):
+                yield is_right
+
+    def _effect(self, key: AnswerKey) -> tuple[float, float]:
+        """By how much the output grows as all readouts of the site say, and the largest effect of such a step."""
         expected = largest = 0.0
         for node in (*key.nodes, *key.minor):
             if (node.agent, node.site) == (self.agent, self.site):
                 weights = dict(node.readout).get(self.output, (0.0,) * len(node.units))
                 expected += readout_effect(self.direction, node.units, weights)
                 largest = max(largest, largest_effect(self.direction, node.readout))
-        return within_tolerance(self.value, expected, largest)
+        return expected, largest
 
 
 def _driven_directions(node: Node) -> list[np.ndarray]:

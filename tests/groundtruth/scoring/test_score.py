@@ -258,6 +258,10 @@ def test_a_move_is_right_if_the_readouts_say_so():
     assert score(finding_of(("feature_effect",), *claims), key).recovered == pytest.approx(2 / 3)
     assert score(finding_of(("feature_effect",), moved(4.2, 1.0, 0, 0, 0.8, output=1)), key).recovered == 0.0
     assert score(finding_of(("feature_effect",)), key).recovered == 0.0
+    unread = moved(0.0, 0, 0, 1.0, 0)
+    assert score(finding_of(("feature_effect",), unread), key).recovered == 0.0  # true of most directions
+    assert score(finding_of(("feature_effect",), *claims, unread), key).recovered == pytest.approx(2 / 3)
+    assert score(finding_of(("feature_effect",), claims[0], replace(unread, value=1.0)), key).recovered == 0.5
 
 
 def test_directions_in_shared_units_are_scored_and_decoys_by_themselves():
