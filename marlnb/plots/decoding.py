@@ -160,7 +160,9 @@ def _curve(
         ax.plot(xs, chance, color=INK, linewidth=1.0, drawstyle="steps-mid")
     ax.text(xs[-1], chance[-1], "chance ", ha="right", va="bottom", fontsize=8.5, color=INK)
     bottom = max(-1.0, min(0.0, *chance, *shuffled))  # controls far below 0 would leave no room for the scores
-    ax.set_ylim(min(bottom, *(1.05 * score[np.isfinite(score)])), 1.05)
+    ends = np.array([(s.score, s.low, s.high) for s in scores])
+    ends = 1.05 * ends[np.isfinite(ends)]
+    ax.set_ylim(min([bottom, *ends]), max([1.05, *ends]))
     ax.margins(x=0.02)
     legend_outside(ax)
     return ax

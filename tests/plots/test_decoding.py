@@ -83,7 +83,10 @@ def test_the_curve_over_time_of_one_site() -> None:
 
 def test_axes_reach_down_to_negative_scores_and_intervals() -> None:
     result = decoding(*(replace(score("b/h1", t=t, value=t - 5.0), low=t - 6.0) for t in range(3)))
-    assert plots.decoding_over_time(result).get_ylim()[0] < -5
+    assert plots.decoding_over_time(result).get_ylim()[0] < -6
+    unsure = decoding(*(replace(score("b/h1", t=t, value=0.1), low=-0.9, high=1.2) for t in range(3)))
+    bottom, top = plots.decoding_over_time(unsure).get_ylim()
+    assert bottom < -0.9 and top > 1.2
     assert plots.decoding_bars(decoding(replace(score(value=-0.2), low=-0.9))).get_ylim()[0] < -0.9
 
 
