@@ -20,10 +20,11 @@ from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.display.notice import print_notice
 from marlnb.envs.vector import VectorEnv
-from marlnb.errors import CheckpointError, EnvError, MarlnbError
+from marlnb.errors import CheckpointError, ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
+from marlnb.schedule import read_schedule
 from marlnb.training.collect.episode_statistics import EpisodeStatistics, EpisodeTracker
 from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
@@ -129,10 +130,9 @@ class Loop:
     ) -> None:
         self.experiment, self.env, self.device = experiment, env, device
         self.on_rollout: list[Callable[[Rollout], None]] = []
-        if experiment.schedule:
-            experiment.check_without_env()  # a change that cannot be made would end the training when its time comes
         self._iteration, self._options = 0, experiment.at_frames(0)
         self.learners = build_learners(self._options, env.spec) if learners is None else dict(learners)
+        self._check_schedule()
         self.episodes = EpisodeTracker(env.spec, experiment.n_envs)
         self._streams = RandomStreams(experiment.seed, device)
         self._generator = torch.Generator(device=device).manual_seed(derive_seed(experiment.seed, "actions"))
@@ -244,6 +244,20 @@ class Loop:
         except MISFIT as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
 
+    def _check_schedule(self) -> None:
+        """Makes every change once: one that cannot be made would end the training when its time comes.
+
+        Raises:
+            ConfigError: of such a change.
+        """
+        if self.experiment.schedule:
+            self.experiment.check_without_env()
+        for change in read_schedule(self.experiment.schedule):
+            try:
+                self._learners_with(self.experiment.at_frames(change.frames))
+            except (ConfigError, CheckpointError) as error:
+                raise ConfigError(f"schedule: {str(change)!r}: {error}", at="schedule") from error
+
     def _follow_schedule(self) -> None:
         """Continues with the options of algorithms that are in effect now; weights, moments and buffers stay."""
         if not self.experiment.schedule:
@@ -251,15 +265,20 @@ class Loop:
         options = self.experiment.at_frames(self._iteration * self.experiment.iteration_frames)
         if options == self._options:
             return
+        self._options, self.learners = options, self._learners_with(options)
+        self._networks = nn.ModuleList(self.policies.values())
+        self._weights = {name: list(policy.parameters()) for name, policy in self.policies.items()}
+        self._collector = self._collector.with_policies(self.policies)
+
+    def _learners_with(self, options: Experiment) -> dict[str, Learner]:
+        """The learners as they are now, with other options."""
         states = {name: learner.state_dict() for name, learner in self.learners.items()}
         for name, learner in self.learners.items():
             if isinstance(learner, OffPolicyLearner):  # checkpoints can be without it
                 states[name]["replay"] = learner.replay.state_dict()
-        self._options, self.learners = options, build_learners(options, self.env.spec)
-        load_learners(self.learners, states)
-        self._networks = nn.ModuleList(self.policies.values())
-        self._weights = {name: list(policy.parameters()) for name, policy in self.policies.items()}
-        self._collector = self._collector.with_policies(self.policies)
+        learners = build_learners(options, self.env.spec)
+        load_learners(learners, states)
+        return learners
 
     def _collect(self) -> Rollout:
         """A rollout whose numbers are finite."""

@@ -103,6 +103,11 @@ def test_a_replay_buffer_stays_although_checkpoints_do_not_hold_it(tmp_path: Pat
             (*IPPO, "model=gru", "algorithm.sequence_length=4", "schedule=['48 algorithm.sequence_length=7']"),
             "48 algorithm.sequence_length=7.*divide",
         ),
+        ((*OFF_POLICY, "algorithm=qmix", "schedule=['48 algorithm.mixer_units=16']"), "48 algorithm.mixer_units=16"),
+        (
+            (*OFF_POLICY, "algorithm=iql", "env=probe/echo", "schedule=['48 algorithm.n_steps=3']"),
+            "48 algorithm.n_steps=3.*wait for their turns",
+        ),
     ],
 )
 def test_a_change_that_cannot_be_made_is_an_error_before_the_training(
