@@ -263,6 +263,11 @@ class AlgorithmConfig(ABC):
         """Frames at the start of a training in which nothing is learned yet."""
         return 0
 
+    @property
+    def fixed_options(self) -> tuple[str, ...]:
+        """Options of what a training begins with, which then stays: a schedule cannot change them."""
+        return ()
+
     def check_fit(self, context: LearnerContext) -> None:
         """Raises ConfigError unless this algorithm can learn for that group, with those networks."""
         group, env = context.group, context.env

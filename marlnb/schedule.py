@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from marlnb.config import AlgorithmConfig
 from marlnb.errors import ConfigError, unknown
+from marlnb.values import hints
 
 _CHANGE = re.compile(r"(?P<frames>[0-9][0-9_]*) +(?P<path>algorithm|algorithms\.\w+)\.(?P<option>\w+)=(?P<value>\S+)")
 
@@ -41,10 +42,11 @@ class Change:
         names = {item.name for item in fields(algorithm)}
         if self.option not in names:
             raise ConfigError(f"schedule: {str(self)!r}: {unknown(f'option of {algorithm.name}', self.option, names)}")
-        if "buffer_frames" in names and self.option in ("buffer_frames", "sequence_length"):
+        if self.option in algorithm.fixed_options:
+            numbers = {name for name in names if hints(type(algorithm))[name] in (int, float, float | None)}
             raise ConfigError(
-                f"schedule: {str(self)!r}: the size of a replay buffer and the length of its sequences cannot change "
-                "during a training",
+                f"schedule: {str(self)!r}: {self.option} of {algorithm.name} says what a training begins with and "
+                f"cannot change; valid: {', '.join(sorted(numbers - set(algorithm.fixed_options))) or 'none'}",
                 at="schedule",
             )
         try:

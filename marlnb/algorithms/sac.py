@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import log
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.models.policies.random_numbers import Generators
-from marlnb.models.policies.soft_policy import SoftPolicy
+from marlnb.models.policies.soft_policy import SoftPolicy, Temperature
 from marlnb.specs import ActionSpec
 
 DISCRETE_ENTROPY_SHARE = 0.3
@@ -44,6 +45,11 @@ class SACLearner(QActorCriticLearner):
         parts = {"actor": policy.actor, "temperature": policy.temperature}
         super().__init__(config, policy, context.env, followed={}, trained=parts)
         self.target_entropy = target_entropy(policy.group.action, config.target_entropy)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        if not self.config.learn_temperature:  # an option, which a schedule can change
+            self.policy.temperature.load_state_dict(Temperature(self.config.temperature).state_dict())
 
     def explore(self) -> None:
         self.policy.uniform.fill_(self.warming_up)

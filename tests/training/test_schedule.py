@@ -94,16 +94,34 @@ def test_a_replay_buffer_stays_although_checkpoints_do_not_hold_it(tmp_path: Pat
         assert [report.learning["agent"]["replay_frames"] for report in trainer] == [16, 32, 48, 64, 80, 96]
 
 
+def test_a_fixed_temperature_follows_the_schedule(tmp_path: Path) -> None:
+    words = "algorithm=isac", "algorithm.learn_temperature=false", "algorithm.temperature=0.5"
+    experiment = Experiment.compose(*SMALL, *OFF_POLICY, *words, "schedule=['64 algorithm.temperature=0.01']")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        reports = [report.learning["agent"] for report in trainer]
+    temperatures = [learning["temperature"] for learning in reports[1:]]
+    assert temperatures == pytest.approx([0.5] * 3 + [0.01] * 2)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((*OFF_POLICY, "schedule=['48 algorithm.buffer_frames=800']"), "the size of a replay buffer"),
+        ((*OFF_POLICY, "schedule=['48 algorithm.buffer_frames=800']"), "buffer_frames of maddpg says what"),
         ((*OFF_POLICY, "schedule=['48 algorithm.batch_size=5000']"), "48 algorithm.batch_size=5000.*larger than"),
         (
             (*IPPO, "model=gru", "algorithm.sequence_length=4", "schedule=['48 algorithm.sequence_length=7']"),
             "48 algorithm.sequence_length=7.*divide",
         ),
         ((*OFF_POLICY, "algorithm=qmix", "schedule=['48 algorithm.mixer_units=16']"), "48 algorithm.mixer_units=16"),
+        (
+            (*IPPO, "schedule=['48 algorithm.initial_log_std=-2']"),
+            "initial_log_std of ippo.*valid: adam_eps, .*, sequence_length, target_kl,",
+        ),
+        ((*OFF_POLICY, "algorithm=masac", "schedule=['48 algorithm.temperature=1']"), "temperature of masac says what"),
+        (
+            (*IPPO, "algorithms.agent=frozen", "schedule=['48 algorithms.agent.checkpoint=8']"),
+            "checkpoint of frozen says what.*valid: none",
+        ),
         (
             (*OFF_POLICY, "algorithm=iql", "env=probe/echo", "schedule=['48 algorithm.n_steps=3']"),
             "48 algorithm.n_steps=3.*wait for their turns",

@@ -59,6 +59,10 @@ class OffPolicyConfig(AlgorithmConfig):
     def warmup_frames(self) -> int:
         return self.learning_starts
 
+    @property
+    def fixed_options(self) -> tuple[str, ...]:
+        return "buffer_frames", "sequence_length"
+
     def check_fit(self, context: LearnerContext) -> None:
         super().check_fit(context)
         if self.n_steps > 1 and not context.env.simultaneous:

@@ -63,6 +63,10 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     initial_log_std: float = option(0.0, help="of continuous actions, bounds scaled to -1..1", unit="nats")
 
+    @property
+    def fixed_options(self) -> tuple[str, ...]:
+        return ("initial_log_std",)
+
     def check_networks(
         self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
     ) -> None:

@@ -24,6 +24,11 @@ class ISACConfig(QActorCriticConfig):
         None, help="continuous: bounds scaled to -1..1; none: -1 a component, or 0.3 of a uniform choice", unit="nats"
     )
 
+    @property
+    def fixed_options(self) -> tuple[str, ...]:
+        initial = ("temperature",) if self.learn_temperature else ()
+        return (*super().fixed_options, *initial)
+
 
 @ALGORITHMS.register("masac")
 @dataclass(frozen=True)

@@ -55,6 +55,10 @@ class FrozenConfig(FixedPolicyConfig):
     group: str | None = option(None, help="its group; none: the one of the same name")
     checkpoint: int | str = option("last", help="last, best (or best:<group>) or an iteration")
 
+    @property
+    def fixed_options(self) -> tuple[str, ...]:
+        return "run", "group", "checkpoint"
+
     def build(self, context: LearnerContext) -> Learner:
         """Raises ConfigError: `marlnb.training.learners` reads the other run's folder; it is above this layer."""
         raise ConfigError(

@@ -70,3 +70,7 @@ class QMIXConfig(VDNConfig):
         ge=0,
         le=65_536,
     )
+
+    @property
+    def fixed_options(self) -> tuple[str, ...]:
+        return (*super().fixed_options, "mixer_units", "hyper_units")
