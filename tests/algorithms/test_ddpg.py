@@ -285,6 +285,18 @@ def test_the_noise_moves_along_a_straight_line_once_actions_are_no_longer_random
     assert actual == [(True, 0.4), (False, 0.3), (False, 0.25), (False, 0.1), (False, 0.1)]
 
 
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (IDDPGConfig(noise_final=0.1), r"noise_final=0.1 needs noise_frames"),
+        (IDDPGConfig(noise_frames=10), r"noise_frames=10 needs noise_final"),
+    ],
+)
+def test_half_of_a_change_of_the_noise_is_an_error(config: IDDPGConfig, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        solo_learner(config, CONTINUOUS)
+
+
 def test_what_does_not_fit_is_named(make_env: Callable[..., EnvSpec]) -> None:
     env, model = make_env(CONTINUOUS), MLPConfig()
     lengths = {"n_envs": 4, "rollout_steps": 20}

@@ -315,6 +315,7 @@ def test_epochs_end_once_the_policy_has_moved_too_far(
         (IPPOConfig(sequence_length=7), "gru", DISCRETE, r"sequence_length=7 .* rollout_steps=8; valid: 1, 2, 4, 8"),
         (IPPOConfig(n_minibatches=999), "mlp", DISCRETE, "999 minibatches of 256"),
         (IPPOConfig(anneal_frames=10), "mlp", DISCRETE, "lr_final"),
+        (IPPOConfig(lr_final=1e-5), "mlp", DISCRETE, r"lr_final=1e-05 needs anneal_frames.*got 0"),
         (IPPOConfig(), "mlp", ActionSpec("continuous", low=(-float("inf"),), high=(1.0,)), "finite bounds"),
     ],
 )

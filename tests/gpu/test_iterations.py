@@ -65,10 +65,8 @@ def test_torchs_mode_sees_a_wait() -> None:
 
 @pytest.mark.parametrize(("algorithm", "env", "model"), CASES)
 def test_graphs_equal_eager(algorithm: str, env: str, model: str) -> None:
-    captured, eager = (
-        loop_of(algorithm, env, model, f"cuda_graphs={value}", "algorithm.lr_final=0.0001")
-        for value in ("true", "false")
-    )
+    annealed = "algorithm.lr_final=0.0001", "algorithm.anneal_frames=500"
+    captured, eager = (loop_of(algorithm, env, model, f"cuda_graphs={value}", *annealed) for value in ("true", "false"))
     for _ in range(WARM_UP_CALLS + 4):
         ours, theirs = captured.advance().learning, eager.advance().learning
         for group in theirs:

@@ -26,7 +26,7 @@ def train(loop: Loop, n: int) -> list[dict[str, Any]]:
 CASES = [
     ("mappo", "spread", "mlp", [EPOCHS, "env.terminate_on_success=true"]),
     ("maa2c", "spread", "gru", ["env.terminate_on_success=true"]),
-    ("a2c", "continuous", "mlp", ["algorithm.lr_final=0.0001"]),
+    ("a2c", "continuous", "mlp", ["algorithm.lr_final=0.0001", "algorithm.anneal_frames=500"]),
     ("ippo", "tag", "mlp", [EPOCHS]),
     ("mappo", "dying", "gru", [EPOCHS]),
     ("ippo", "matrix", "mlp", [EPOCHS]),

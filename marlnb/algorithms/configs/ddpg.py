@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from marlnb.algorithms.configs.choices import check_together
 from marlnb.algorithms.configs.off_policy import CentralisedCriticConfig, QActorCriticConfig
-from marlnb.config import ALGORITHMS, SearchRange, option
+from marlnb.config import ALGORITHMS, ModelConfig, SearchRange, option
 
 
 @ALGORITHMS.register("iddpg")
@@ -39,6 +40,12 @@ class IDDPGConfig(QActorCriticConfig):
     output_penalty: float = option(
         1e-3, help="weight of the actor's squared outputs (logits, or actions before the tanh)", ge=0
     )
+
+    def check_networks(
+        self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
+    ) -> None:
+        super().check_networks(where, actor, critic, n_envs, rollout_steps)
+        check_together(where, "noise_final", self.noise_final, "noise_frames", self.noise_frames)
 
 
 @ALGORITHMS.register("maddpg")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from marlnb.algorithms.configs.choices import RegressionLoss
+from marlnb.algorithms.configs.choices import RegressionLoss, check_together
 from marlnb.config import AlgorithmConfig, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.choices import Squash, StdOf
@@ -80,8 +80,7 @@ class OnPolicyConfig(AlgorithmConfig):
         n_samples = n_envs * steps // (self.sequence_length if recurrent else 1)
         if self.n_minibatches > n_samples:
             raise ConfigError(f"{where}: {self.n_minibatches} minibatches of {n_samples} samples; at most {n_samples}")
-        if self.anneal_frames and self.lr_final is None:
-            raise ConfigError(f"{where}: anneal_frames={self.anneal_frames} needs lr_final; got none")
+        check_together(where, "lr_final", self.lr_final, "anneal_frames", self.anneal_frames)
 
 
 @dataclass(frozen=True)
