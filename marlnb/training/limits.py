@@ -27,6 +27,11 @@ class Trained:
     seconds: float = 0.0
     agent_steps: int = 0
 
+    @property
+    def by_limit(self) -> dict[str, float]:
+        """What each option of `LENGTHS` limits, in its unit."""
+        return dict(zip(LENGTHS, (self.frames, self.iterations, self.seconds / 60, self.agent_steps), strict=True))
+
 
 def limits_of(experiment: Experiment) -> dict[str, float | None]:
     """The experiment's limits by option; None: no limit."""
@@ -35,12 +40,7 @@ def limits_of(experiment: Experiment) -> dict[str, float | None]:
 
 def reached_limit(experiment: Experiment, trained: Trained) -> str:
     """The option whose limit has been reached, such as `max_minutes=10`; empty while the training continues."""
-    done = {
-        "frames": trained.frames,
-        "max_iterations": trained.iterations,
-        "max_minutes": trained.seconds / 60,
-        "max_agent_steps": trained.agent_steps,
-    }
+    done = trained.by_limit
     reached = (name for name, limit in limits_of(experiment).items() if limit is not None and done[name] >= limit)
     return next((f"{name}={getattr(experiment, name)}" for name in reached), "")
 

@@ -18,7 +18,7 @@ from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
-from marlnb.training.limits import LENGTHS, limits_of
+from marlnb.training.limits import LENGTHS, Trained, limits_of, reached_limit
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end
 from marlnb.training.report import Report
@@ -100,7 +100,7 @@ def resume(
         trust: allow the code that another person's folder names; those of your own trainings need none.
         progress, on_report, callbacks: as in `train`.
     Raises:
-        As `train`; ConfigError: `frames` is less than has been trained.
+        As `train`; ConfigError: a new limit is less than has been trained.
         TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
     """
     opened = opened_run(run, trust=trust)
@@ -162,7 +162,7 @@ def drive(
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
     with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]), stopping_while_waiting(trainer):
         clear_requests(run.path)
-        display = Progress(run.experiment, frames=trainer.frames) if progress else None
+        display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration
         try:
             for report in trainer:
                 if display is not None:
@@ -176,6 +176,8 @@ def drive(
                 display.close(describe_end(trainer.state, trainer.trained, run.experiment, reason=reason))
     if progress and trainer.profiler is not None:
         print(trainer.profiler.summary)
+    if trainer.state == "complete" and trainer.iteration == first:
+        _report_no_training(run, trainer)
     if trainer.state == "stopped":
         _report_stop(run, trainer)
     return run
@@ -203,23 +205,42 @@ def _report_stop(run: Run, trainer: Trainer) -> None:
         print_notice(f"{message}; resume with `marlnb resume {run.path}` or train(..., resume=True)")
 
 
+def _report_no_training(run: Run, trainer: Trainer) -> None:
+    """Says which limit a resumed training had reached before it began, and how to change it."""
+    limit, target = reached_limit(run.experiment, trainer.trained), run.experiment.target_return
+    if limit:
+        name = limit.partition("=")[0]
+        advice = f"{limit} is reached; change it with resume(run, {name}=...)"
+    else:
+        advice = f"target_return={target} is reached, which stays the end of this run; train a new one without it"
+    print_notice(f"{run.path} was not trained further: {advice}")
+
+
 def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
     """The limits with which the training in a status was run; files of earlier versions have the frames only."""
     return {**dict.fromkeys(LENGTHS), "frames": status.get("frames_total"), **status.get("limits", {})}
 
 
 def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
-    done = max((checkpoint.frames for checkpoint in run.checkpoints), default=0)
-    if "frames" in changes and changes["frames"] < max(done, 1):
-        raise ConfigError(
-            f"frames={changes['frames']} is less than the {done} frames that {run.path} has been trained for"
-        )
+    experiment, done = replace(run.experiment, **changes), _trained(run).by_limit
+    for name, value in changes.items():
+        if value < done[name]:
+            amount = f"{round(done[name], 3)} {name.removeprefix('max_').replace('_', ' ')}"
+            raise ConfigError(f"{name}={value} is less than the {amount} that {run.path} has been trained for")
     with RunLock(run.path / LOCK):
-        experiment = replace(run.experiment, **changes)
         write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
         for name, value in changes.items():
             run.log_event(f"{name} changed from {getattr(run.experiment, name)} to {value}")
         run.experiment = experiment
+
+
+def _trained(run: Run) -> Trained:
+    """How much the newest checkpoint has been trained; time and agent steps are 0 if the metrics lack its iteration."""
+    newest = max(run.checkpoints, key=lambda checkpoint: checkpoint.iteration, default=None)
+    if newest is None:
+        return Trained()
+    row = {row["iteration"]: row for row in read_rows(run.path / METRICS)}.get(newest.iteration, {})
+    return Trained(newest.iteration, newest.frames, row.get("seconds") or 0, row.get("agent_steps") or 0)
 
 
 def _free_path(experiment: Experiment) -> Path:

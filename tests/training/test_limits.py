@@ -105,6 +105,34 @@ def test_a_limit_can_be_raised(tmp_path: Path, capsys: pytest.CaptureFixture[str
         train(replace(EXPERIMENT, max_iterations=2), tmp_path / "r", resume=True)
 
 
+def test_a_resume_that_another_limit_ends_at_once_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limited = train(replace(EXPERIMENT, max_iterations=2), tmp_path / "limited", progress=False)
+    assert capsys.readouterr().err == ""
+    assert resume(limited, frames=6400, progress=False).status()["iteration"] == 2
+    assert (
+        "was not trained further: max_iterations=2 is reached; change it with resume(run, max_"
+        in capsys.readouterr().err
+    )
+    at_target = train(replace(EXPERIMENT, target_return=-100.0, target_group="a"), tmp_path / "target", progress=False)
+    resume(at_target, frames=6400, progress=False)
+    assert "was not trained further: target_return=-100.0 is reached, which stays" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"max_iterations": 1}, "max_iterations=1 is less than the 2 iterations that"),
+        ({"max_agent_steps": 191}, "max_agent_steps=191 is less than the 192 agent steps that"),
+        ({"max_minutes": 1e-9}, r"max_minutes=1e-09 is less than the [0-9.]+ minutes that"),
+    ],
+)
+def test_a_limit_below_what_was_trained_is_an_error(tmp_path: Path, limit: dict[str, float], message: str) -> None:
+    run = train(replace(EXPERIMENT, max_iterations=2), tmp_path / "r", progress=False)
+    with pytest.raises(ConfigError, match=message):
+        resume(run, **limit, progress=False)  # type: ignore[arg-type]
+    assert Run.open(run.path).experiment == run.experiment
+
+
 def test_a_complete_run_gets_another_limit(tmp_path: Path) -> None:
     run = train(replace(EXPERIMENT, frames=80), tmp_path / "r", progress=False)  # the third iteration ends at 96
     assert resume(run, max_minutes=90.0, progress=False).status()["frames"] == 96
