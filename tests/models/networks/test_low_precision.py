@@ -66,6 +66,15 @@ def test_gradients_of_many_rows_are_those_of_float32_up_to_the_precision() -> No
         assert 0 < (low - full).abs().max() < 0.05 * full.abs().max()
 
 
+def test_an_update_computes_the_network_that_acts() -> None:
+    """Also where its hidden units are small, so that 2 sigmoid(2 x) - 1 in bfloat16 is far from tanh(x)."""
+    x = 0.01 * torch.randn(64, 1, 6)
+    network = MLPConfig(hidden=(16, 16), precision="bfloat16").build(1, InputSpec(((6,),)), 2)
+    with fast_training(network):
+        output = network(x)[0]
+    assert torch.equal(output, network(x)[0])
+
+
 def test_full_precision_is_float32s_to_the_bit_and_ends_with_its_block() -> None:
     x, networks = torch.randn(8, 1, 6), []
     for precision in ("bfloat16", "float32"):
