@@ -7,14 +7,14 @@ import shutil
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
 from marlnb.display.formatting import format_bytes, format_count, format_duration
 from marlnb.display.notebook_html import facts_html, joined, note_html, table_html, title_html
-from marlnb.errors import RunError
-from marlnb.galleries.card import Card, Score
+from marlnb.errors import ConfigError, RunError
+from marlnb.galleries.card import CARD, Card, Score
 from marlnb.galleries.recipe import Recipe
 from marlnb.training.runs.files import is_run
 
@@ -79,15 +79,24 @@ class Entry:
 
         return Recording.open(self.path / "recordings" / f"{RECORDING}.h5")
 
-    def copy(self, folder: str | os.PathLike[str]) -> Entry:
+    def copy(self, folder: str | os.PathLike[str], *, exist: Literal["error", "open"] = "error") -> Entry:
         """A copy of its own in a new folder, to write into.
 
+        Args:
+            exist: "open" returns the copy that the folder holds already, so that a notebook can run again.
         Raises:
-            RunError: the folder exists.
+            ConfigError: `exist` is neither "error" nor "open".
+            RunError: the folder exists; with "open": and is not a copy of this entry.
         """
+        if exist not in ("error", "open"):
+            raise ConfigError(f"exist must be 'error' or 'open'; got {exist!r}")
         target = Path(folder).expanduser()
+        if exist == "open" and (target / CARD).is_file() and Card.read(target) == self.card:
+            return Entry(target)
         if target.exists():
-            raise RunError(f"{target} exists already; choose another folder for a copy of {self.name}")
+            if exist == "open":
+                raise RunError(f"{target} is not a copy of {self.name}; choose another folder")
+            raise RunError(f"{target} exists already; choose another folder, or exist='open' to use the copy in it")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(self.path, target)
         for path in (target, *target.rglob("*")):  # the original may be read-only

@@ -69,6 +69,18 @@ def test_an_entry_is_opened_by_name_evaluated_and_recorded_in_a_copy(tmp_path: P
         entry.copy(tmp_path / "mine")
 
 
+def test_a_copy_that_exists_is_opened_on_request(tmp_path: Path) -> None:
+    entry = mnb.gallery("speaker_listener")
+    first = entry.copy(tmp_path / "mine", exist="open")
+    (first.path / "notes.json").write_text('{"note": "of mine"}')
+    again = entry.copy(tmp_path / "mine", exist="open")
+    assert (again.path / "notes.json").exists() and again.run.checkpoints == first.run.checkpoints
+    with pytest.raises(RunError, match="is not a copy of spread"):
+        mnb.gallery("spread").copy(tmp_path / "mine", exist="open")
+    with pytest.raises(ConfigError, match="exist must be"):
+        entry.copy(tmp_path / "other", exist="replace")  # type: ignore[arg-type]
+
+
 def test_a_name_that_does_not_exist_is_an_error_that_lists_the_others() -> None:
     with pytest.raises(UnknownNameError, match="speaker_listener"):
         mnb.gallery("speaker_lisener")
