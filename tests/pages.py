@@ -4,9 +4,8 @@ Python blocks are executed as a notebook's cells would be (`await` is allowed). 
 of a console block those after a prompt: `marlnb` in this process, others in bash. YAML and JSON blocks are parsed. A
 block whose first line is a comment with a file's name, `# corridor.py`, is written to that file, for the blocks after
 it. Cells of a hosted notebook, with `!commands`, are `ipython` blocks, which are checked and not run. Blocks without a
-language, such as trees of folders, are text. Every page starts in an empty folder that holds
-`runs/talk`, a copy of data/speaker_listener with a short recording, copies of `data` and `notebooks`, and links to the
-other folders of a checkout; `$HOME` is in that folder too.
+language, such as trees of folders, are text. Every page starts in a folder of its own, without runs, that holds copies
+of `data` and `notebooks`, and links to the other folders of a checkout; `$HOME` is in that folder too.
 
 A comment before a block, invisible on the page, changes how it is tested:
 
@@ -26,7 +25,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import atexit
 import importlib
 import inspect
 import json
@@ -38,7 +36,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from tempfile import TemporaryDirectory
@@ -218,7 +215,7 @@ def run_bash(code: str) -> None:
 
 
 def open_workspace(namespace: dict[str, Any]) -> None:
-    """A user's folder after the README's first five minutes, for the page's blocks."""
+    """A new user's folder, for the page's blocks."""
     from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
     from marlnb.league_config import LEAGUES
 
@@ -228,7 +225,6 @@ def open_workspace(namespace: dict[str, Any]) -> None:
         copytree(ROOT / name, workspace / name, ignore=ignore_patterns("tictactoe_league"))  # a large one
     for name in ("benchmarks", "teaching-solutions"):
         (workspace / name).symlink_to(ROOT / name)
-    copytree(recorded_run(), workspace / "runs" / "talk")
     registries = {kind: dict(kind._members) for kind in (ENVIRONMENTS, ALGORITHMS, MODELS, LEAGUES) if kind.names()}
     before = (Path.cwd(), sys.path[:], set(sys.modules), dict(os.environ), registries)
     namespace.update(__name__="__main__", _folder=folder, _before=before)
@@ -238,19 +234,6 @@ def open_workspace(namespace: dict[str, Any]) -> None:
     # caches, as matplotlib's of fonts, stay where they are
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     os.environ["HOME"] = str(workspace / "home")
-
-
-@cache
-def recorded_run() -> Path:
-    """A copy of data/speaker_listener with a recording of every site, 40 episodes; made once per process."""
-    import marlnb
-
-    folder = TemporaryDirectory(prefix="marlnb-talk-")
-    atexit.register(folder.cleanup)
-    run = Path(folder.name) / "talk"
-    copytree(ROOT / "data" / "speaker_listener", run)
-    marlnb.record(run, episodes=40, progress=False).close()
-    return run
 
 
 def close_workspace(namespace: dict[str, Any]) -> None:
