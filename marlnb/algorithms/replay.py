@@ -125,7 +125,7 @@ class ReplayBuffer:
             the next one. For the learner's group also `"acting"`, `"alive"` and the next one, and `("next", g, "reward"
             | "done")` `[n, agent, 1]`. `"state"` and the next one, if there is one. For sequences `"is_init"` `[n,
             time, 1]` and, if there is one, `(g, "recurrent")` `[n, agent, layer, unit]`, the state before the first
-            step.
+            step, and in turn-based games `(g, "acted")` (`own_turns`).
         Raises:
             ShapeError: the buffer holds nothing to sample yet.
         """
@@ -180,7 +180,8 @@ class ReplayBuffer:
         both += ["state"] if rollout.get("state", None) is not None else []
         single: list[Key] = [*((name, "action") for name in self.reads), (group, "acting")]
         single += [("next", group, "reward"), ("next", group, "done"), *self._terminated]
-        single += ["is_init"] if self.sequence_length > 1 else []
+        if self.sequence_length > 1:
+            single += ["is_init"] if rollout.get((group, "acted"), None) is None else ["is_init", (group, "acted")]
         now = {key: rollout[key] for key in (*both, *single)}
         return now, {key: rollout[next_key(key)] for key in both}
 

@@ -21,8 +21,9 @@ def own_turns(rollout: Rollout, group: GroupSpec) -> Rollout:
 
     The reward is the sum since the turn began, without discount: waiting takes none of the agent's time. `next` holds
     what the agent saw at its next turn, or last in its episode, and whether the episode ended. `(group, "acting")` is
-    True for the turns that end within the rollout; the result of the others is not known yet. Rewards before an agent's
-    first turn belong to no action and are dropped. All other fields are shared with `rollout`, not copied.
+    True for the turns that end within the rollout; the result of the others is not known yet. `(group, "acted")` is True
+    for all of them: recurrent states change there. Rewards before an agent's first turn belong to no action and are
+    dropped. All other fields are shared with `rollout`, not copied.
 
     The turn that a truncation interrupts is left out as well, if the agent waits anywhere in the rollout. Its target
     would be the value of the final observation, which the agent may see while it waits, and values of waiting agents
@@ -80,7 +81,7 @@ def with_turns(rollout: Rollout, group: GroupSpec, ends: TurnEnds) -> Rollout:
     """`own_turns`, given the ends of the turns."""
     turns = rollout.clone(recurse=False)
     now, after = turns[group.name], turns["next", group.name]
-    now["acting"] = ends.is_turn
+    now["acted"], now["acting"] = now["acting"], ends.is_turn
     is_turn = ends.is_turn.unsqueeze(-1)
     present = {"observation", "action_mask", "alive"}.intersection(after.keys())
     at_end = {name: ends.gather(after[name]) for name in present}

@@ -165,17 +165,17 @@ class QLearner(OffPolicyLearner):
         last observation is no step of the sequence.
         """
         is_init = sample["is_init"].squeeze(-1)
-        acting = None if self.env.simultaneous else sample[self.group.name, "acting"]
+        acted = None if self.env.simultaneous else sample[self.group.name, "acted"]  # turns without a result, too
         state, burn_in = sample[self.group.name, "recurrent"], self.config.burn_in
         if burn_in:
             # the remembered state comes from older weights: run the first steps with the present ones
-            acting_then = None if acting is None else acting[:, :burn_in]
+            acted_then = None if acted is None else acted[:, :burn_in]
             with torch.no_grad():
-                states = actor.network.sequence(now[:, :burn_in], state, is_init[:, :burn_in], acting_then)[1]
+                states = actor.network.sequence(now[:, :burn_in], state, is_init[:, :burn_in], acted_then)[1]
             assert states is not None
             state, now, after, is_init = states[:, -1], now[:, burn_in:], after[:, burn_in:], is_init[:, burn_in:]
-            acting = None if acting is None else acting[:, burn_in:]
-        q, states = actor.network.sequence(now, state, is_init, acting)
+            acted = None if acted is None else acted[:, burn_in:]
+        q, states = actor.network.sequence(now, state, is_init, acted)
         if not with_next:
             return q, q
         with torch.no_grad():

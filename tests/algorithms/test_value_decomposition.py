@@ -336,6 +336,36 @@ def test_recurrent_values_are_those_of_stepping_through(burn_in: int) -> None:
     torch.testing.assert_close(learner.loss(sample)[0].detach(), torch.stack(errors[burn_in:]).mean())
 
 
+@pytest.mark.parametrize("burn_in", [0, 2])
+def test_replayed_states_are_those_of_the_game_where_rollouts_cut_turns(
+    burn_in: int, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    """Rollouts of 6 steps and sequences of 4: the turns that a rollout cuts have no result, yet they were played."""
+    env = replace(make_env(ActionSpec("discrete", n=(4,))), simultaneous=False)
+    config = IQLConfig(sequence_length=4, burn_in=burn_in, batch_size=8)
+    learner = build(config, env, GRUConfig(hidden=(8,), recurrent_size=6))
+    actor, rollout = learner.policy.actor, make_rollout(env, {"walker": learner.policy}, steps=24)
+    acting, observation = torch.rand(4, 24, 3) < 0.5, rollout["walker", "observation"]
+    rollout["walker", "acting"] = acting
+    state, q = torch.zeros(4, 3, 1, 6), []
+    with torch.no_grad():
+        for t in range(24):
+            state = torch.where(rollout["is_init"][:, t, :, None, None], 0.0, state)
+            rollout["walker", "recurrent"][:, t] = state
+            of_step, after = actor.step(observation[:, t], state)
+            q.append(of_step)
+            state = torch.where(acting[:, t, :, None, None], after, state)
+    for start in range(0, 24, 6):
+        learner.store(rollout[:, start : start + 6])
+    sample = learner.replay.sample(50)
+    replayed = learner._q_values(sample)[0].detach()
+    for index, first in enumerate(sample["walker", "observation"][:, 0]):
+        (where,) = (observation == first).flatten(2).all(-1).nonzero().tolist()
+        steps = slice(where[1] + burn_in, where[1] + 4)
+        expected, acted = torch.stack(q, 1)[where[0], steps], acting[where[0], steps]
+        torch.testing.assert_close(replayed[index][acted], expected[acted])
+
+
 def trained(env: str, algorithm: str, *overrides: str, iterations: int) -> Loop:
     fixed = ("algorithm.learning_starts=0", "algorithm.updates=20", "algorithm.buffer_frames=4000", "algorithm.lr=5e-3")
     more = ("algorithm.target_every=25", "algorithm.batch_size=64", "n_envs=16", "rollout_steps=8", "model.hidden=[32]")
