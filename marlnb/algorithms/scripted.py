@@ -11,7 +11,7 @@ from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.rollout import Rollout
 from marlnb.config import LEARNERS, AlgorithmConfig, LearnerContext
 from marlnb.errors import ConfigError
-from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.policy import Policy, device_of, policies_within
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
 from marlnb.plugins.import_paths import is_import_path, load_object
 
@@ -22,7 +22,7 @@ class FixedPolicyLearner(Learner):
     """Holds a policy and does not change it.
 
     Its state is the policy's, so a resumed run plays against the same opponent, whatever has happened to the run that
-    trained it.
+    trained it. Correlated exploration noise continues where it was.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -33,10 +33,15 @@ class FixedPolicyLearner(Learner):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"policy": weights_of(self.policy)}
+        states = {name: policy.noise_state for name, policy in policies_within(self.policy).items()}
+        noise = {name: state.clone() for name, state in states.items() if state is not None}
+        return {"policy": weights_of(self.policy), **({"noise_states": noise} if noise else {})}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         load_weights(self.policy, state["policy"], f"the policy of {self.group.name!r}")
+        for name, policy in policies_within(self.policy).items():
+            noise = state.get("noise_states", {}).get(name)
+            policy.noise_state = None if noise is None else noise.to(device_of(policy))
 
 
 @LEARNERS.register(RandomConfig)

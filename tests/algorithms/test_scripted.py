@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,25 @@ def test_a_frozen_group_acts_as_in_the_run_that_trained_it(tmp_path: Path) -> No
     assert marlnb.evaluate(trainer.run, episodes=3).checkpoint == 3
     with marlnb.record(trainer.run, episodes=2, progress=False) as recording:
         assert recording["agent/actor/hidden_1"].shape[-1] == 8
+
+
+def test_a_frozen_group_explores_on_after_a_resume_as_without_it(tmp_path: Path) -> None:
+    """The state of correlated noise is in the checkpoint: at iteration 2 it is in the middle of an episode."""
+    sizes = ("n_envs=2", "rollout_steps=4", "env.continuous_actions=true", "tuned=false")
+    noise = ("algorithm.noise_kind=ornstein_uhlenbeck", "algorithm.learning_starts=0", "algorithm.batch_size=8")
+    ddpg = ("algorithm=iddpg", *noise, "algorithm.updates=1", "algorithm.buffer_frames=64")
+    mpe, more = [word for word in TAG if not word.startswith("algorithm")], ("env.max_cycles=50", *sizes)
+    source = train(Experiment.compose(*mpe, *more, *ddpg, "frames=8"), tmp_path / "source", progress=False)
+    frozen = ("algorithms.agent=frozen", f"algorithms.agent.run={source.path}")
+    experiment = Experiment.compose(*TAG, *more, *frozen)
+    with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
+        next(trainer), next(trainer)
+        with Trainer.resume(Run.open(shutil.copytree(tmp_path / "r", tmp_path / "again"))) as resumed:
+            rollouts = []
+            for each in (trainer, resumed):
+                each.loop.on_rollout.append(lambda rollout: rollouts.append(rollout["agent", "action"].clone()))
+                next(each)
+    assert torch.equal(*rollouts)
 
 
 def test_a_run_resumes_against_its_first_opponent(tmp_path: Path) -> None:

@@ -30,13 +30,12 @@ class DeterministicPolicy(QActorCritic):
     Attributes:
         noise: `[]`, standard deviation of the exploration noise; the learner sets it.
         process: (theta, dt) of the Ornstein-Uhlenbeck process; None: independent noise.
-        noise_state: u, `[env, agent, component]`; None before the first step.
+        noise_state: u of an Ornstein-Uhlenbeck process; None before the first step.
     Source: Uhlenbeck and Ornstein 1930; for exploration: Lillicrap et al. 2016, section 3 (arXiv:1509.02971).
     """
 
     noise: Tensor
     process: tuple[float, float] | None = None
-    noise_state: Tensor | None = None
 
     def __init__(
         self, group: GroupSpec, env: EnvSpec, actor: ModelConfig, critic: ModelConfig, *, centralised: bool, twins: bool

@@ -63,6 +63,7 @@ class Policy(nn.Module, ABC):
         greedy: `logits` are Q values, and the largest one is taken: their softmax is not a probability.
         recurrent_shape: `(layer, unit)` of the actor's state; None for a feed-forward actor.
         critic_recurrent_shape: `(layer, unit)` of the critic's state; None for a feed-forward critic.
+        noise_state: the state of the exploration noise, `[env, agent, component]`; None where it has none.
         observation_layer: identity that observations pass through while the site `<group>/observation` has a hook.
     """
 
@@ -70,6 +71,7 @@ class Policy(nn.Module, ABC):
     greedy: bool = False
     recurrent_shape: tuple[int, int] | None = None
     critic_recurrent_shape: tuple[int, int] | None = None
+    noise_state: Tensor | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,7 +177,7 @@ class Policy(nn.Module, ABC):
         return []
 
     def begin_episodes(self, done: Tensor) -> None:
-        """Called when episodes of a training begin, `[env]` bool. A policy whose exploration has a state resets it."""
+        """Called when episodes begin, `[env]` bool. A policy whose exploration noise has a state resets it."""
 
     def initial_recurrent(self, n_envs: int, device: torch.device | str) -> Tensor | None:
         """Zeros `[env, agent, layer, unit]`, None for a feed-forward actor."""
@@ -201,3 +203,21 @@ def eval_mode(policies: Iterable[Policy]) -> Iterator[None]:
     finally:
         for policy, is_training in modes:
             policy.train(is_training)
+
+
+def policies_within(policy: Policy) -> dict[str, Policy]:
+    """The policy, and those that it acts by, by their names as modules."""
+    return {name: module for name, module in policy.named_modules() if isinstance(module, Policy)}
+
+
+@contextmanager
+def new_noise(policies: Iterable[Policy]) -> Iterator[None]:
+    """Exploration noise starts anew while the block runs; each policy's state of it is restored afterwards."""
+    states = [(each, each.noise_state) for policy in policies for each in policies_within(policy).values()]
+    for policy, _ in states:
+        policy.noise_state = None
+    try:
+        yield
+    finally:
+        for policy, state in states:
+            policy.noise_state = state

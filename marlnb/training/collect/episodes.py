@@ -23,7 +23,7 @@ from marlnb.display.notebook_html import frame_html
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError, EnvError
 from marlnb.models.hooks import episode_context
-from marlnb.models.policies.policy import ActorOutput, Policy, device_of, eval_mode
+from marlnb.models.policies.policy import ActorOutput, Policy, device_of, eval_mode, new_noise
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.finite import check_step
 from marlnb.training.collect.rollout import next_recurrent
@@ -181,7 +181,8 @@ def play(
     The policies' edits can read each environment's episode and step (`marlnb.models.hooks.episode_context`).
 
     Args:
-        policies: by group, on one device; in eval mode during the call.
+        policies: by group, on one device; in eval mode during the call. Their exploration noise starts anew with each
+            episode, and continues afterwards as if nothing had been played.
         seed: episode k has the seed `(seed + k) mod 2**31`.
         explore: sample actions; otherwise take the most likely.
         generator: of sampled actions, on the policies' device.
@@ -201,7 +202,8 @@ def play(
         raise ConfigError(f"policies are for {sorted(policies)}; expected the groups {list(env.spec.group_names)}")
     tally = _EpisodeTally(env, episodes, first)
     actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
-    with eval_mode(policies.values()), torch.no_grad(), torch_threads(1):  # a step is too little work for threads
+    members = list(policies.values())
+    with eval_mode(members), new_noise(members), torch.no_grad(), torch_threads(1):  # a step is too small for threads
         step = env.reset(seed + first) if seeds is None else env.reset_each(seeds)
         tally.start(step)
         while tally.n_left > 0:
@@ -246,6 +248,7 @@ class _Actor:
 
     def reset(self, done: Tensor) -> None:
         """Zeroes the states of environments `[env]` that start an episode."""
+        self.policy.begin_episodes(done)
         if self.recurrent is not None:
             self.recurrent = self.recurrent.masked_fill(done.to(self.device)[:, None, None, None], 0.0)
 

@@ -17,7 +17,7 @@ from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 PIXELS = GroupSpec("a", ("a_0", "a_1"), ObservationSpec((2, 2, 3), "uint8"), ActionSpec("discrete", (4,)))
 MODEL = MLPConfig(hidden=(8,))
-OF_EVERY_POLICY = {"act", "observe", "observation_site", "initial_recurrent"}  # follow from the others
+OF_EVERY_POLICY = {"act", "observe", "observation_site", "initial_recurrent", "noise_state"}  # not the inner policy's
 
 
 def with_features(policy: Policy) -> Policy:

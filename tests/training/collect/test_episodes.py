@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.episodes import TimeStep, play
 from tests.training.toys import Count, CountConfig
+
+
+MODEL = MLPConfig(hidden=(4,))
 
 
 def _random(env: Count) -> dict[str, Policy]:
@@ -60,6 +66,27 @@ def test_modes_come_back_after_an_error() -> None:
     with pytest.raises(RuntimeError, match="broke"):
         play(env, policies, episodes=9, seed=0, explore=True)
     assert policies["a"].training and not policies["b"].training
+
+
+def test_correlated_noise_starts_anew_with_each_episode_and_continues_afterwards() -> None:
+    """With theta 0 and noise 0, the noise keeps the value 1 that every episode's last step sets, until it is reset."""
+    env = SimpleSpreadConfig(max_cycles=3, continuous_actions=True).build(2)
+    (group,) = env.spec.groups
+    policy = DeterministicPolicy(group, env.spec, MODEL, MODEL, centralised=False, twins=False)
+    policy.process = (0.0, 1.0)
+    of_training = policy.noise_state = torch.ones(2, 3, 5)
+    sizes = []
+
+    class Noise:
+        def before_step(self, time_step: TimeStep) -> None:
+            assert policy.noise_state is not None
+            sizes.append(float(policy.noise_state.abs().max()))
+
+        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+            policy.noise_state = torch.full_like(of_training, float(ended))
+
+    play(env, {group.name: policy}, episodes=4, seed=0, explore=True, callback=Noise())
+    assert sizes == [0.0] * 6 and policy.noise_state is of_training
 
 
 def test_missing_policies_and_no_episodes_are_refused() -> None:
