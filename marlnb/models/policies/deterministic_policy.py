@@ -118,6 +118,7 @@ def straight_through(logits: Tensor, n: tuple[int, ...], temperature: float, gen
     """
     exponential = fill(torch.empty_like(logits), Tensor.exponential_, generator)
     noisy = (logits - exponential.log_()) / temperature
+    noisy = noisy.clamp_min(torch.finfo(noisy.dtype).min)  # of masked choices: the softmax of -inf alone is no number
     parts = []
     for scores in noisy.split(n, dim=-1):
         soft = scores.softmax(-1)

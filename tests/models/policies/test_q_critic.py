@@ -10,6 +10,7 @@ from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.capture import capture
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy, straight_through
+from marlnb.models.policies.distributions import Categorical
 from marlnb.models.policies.q_critic import ActionEncoder, QCritic, joint_q_input_spec
 from marlnb.models.policies.soft_policy import SoftPolicy
 from marlnb.specs import ActionSpec, EnvSpec
@@ -115,6 +116,18 @@ def test_a_missing_state_is_named() -> None:
     critic = build(env, share=True)
     with pytest.raises(ShapeError, match="needs the environment's state"):
         critic.encode_observations({g.name: torch.randn(4, g.n_agents, *g.observation.shape) for g in env.groups})
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_straight_through_of_a_mask_that_allows_nothing_is_finite(temperature: float) -> None:
+    """As masks of dead agents may be: their rows count nowhere, and must not spoil the mean."""
+    torch.manual_seed(0)
+    scores = torch.randn(2, 3, requires_grad=True)
+    allowed = torch.tensor([[False, False, False], [True, False, True]])
+    drawn = straight_through(Categorical(3).mask(scores, allowed), (3,), temperature)
+    assert torch.equal(drawn.detach().sum(-1), torch.ones(2)) and drawn[1, 1] == 0
+    (drawn * torch.arange(3)).sum().backward()
+    assert not scores.grad[0].any() and scores.grad[1].isfinite().all() and scores.grad[1, [0, 2]].all()
 
 
 def test_straight_through_draws_from_the_softmax_and_learns_through_it() -> None:
