@@ -132,8 +132,11 @@ class OffPolicyLearner(Learner):
 
     @property
     def updates_due(self) -> int:
-        """Gradient steps after the rollout that was stored last."""
-        return 0 if self.warming_up or not self.replay.n_samples else self.config.updates
+        """Gradient steps after the rollout that was stored last; none before an agent of the group has acted."""
+        if self.warming_up or not self.replay.n_samples:
+            return 0
+        acted = self.steps > 0 or bool(self.replay.field((self.group.name, "acting")).any())
+        return self.config.updates if acted else 0
 
     def learn_from_replay(self) -> dict[str, float]:
         """The gradient steps that are due; returns metrics as `update`."""

@@ -92,9 +92,9 @@ class QLearner(OffPolicyLearner):
         return {"q": self.loss}
 
     def _measure_rewards(self) -> None:
-        """Sets the policy's scale and shift. Not if an episode terminated, gamma is 1 or the buffer is empty."""
+        """Sets the policy's scale and shift. Not if an episode terminated or gamma is 1."""
         group, gamma = self.group.name, self.config.gamma
-        if gamma == 1 or not len(self.replay) or self.replay.field(("next", group, "terminated")).any():
+        if gamma == 1 or self.replay.field(("next", group, "terminated")).any():
             return
         reward, acting = self.replay.field(("next", group, "reward")).squeeze(-1), self.replay.field((group, "acting"))
         if self.policy.mixer is not None:

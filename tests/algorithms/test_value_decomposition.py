@@ -291,6 +291,23 @@ def test_rewards_are_measured_when_learning_begins_unless_an_episode_terminated(
     assert float(undiscounted.value_shift) == 0.0
 
 
+@pytest.mark.parametrize("name", ["iql", "vdn"])
+def test_learning_begins_when_an_agent_has_acted(
+    name: str, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    """As in games of turns none of which has ended yet: there is no reward to measure, and nothing to learn from."""
+    env = make_env(ActionSpec("discrete", n=(4,)))
+    learner = build(CONFIGS[name](gamma=0.9, learning_starts=0, updates=1, batch_size=8), env)
+    rollout = make_rollout(env, {"walker": learner.policy}, steps=6)
+    rollout["walker", "acting"].zero_()
+    assert learner.update(rollout) == {"updates": 0.0, "replay_frames": 24.0} and learner.steps == 0
+    rollout["walker", "acting"][0] = True
+    assert learner.update(rollout)["updates"] == 1.0
+    reward = rollout["next", "walker", "reward"][0, ..., 0]
+    reward = reward if name == "iql" else reward.mean(-1)
+    torch.testing.assert_close(learner.policy.value_shift, 10 * reward.mean())
+
+
 def test_forbidden_choices_are_not_bootstrapped_from() -> None:
     learner = build(IQLConfig(gamma=1.0, double=False))
     sample = sample_of(1)
