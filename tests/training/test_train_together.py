@@ -19,6 +19,7 @@ from marlnb.training.train import train
 from marlnb.training.train_together import train_together
 from marlnb.training.trainer import Trainer
 from tests.training.together import assert_equal, interrupted, together
+from tests.training.toys import CountConfig
 
 SMALL = (
     *("env=mpe/simple_spread", "algorithm=ippo", "model.hidden=[16,16]", "n_envs=4", "rollout_steps=10", "threads=1"),
@@ -53,6 +54,18 @@ def test_one_update_together_equals_one_update_alone(tmp_path: Path, words: tupl
         for name in theirs.index[theirs.index.str.startswith(("learning/", "episodes"))]:
             assert ours[name] == pytest.approx(theirs[name], abs=1e-4, rel=1e-4), name
         assert run.status()["scores"]["greedy"] == pytest.approx(alone.status()["scores"]["greedy"], abs=1e-3)
+
+
+def test_a_group_that_does_not_act_for_a_rollout_learns_as_alone(tmp_path: Path) -> None:
+    """An episode's first two steps are without b_0, and its length depends on the seed."""
+    env = (f"env={CountConfig.name}", "env.mortal=true")
+    words = (*env, "n_envs=1", "rollout_steps=2", "frames=12", "checkpoint_every=100")
+    experiments = compose(*words)
+    runs = together(tmp_path / "together", experiments)
+    epochs = [run.metrics()["learning/b/epochs"].tolist() for run in runs]
+    assert any(len({of_run[update] for of_run in epochs}) == 2 for update in range(6)), epochs
+    for seed, (run, experiment) in enumerate(zip(runs, experiments)):
+        assert_equal(run, train(experiment, tmp_path / f"alone_{seed}", progress=False), TOLERANCE)
 
 
 def test_each_has_its_own_rates(tmp_path: Path) -> None:

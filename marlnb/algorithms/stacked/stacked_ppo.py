@@ -46,7 +46,7 @@ class StackedPPO:
 
     The learners stay complete: their weights and Adam's moments become views of the stacked ones. Minibatches of more
     than MAX_ROWS rows are computed by each learner alone, with the bits of a training by itself: on a CPU, one product
-    of large matrices takes as long as several.
+    of large matrices takes as long as several. So are all updates while the group acts in some trainings only.
 
     Args:
         learners: of one group of agents, each of another training.
@@ -79,20 +79,13 @@ class StackedPPO:
         """As `OnPolicyLearner.update` of each learner, with its rollout."""
         n_samples, n_agents = rollouts[0].batch_size.numel(), self.learners[0].group.n_agents
         bounds = list(itertools.pairwise(self.learners[0].minibatch_bounds(n_samples)))
-        if self._device.type == "cpu" and n_samples * n_agents > MAX_ROWS * len(bounds):
+        if self._device.type == "cpu" and (n_samples * n_agents > MAX_ROWS * len(bounds) or not self._act(rollouts)):
             return [learner.update(rollout) for learner, rollout in zip(self.learners, rollouts, strict=True)]
         with ExitStack() as active:
             for learner in self.learners:
                 active.enter_context(fast_training(learner.policy))
             prepared = [learner.prepare(rollout) for learner, rollout in zip(self.learners, rollouts, strict=True)]
-        acted = [part for part in prepared if part is not None]
-        if not acted:
-            return [{"epochs": 0.0} for _ in self.learners]
-        if len(acted) < len(prepared):
-            raise ConfigError(
-                "in one of the trainings no agent of the group acted during a whole rollout, so they cannot learn in "
-                "one process; train them one after the other"
-            )
+        acted = [part for part in prepared if part is not None]  # all: a GPU leaves rows out by weights alone
         samples = _stacked([of_one for of_one, _ in acted])
         with fast_training(self._actor), fast_training(self._critic):
             names, metrics = self._learn(samples, bounds)
@@ -100,6 +93,11 @@ class StackedPPO:
         numbers = torch.cat((metrics, reports), dim=1).tolist()  # one transfer from the device
         n_epochs = float(self.learners[0].config.epochs)
         return [{**dict(zip((*names, *acted[0][1]), row, strict=True)), "epochs": n_epochs} for row in numbers]
+
+    def _act(self, rollouts: Sequence[Rollout]) -> bool:
+        """Whether an agent of the group acted in every training: otherwise that one has nothing to learn from."""
+        group = self.learners[0].group.name
+        return all(bool(rollout[group, "acting"].any()) for rollout in rollouts)
 
     def _learn(
         self, samples: Mapping[str, Tensor], bounds: Sequence[tuple[int, int]]
