@@ -142,6 +142,13 @@ class DrawingLater(Scripted):
         return np.array([random.random() if self.n_episodes > 1 else 0.0, 0.0, self.t], np.float64)
 
 
+class DrawingSometimes(Scripted):
+    """Observes draws from Python's process-wide generator in the episodes of odd seeds."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([random.random() if self.seed_given % 2 else 0.0, 0.0, self.t], np.float64)
+
+
 class Masked(Scripted):
     """Three choices of which (steps + number) mod 3 is forbidden; at step 1 no agent may choose anything.
 

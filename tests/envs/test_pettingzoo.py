@@ -202,6 +202,20 @@ def test_global_generators_are_a_copys_own(kind: type[sample_envs.Scripted]) -> 
     assert (np.random.get_state()[1].tolist(), random.getstate()) == before  # type: ignore[index,union-attr]
 
 
+def test_an_episode_that_is_the_first_to_draw_is_that_of_its_seed_for_any_number_of_envs() -> None:
+    """Of the seeds 4, 5, ... the second is the first with draws: in a first reset, or in a later one."""
+    episodes = []
+    for n_envs in (1, 2):
+        with vector_env(sample_envs.DrawingSometimes, n_envs, workers=0) as env:
+            step, trace = env.reset(4), []
+            while step.episode_seed[-1] <= 5:
+                if step.episode_seed[-1] == 5:
+                    trace.append(step.groups["a"].observation[-1].clone())
+                step = env.step({"a": torch.zeros(n_envs, 3, dtype=torch.int64)})
+            episodes.append(torch.stack(trace))
+    assert torch.equal(*episodes) and episodes[0][0, 0, 0] > 0
+
+
 def test_state_and_pictures() -> None:
     with config("simple_spread", state=True, render=True, workers=1).build(2) as env:
         step = env.reset(0)

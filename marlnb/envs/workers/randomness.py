@@ -41,20 +41,15 @@ class GlobalGenerators:
         """Seeds both for a `reset` of the environment. Python's is restored afterwards if it was not swapped."""
         set_bit_generator(self._bits)
         np.random.seed(seed)
-        if self.swaps_python:
-            random.seed(seed)
-            self._python = random.getstate()
-            yield
-            self._keep_python()
-            return
-        before = random.getstate()
+        before = None if self.swaps_python else random.getstate()
         random.seed(seed)
+        self._python = random.getstate()
         try:
             yield
-            if random.random() != random.Random(seed).random():  # faster than to compare states
-                self._keep_python()
+            self._keep_python()
         finally:
-            random.setstate(before)
+            if before is not None:
+                random.setstate(before)
 
     def end_episode(self) -> None:
         self.swaps_python = self._has_drawn
