@@ -55,15 +55,18 @@ class SeatedPolicy(Policy):
         )
 
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """As of each agent's own policy; zeros for the agents of a policy without a network."""
+        """As of each agent's own policy; zeros after shorter ones, and for the agents of a policy without a network."""
         if self.distribution is None:
             return super().logits(observation, recurrent=recurrent)
         observation = self.observe(observation)
-        axis = observation.ndim - 1 - len(self.group.observation.shape)
-        zeros = torch.zeros(*observation.shape[: axis + 1], self.distribution.n_parameters, device=observation.device)
+        axis, n_parameters = observation.ndim - 1 - len(self.group.observation.shape), self.distribution.n_parameters
+        zeros = torch.zeros(*observation.shape[: axis + 1], n_parameters, device=observation.device)
 
         def run(policy: Policy, entering: Tensor | None) -> tuple[Tensor, Tensor | None]:
-            return (zeros, None) if policy.distribution is None else policy.logits(observation, recurrent=entering)
+            if policy.distribution is None:
+                return zeros, None
+            logits, state = policy.logits(observation, recurrent=entering)
+            return pad_last(logits, n_parameters), state
 
         return self._each(run, "recurrent_shape", recurrent, observation)
 
@@ -91,7 +94,9 @@ class SeatedPolicy(Policy):
 
     @property
     def distribution(self) -> ActionDistribution | None:
-        return self._networked[0].distribution if self._networked else None
+        """The one with most parameters: filled with zeros, those of the others have the same most likely action."""
+        distributions = [policy.distribution for policy in self._networked if policy.distribution is not None]
+        return max(distributions, key=lambda distribution: distribution.n_parameters, default=None)
 
     @property
     def cross_agent(self) -> bool:

@@ -7,6 +7,7 @@ import torch
 
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.q_policy import QPolicy
@@ -39,6 +40,23 @@ def test_a_policy_of_q_values_of_images_stays_one() -> None:
         assert other.greedy and other.scale_bytes(pixels).max() == 1
         expected, _ = policy.logits(policy.scale_bytes(pixels))
         assert torch.equal(other.logits(other.scale_bytes(pixels))[0][:, 1], expected[:, 1])
+
+
+@pytest.mark.parametrize("is_gaussian_first", [True, False])
+def test_seated_outputs_of_other_widths_are_filled_with_zeros(is_gaussian_first: bool) -> None:
+    """A mean and a deviation next to an action alone, as in a match of PPO and DDPG; the modes are the actions."""
+    group = GroupSpec("a", ("a_0", "a_1"), ObservationSpec((3,)), ActionSpec("continuous", low=(-1.0,), high=(3.0,)))
+    gaussian = ActorCritic(group, EnvSpec("x", (group,)), MODEL, MODEL, centralised=False)
+    certain = DeterministicPolicy(group, EnvSpec("x", (group,)), MODEL, MODEL, centralised=False, twins=False)
+    policies = [gaussian, certain] if is_gaussian_first else [certain, gaussian]
+    seated = SeatedPolicy(group, policies, [[0], [1]])
+    observation = torch.randn(4, 2, 3)
+    output = seated.act(observation, explore=False)
+    logits, _ = seated.logits(observation)
+    assert torch.equal(logits, output.logits) and logits.shape == (4, 2, 2)
+    assert not logits[:, int(is_gaussian_first), 1].any()
+    assert seated.distribution is not None
+    assert torch.equal(seated.distribution.mode(logits).action, output.action)
 
 
 def test_correlated_noise_begins_again_with_each_episode() -> None:
