@@ -1,4 +1,4 @@
-"""What stops a training besides its limits: signals, and a file STOP while it waits for simulators."""
+"""Signals that stop a training, saved."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from marlnb.envs.external.interface import is_served
-from marlnb.training.runs.files import STOP, stop_reason
 from marlnb.training.trainer import Trainer
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-WAITING_POLL_S = 0.5
 
 
 @contextmanager
@@ -43,26 +40,3 @@ def stopping_on_signals(trainers: Sequence[Trainer]) -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-
-
-@contextmanager
-def stopping_while_waiting(trainer: Trainer) -> Iterator[None]:
-    """A thread looks for a request to stop where an iteration may wait for simulators, however long."""
-    if not is_served(trainer.loop.env):
-        yield
-        return
-    has_ended = threading.Event()
-
-    def watch() -> None:
-        while not has_ended.wait(WAITING_POLL_S):
-            if (reason := stop_reason(trainer.run.path)) is not None:
-                trainer.ask_to_stop(reason or f"the file {STOP}")
-                return
-
-    thread = threading.Thread(target=watch, name="looking for a request to stop", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        has_ended.set()
-        thread.join()

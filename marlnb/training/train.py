@@ -38,7 +38,7 @@ from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run, opened_run
 from marlnb.training.runs.run_folder import trust_training
-from marlnb.training.stopping import stopping_on_signals, stopping_while_waiting
+from marlnb.training.stopping import stopping_on_signals
 from marlnb.training.trainer import Trainer, TrainingCallback
 
 RunLike = Run | str | os.PathLike[str]
@@ -160,7 +160,7 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]), stopping_while_waiting(trainer):
+    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]):
         clear_requests(run.path)
         display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration
         try:

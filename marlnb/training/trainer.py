@@ -10,12 +10,14 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Protocol
 
+from marlnb.config import EnvConfig
 from marlnb.envs.device import check_device
-from marlnb.envs.external.interface import interrupt, publish
+from marlnb.envs.external.interface import EnvInterrupted, ServedEnvs, interrupt, is_served, publish
 from marlnb.envs.regroup import build_env
+from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
@@ -30,7 +32,7 @@ from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.memory import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
-from marlnb.training.policies.evaluator import EvaluationInterrupted, Evaluator
+from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report, exploring_returns
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
@@ -40,6 +42,7 @@ from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
+from marlnb.training.stop_file import heeding_stop_file
 
 STATUS_INTERVAL_S = 1.0
 
@@ -47,7 +50,8 @@ STATUS_INTERVAL_S = 1.0
 class TrainingCallback(Protocol):
     """Called between the iterations of a training: `train(..., callbacks=[...])`. It must not change the training.
 
-    If it raises, the training ends as failed; the last checkpoint is complete.
+    If it raises, the training ends as failed; the last checkpoint is complete. A callback that plays with the policies
+    does so in an environment of `Trainer.build_env`: a request to stop ends its call there if it waits for simulators.
     """
 
     def begin(self, trainer: Trainer) -> None:
@@ -118,7 +122,9 @@ class Trainer:
         self._lock, self._resources = RunLock(run.path / LOCK), ExitStack()
         self._resources.callback(self._lock.release)  # after everything else
         self._resources.callback(self._remove_request)
-        self._evaluator = self._resources.enter_context(closing(Evaluator(experiment, run.path / EVALUATION)))
+        self._served = ServedEnvs()
+        evaluator = Evaluator(experiment, run.path / EVALUATION, self._served)
+        self._evaluator = self._resources.enter_context(closing(evaluator))
         self._loggers: list[TorchRLLogger] = []
         self._callbacks: list[TrainingCallback] = []
         try:
@@ -133,9 +139,12 @@ class Trainer:
                 env.spec.group(experiment.target_group)
             self._saver = CheckpointSaver(experiment, run, self.loop)
             self._begin()
+            if is_served(env):
+                self._resources.enter_context(heeding_stop_file(run.path, self.ask_to_stop))
             for callback in callbacks:
                 self._callbacks.append(callback)
-                callback.begin(self)
+                with self._ending_at_stop(callback):
+                    callback.begin(self)
             if self.profiler is not None:
                 self.profiler.begin(self.iteration)
         except BaseException as error:
@@ -212,12 +221,18 @@ class Trainer:
         """The current iteration is finished and saved, then the training ends. Safe in a signal handler."""
         self._stop_reason = reason
         interrupt(self.loop.env)
-        self._evaluator.interrupt()
+        self._served.cancel()
 
     @property
     def stopping(self) -> bool:
         """Whether it will stop after this iteration: by a signal, `ask_to_stop`, or the end of its allocation."""
         return self._stop_reason is not None or self._deadline.reason_to_stop(self._iteration_s) is not None
+
+    def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
+        """The run's environment, for a callback that plays; or `env` with the same groups. The caller closes it."""
+        built = self.run.build_env(n_envs, device=device, env=env)
+        self._served.add(built)
+        return built
 
     def report_state(self, state: State) -> None:
         """Writes to the run's status that the training is running or paused; also a sign of life."""
@@ -304,10 +319,18 @@ class Trainer:
         if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
             self.report_state(self.state)
         for callback in self._callbacks:
-            callback.after_iteration(self)
+            with self._ending_at_stop(callback):
+                callback.after_iteration(self)
         if self.profiler is not None:
             self.profiler.after_iteration(self.iteration, is_last=self.state != "running")
         return report
+
+    @contextmanager
+    def _ending_at_stop(self, callback: TrainingCallback) -> Iterator[None]:
+        try:
+            yield
+        except EnvInterrupted:  # the training stops and is saved
+            self.run.log_event(f"{type(callback).__name__} was interrupted")
 
     def _evaluate(self, advance: Advance) -> dict[str, float]:
         if self.experiment.evolution is not None:  # a population evaluates its members itself
@@ -319,8 +342,8 @@ class Trainer:
         try:
             with self.phases.timed("evaluation"):
                 table, evaluation = self._evaluator.evaluate(self.policies)
-        except EvaluationInterrupted as error:  # the training stops and is saved without it
-            self.run.log_event(str(error))
+        except EnvInterrupted:  # the training stops and is saved without it
+            self.run.log_event("the evaluation was interrupted")
             return {}
         self.evaluation_returns = evaluation.return_mean
         self.run.append_evaluation(
@@ -355,6 +378,7 @@ class Trainer:
         self.run.log_event(f"stopping: {reason}")
         self.stopped_because = reason
         self.state = "stopped"
+        self._served.cancel()  # callbacks do not wait for simulators any more
 
     @property
     def _target_reached(self) -> bool:

@@ -16,7 +16,7 @@ from marlnb.client.messages import PROTOCOL, TOKEN_VARIABLE, InvalidReport, Mess
 from marlnb.display.notice import print_notice
 from marlnb.envs.external.address_file import AddressFile
 from marlnb.envs.external.episode_slot import EpisodeSlot, agents_of, check_report
-from marlnb.envs.external.interface import ServedEnv
+from marlnb.envs.external.interface import EnvInterrupted, ServedEnv
 from marlnb.envs.external.options import ExternalOptions, max_request_bytes
 from marlnb.envs.external.server import MAX_INVALID, Connection, Server
 from marlnb.envs.steps import copy_step, tensors
@@ -53,7 +53,7 @@ class ExternalEnv(ServedEnv):
         self._slots = [EpisodeSlot(env_index, self.spec, self._cpu_step) for env_index in range(n_envs)]
         self._playing: dict[Connection, EpisodeSlot] = {}
         self._queue: list[Connection] = []  # wait for a free slot
-        self._interrupted = False
+        self._interrupted = self._cancelled = False
         self._awaited: set[Connection] = set()  # got an answer, and are expected to ask again
         self._abandoned: set[Connection] = set()  # play an episode that a reset has ended here
         self._cut_off: list[EpisodeSlot] = []  # restored in the middle of an episode
@@ -81,6 +81,9 @@ class ExternalEnv(ServedEnv):
     def interrupt(self) -> None:
         self._interrupted = True
 
+    def cancel(self) -> None:
+        self._cancelled = True
+
     def reset(self, seed: int) -> Step:
         """Starts every slot again. Simulators in the middle of an episode get the message that it is over."""
         for connection, slot in self._playing.items():
@@ -105,6 +108,7 @@ class ExternalEnv(ServedEnv):
         Raises:
             EnvError: before the first `reset` or after `close`; actions of another shape or dtype; no simulator asked
                 for `timeout_s`.
+            EnvInterrupted: after `cancel`.
         """
         if self._seed is None:
             raise EnvError(f"{self.spec.name}: reset before the first step")
@@ -179,6 +183,8 @@ class ExternalEnv(ServedEnv):
         start, timeout, noted = time.monotonic(), self._config.timeout_s, False
         poll_s = 0.0
         while True:
+            if self._cancelled:
+                raise EnvInterrupted(f"{self.spec.name}: the training was asked to stop")
             for connection, message in self._open_server().poll(poll_s):
                 self._receive(connection, message)
             waited = time.monotonic() - start

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import abstractmethod
 from pathlib import Path
 
 from marlnb.config import EnvConfig
 from marlnb.envs.external.options import ExternalOptions
 from marlnb.envs.vector import VectorEnv
+
+
+class EnvInterrupted(Exception):
+    """A training was asked to stop while an evaluation or a recording played with other processes."""
 
 
 class ServedEnv(VectorEnv):
@@ -20,6 +25,10 @@ class ServedEnv(VectorEnv):
     @abstractmethod
     def interrupt(self) -> None:
         """Makes a `step` that waits for another process return; safe to call from a signal handler."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Makes this and every later `step` raise EnvInterrupted; safe to call from a signal handler."""
 
 
 def evaluation_config(config: EnvConfig) -> EnvConfig:
@@ -50,3 +59,25 @@ def _served(env: VectorEnv) -> ServedEnv | None:
     while isinstance(inner, VectorEnv) and not isinstance(inner, ServedEnv):
         inner = getattr(inner, "env", None)
     return inner if isinstance(inner, ServedEnv) else None
+
+
+class ServedEnvs:
+    """The envs that a training plays in besides its iterations, where other processes take part: one stop for all."""
+
+    def __init__(self) -> None:
+        self._envs: tuple[weakref.ref[ServedEnv], ...] = ()
+        self._is_cancelled = False
+
+    def add(self, env: VectorEnv) -> None:
+        """From `cancel` on, also an earlier one, every `step` of `env` raises EnvInterrupted, if it is served."""
+        if (served := _served(env)) is not None:
+            self._envs = (*(ref for ref in self._envs if ref() is not None), weakref.ref(served))
+            if self._is_cancelled:
+                served.cancel()
+
+    def cancel(self) -> None:
+        """Safe to call from a signal handler."""
+        self._is_cancelled = True
+        for ref in self._envs:
+            if (served := ref()) is not None:
+                served.cancel()

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from marlnb.envs.external.interface import ServedEnvs
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError
@@ -93,7 +94,7 @@ class ReturnJudge:
     """Every member plays the evaluation episodes alone, each agent with its most likely action."""
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
-        self.experiment, self._evaluator = experiment, Evaluator(experiment, folder)
+        self.experiment, self._evaluator = experiment, Evaluator(experiment, folder, ServedEnvs())
 
     def judge(self, members: Sequence[Policies]) -> list[Judgement]:
         judgements = []

@@ -128,7 +128,7 @@ class CurrentPolicies:
         self.trainer, self.path, self.spec = trainer, trainer.run.path, trainer.run.spec
         self.n_envs: int = trainer.experiment.n_envs
         self.experiment: Experiment | None = trainer.experiment
-        self.build_env, self.policy_index = trainer.run.build_env, trainer.run.policy_index
+        self.build_env, self.policy_index = trainer.build_env, trainer.run.policy_index
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:
         return dict(self.trainer.policies)

@@ -5,34 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from marlnb.envs.external.interface import evaluation_config, interrupt, is_served, publish
+from marlnb.envs.external.interface import ServedEnvs, evaluation_config, publish
 from marlnb.envs.regroup import build_env
-from marlnb.envs.vector import Step, VectorEnv
+from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.training.collect.episodes import EpisodeTable, TimeStep
+from marlnb.training.collect.episodes import EpisodeTable
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import Evaluation, score_policies, summarise
 
 MIN_BATCHED_ENVS = 100
 """Batched environments of an evaluation, also where the training has fewer: more of them cost little more time."""
-
-
-class EvaluationInterrupted(Exception):
-    """The training was asked to stop during an evaluation that other processes take part in."""
-
-
-class StopWhenInterrupted:
-    """A callback of `play` that raises EvaluationInterrupted before the next step once `interrupted` is True."""
-
-    interrupted = False
-
-    def before_step(self, time_step: TimeStep) -> None:
-        if self.interrupted:
-            raise EvaluationInterrupted("the evaluation was interrupted")
-
-    def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
-        pass
 
 
 class Evaluator:
@@ -41,12 +24,12 @@ class Evaluator:
     Args:
         experiment: what is trained.
         folder: where external simulators find the address of the evaluations.
+        served: can end an evaluation that simulators take part in.
     """
 
-    def __init__(self, experiment: Experiment, folder: Path) -> None:
-        self.experiment, self.folder = experiment, folder
+    def __init__(self, experiment: Experiment, folder: Path, served: ServedEnvs) -> None:
+        self.experiment, self.folder, self._served = experiment, folder, served
         self._env: VectorEnv | None = None
-        self._stop = StopWhenInterrupted()
 
     def is_due(self, iteration: int, is_last: bool, target_reached: bool) -> bool:
         """Whether the policies are evaluated after this iteration."""
@@ -59,7 +42,7 @@ class Evaluator:
         """The episodes and their summary. Each agent takes its most likely action.
 
         Raises:
-            EvaluationInterrupted: after `interrupt`, in an environment that other processes take part in.
+            EnvInterrupted: it was ended.
         """
         experiment = self.experiment
         episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
@@ -68,19 +51,13 @@ class Evaluator:
             n_envs = min(n_envs, episodes)
             config = evaluation_config(experiment.env)
             self._env = build_env(experiment, n_envs, device=experiment.device, env=config)
+            self._served.add(self._env)
             publish(self._env, self.folder)
-        stop = self._stop if is_served(self._env) else None
-        table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False, callback=stop)
+        table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
         evaluation = summarise(
             table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0
         )
         return table, evaluation
-
-    def interrupt(self) -> None:
-        """Ends the evaluation, and any later one, if other processes take part. Safe to call from a signal handler."""
-        self._stop.interrupted = True
-        if self._env is not None:
-            interrupt(self._env)
 
     def close(self) -> None:
         """Frees the environment. Safe to call twice."""

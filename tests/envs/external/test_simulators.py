@@ -17,12 +17,16 @@ import pytest
 
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
+from marlnb.recording.capture.while_training import RecordWhileTraining
+from marlnb.recording.file.reader import Recording
 from marlnb.training.background import start
 from marlnb.training.control import request
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
+from marlnb.training.trainer import Trainer
+from tests.envs.external import matching_simulator
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("matching_simulator.py")
@@ -175,6 +179,50 @@ def test_a_training_stops_saved_while_an_evaluation_waits(
     run = train(experiment("n_envs=1", "frames=1280", "evaluate_every=2"), folder, progress=False)
     assert run.status()["state"] == "stopped" and run.status()["reason"] == request_of
     assert [checkpoint.iteration for checkpoint in run.checkpoints] == [2] and not run.evaluations()
+
+
+class StopSoon:
+    """Requests a stop of the training while later callbacks are called after an iteration."""
+
+    def __init__(self, iteration: int, request_of: str) -> None:
+        self.iteration, self.request_of = iteration, request_of
+
+    def begin(self, trainer: Trainer) -> None:
+        self.after_iteration(trainer)
+
+    def after_iteration(self, trainer: Trainer) -> None:
+        if trainer.iteration == self.iteration:
+            threading.Thread(target=self._stop, args=(trainer.run.path,), daemon=True).start()
+
+    def _stop(self, run: Path) -> None:
+        while not (run / "evaluation" / "server.json").exists():
+            time.sleep(0.01)
+        if self.request_of == "SIGTERM":
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            request(run, "stop", self.request_of)
+
+    def end(self, trainer: Trainer) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("iteration", "request_of"), [(2, "SIGTERM"), (0, "a file")])
+def test_a_training_stops_saved_while_a_recording_waits(tmp_path: Path, iteration: int, request_of: str) -> None:
+    folder = tmp_path / "run"
+    for path in (folder, folder / "evaluation")[: 2 if iteration else 0]:  # the recording's plays the first one alone
+        threading.Thread(target=matching_simulator.main, args=(str(path), 0, 0.0), daemon=True).start()
+    callbacks = [
+        StopSoon(iteration, request_of),
+        RecordWhileTraining(every_iterations=2, episodes=1, n_envs=1, sites=[]),
+    ]
+    run = train(experiment("n_envs=1", "rollout_steps=16", "frames=160"), folder, progress=False, callbacks=callbacks)
+    assert run.status()["state"] == "stopped" and run.status()["reason"] == request_of
+    assert [checkpoint.iteration for checkpoint in run.checkpoints] == [iteration] * bool(iteration)
+    assert any("RecordWhileTraining was interrupted" in line for line in run.events())
+    assert not (folder / "evaluation").exists() and not (folder / "STOP").exists()
+    if iteration:
+        with Recording.open(run.recordings["training"]) as recording:
+            assert recording.checkpoints["iteration"].tolist() == [0]
 
 
 def test_a_training_stops_while_it_waits_for_its_first_simulator(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from marlnb.envs.external.interface import ServedEnvs
 from marlnb.experiment import Experiment
 from marlnb.training.policies.evaluation import score_policies
 from marlnb.training.policies.evaluator import Evaluator
@@ -26,7 +27,7 @@ SMALL = (
 def test_batched_environments_play_all_episodes_at_once(tmp_path: Path) -> None:
     experiment = Experiment.compose(*SMALL)
     with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
-        evaluator = Evaluator(experiment, tmp_path)
+        evaluator = Evaluator(experiment, tmp_path, ServedEnvs())
         table, _ = evaluator.evaluate(trainer.policies)
         assert evaluator._env is not None and evaluator._env.n_envs == 30
         few = score_policies(
