@@ -9,6 +9,7 @@ from pathlib import Path
 
 from marlnb.client.messages import SERVER_FILE
 from marlnb.disk import problem_of, replacing
+from marlnb.envs.external.addresses import is_listening
 from marlnb.errors import EnvBuildError
 
 
@@ -38,3 +39,11 @@ class AddressFile:
                 self._path.unlink()
                 if self._made_folder:
                     self._path.parent.rmdir()
+
+
+def is_published(path: Path) -> bool:
+    """Whether a server listens at the address in a file."""
+    try:
+        return is_listening(str(json.loads(path.read_text(encoding="utf-8"))["address"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -7,8 +7,11 @@ from abc import abstractmethod
 from pathlib import Path
 
 from marlnb.config import EnvConfig
+from marlnb.envs.external.address_file import AddressFile, is_published
+from marlnb.envs.external.addresses import endings
 from marlnb.envs.external.options import ExternalOptions
 from marlnb.envs.vector import VectorEnv
+from marlnb.trust import loaded
 
 
 class EnvInterrupted(Exception):
@@ -32,7 +35,12 @@ class ServedEnv(VectorEnv):
 
 
 def evaluation_config(config: EnvConfig) -> EnvConfig:
-    """The config of a second environment during a training: other processes connect to it at a separate address."""
+    """The config of an environment beside a training's: other processes connect to it at a separate address.
+
+    Raises:
+        TrustError: it is that of an opened run, and the user does not trust the code that it names.
+    """
+    config = loaded(config, "env")
     return config.for_evaluation() if isinstance(config, ExternalOptions) else config
 
 
@@ -45,6 +53,13 @@ def publish(env: VectorEnv, folder: Path) -> None:
     """Publishes the address of `env` in `folder` if other processes connect to it."""
     if (served := _served(env)) is not None:
         served.publish(folder)
+
+
+def publish_beside(env: VectorEnv, folder: Path) -> None:
+    """As `publish`, in the first of `folder`, `folder-2`, ... that no other server is published in."""
+    if (served := _served(env)) is not None:
+        folders = (folder.with_name(f"{folder.name}{ending}") for ending in endings())
+        served.publish(next(each for each in folders if not is_published(each / AddressFile.NAME)))
 
 
 def interrupt(env: VectorEnv) -> None:

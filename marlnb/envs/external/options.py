@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from marlnb.codec import from_json
 from marlnb.config import EnvConfig, option
+from marlnb.envs.external.address_file import is_published
+from marlnb.envs.external.addresses import UNIX, endings, is_listening
 from marlnb.errors import ConfigError
 from marlnb.specs import ActionSpec, EnvFacts, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.values import validate
-
-UNIX = "unix:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +72,11 @@ class ExternalOptions(EnvConfig):
     address: str = option(
         "127.0.0.1:0",
         help="where a training listens: host:port (port 0: a free one) or unix:/path; evaluations listen at another "
-        "free port, or at unix:/path.evaluation",
+        "free port, or at unix:/path.evaluation (several at once: .evaluation-2, ...)",
     )
     address_file: str = option(
         "",
-        help="also write address and token to this file (NAME.json; evaluations: NAME.evaluation.json); the run's "
+        help="also write address and token to this file (NAME.json; evaluations: NAME.evaluation.json, ...); the run's "
         "folder always has them",
         effect="writes",
     )
@@ -122,13 +122,21 @@ class ExternalOptions(EnvConfig):
         return EnvSpec(self.name, specs, max_steps=self.max_steps, simultaneous=False)
 
     def for_evaluation(self) -> ExternalOptions:
-        """The options of a second environment during a training, with an address and an address file of its own."""
+        """The options of an environment beside the training's, with an address and an address file that are free."""
+        beside = (self._beside(f".evaluation{ending}") for ending in endings())
+        return next(options for options in beside if not options._is_in_use())
+
+    def _beside(self, ending: str) -> ExternalOptions:
         at_path, file = self.address.startswith(UNIX), Path(self.address_file)
         return replace(
             self,
-            address=f"{self.address}.evaluation" if at_path else f"{self.address.rpartition(':')[0]}:0",
-            address_file=str(file.with_stem(f"{file.stem}.evaluation")) if self.address_file else "",
+            address=f"{self.address}{ending}" if at_path else f"{self.address.rpartition(':')[0]}:0",
+            address_file=str(file.with_stem(f"{file.stem}{ending}")) if self.address_file else "",
         )
+
+    def _is_in_use(self) -> bool:
+        at_path = self.address.startswith(UNIX) and is_listening(self.address)
+        return at_path or (bool(self.address_file) and is_published(Path(self.address_file)))
 
     def _groups_in_file(self) -> dict[str, ExternalGroup]:
         try:

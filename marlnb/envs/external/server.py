@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from marlnb.client.messages import PROTOCOL, Inbox, Message, WireError
-from marlnb.envs.external.options import UNIX
+from marlnb.envs.external.addresses import UNIX, is_listening
 from marlnb.errors import EnvBuildError
 
 GREETING_BYTES = 4096  # maximal size of the first message of an unknown connection
@@ -227,10 +227,6 @@ def _remove_stale(path: str) -> None:
             raise FileExistsError(f"{path} exists and is not a socket")
     except FileNotFoundError:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            os.unlink(path)
-            return
-    raise OSError("another process already listens there")
+    if is_listening(f"{UNIX}{path}"):
+        raise OSError("another process already listens there")
+    os.unlink(path)

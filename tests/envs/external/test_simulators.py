@@ -143,17 +143,26 @@ def test_an_interrupted_training_is_resumed_with_new_simulators(tmp_path: Path, 
 
 
 def test_evaluations_listen_next_to_a_fixed_address(tmp_path: Path, processes: list[Process]) -> None:
+    """Those of the training at one, and one that is requested meanwhile at another."""
     address, file = f"unix:{tmp_path / 's'}", tmp_path / "where.json"
     simulators = [simulator(processes, file), simulator(processes, tmp_path / "where.evaluation.json")]
+    third = str(tmp_path / "where.evaluation-2.json")
+    threading.Thread(target=matching_simulator.main, args=(third, 0, 0.0), daemon=True).start()
     addresses: list[str] = []
+
+    def evaluate_too(report: Report) -> None:
+        addresses.append(json.loads(file.read_text())["address"])
+        if report.iteration == 1:
+            assert evaluate(tmp_path / "run", episodes=1, n_envs=1).episodes == 1
+
     run = train(
         experiment(
             *(f"env.address={address}", f"env.address_file={file}", "n_envs=1", "frames=128"),
-            *("evaluate_every=1", "evaluation_episodes=2"),
+            *("evaluate_every=1", "evaluation_episodes=2", "checkpoint_every=1"),
         ),
         tmp_path / "run",
         progress=False,
-        on_report=[lambda report: addresses.append(json.loads(file.read_text())["address"])],
+        on_report=[evaluate_too],
     )
     assert run.status()["state"] == "complete" and len(run.evaluations()) == 2 and addresses == [address] * 2
     assert [process.wait(120) for process in simulators] == [0, 0]
