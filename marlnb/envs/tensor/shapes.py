@@ -20,9 +20,10 @@ def have(values: Mapping[str, Tensor], shapes: Shapes) -> bool:
     """Whether each group has a tensor of its shape; quick, for every step."""
     try:
         for name, shape in shapes.items():
-            if values[name].shape != shape:
+            value = values[name]
+            if not isinstance(value, Tensor) or value.shape != shape:
                 return False
-    except (AttributeError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return False
     return True
 
@@ -31,7 +32,10 @@ def check_actions(spec: EnvSpec, shapes: Shapes, actions: Mapping[str, Tensor]) 
     """Raises EnvError unless there is a tensor of the right shape for each group."""
     if not have(actions, shapes):
         valid = {name: list(shape) for name, shape in shapes.items()}
-        got = {name: list(action.shape) for name, action in actions.items()}
+        got = {
+            name: list(action.shape) if isinstance(action, Tensor) else type(action).__name__
+            for name, action in actions.items()
+        }
         raise EnvError(f"{spec.name} needs actions of shapes {valid}; got {got}")
 
 
@@ -49,6 +53,8 @@ def check_rows(spec: EnvSpec, shapes: Shapes, source: str, rows: Mapping[str, Te
         if value is None:
             got = list(rows) if isinstance(rows, Mapping) else type(rows).__name__
             raise EnvError(f"{spec.name}: {source} must have a tensor for each of {list(shapes)}; got {got}")
+        if not isinstance(value, Tensor):
+            raise EnvError(f"{spec.name}: {source} of group {name!r} must be a tensor; got {type(value).__name__}")
         if tuple(value.shape) != shape:
             raise EnvError(
                 f"{spec.name}: {source} of group {name!r} must have the shape {list(shape)}: "
@@ -58,6 +64,9 @@ def check_rows(spec: EnvSpec, shapes: Shapes, source: str, rows: Mapping[str, Te
 
 def check_masks(spec: EnvSpec, shapes: Shapes, masks: Mapping[str, Tensor]) -> None:
     """Raises EnvError unless exactly the groups whose spec has an action mask have one, `[env, agent, choice]`."""
+    if not isinstance(masks, Mapping):
+        got = type(masks).__name__
+        raise EnvError(f"{spec.name}: action_mask must return tensors by group, {{}} without masks; got {got}")
     if len(masks) == len(shapes) and have(masks, shapes):
         return
     for name in masks:

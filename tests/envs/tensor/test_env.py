@@ -156,6 +156,24 @@ def test_action_masks_that_differ_from_the_groups_are_errors(game: type[Phases],
         game().build(2).reset(0)
 
 
+@pytest.mark.parametrize("game", [Phases, Unmasked])
+@pytest.mark.parametrize("masks", [None, [True]])
+def test_action_masks_must_be_by_group(game: type[Phases], masks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(game, "action_mask", lambda self, state: masks)
+    kind = type(masks).__name__
+    with pytest.raises(EnvError, match=rf"action_mask must return tensors by group, \{{\}} without .*; got {kind}$"):
+        game().build(2).reset(0)
+
+
+@pytest.mark.parametrize("source", ["action_mask", "observe"])
+@pytest.mark.parametrize("kind", [torch.Tensor.tolist, torch.Tensor.numpy])
+def test_what_rules_return_must_be_tensors(source: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_phases = getattr(Phases, source)
+    monkeypatch.setattr(Phases, source, lambda self, state: {"agent": kind(of_phases(self, state)["agent"])})
+    with pytest.raises(EnvError, match=rf"{source} of group 'agent' must be a tensor; got (list|ndarray)"):
+        Phases().build(2).reset(0)
+
+
 @pytest.mark.parametrize("by_mask", [False, True])
 def test_the_final_action_mask_is_that_of_the_last_state_and_all_true_of_who_waits(by_mask: bool) -> None:
     """An episode of one step ends in phase 1, in which agent 0 waits; the next one begins in phase 0."""
