@@ -16,7 +16,7 @@ from marlnb.recording.file.writer import EPISODE_COLUMNS
 COLUMNS = (*EPISODE_COLUMNS, "finished", "return")
 RETURN_TOLERANCE = 1e-4  # of the sum of the rewards' magnitudes; the recorder sums in the same order, in float32
 Run = tuple[int, int, int]
-"""(episode, start, stop): rows that count up from t = 0 as one episode does."""
+"""(episode, start, stop): rows whose t counts up as within one episode."""
 
 
 class DamageReport(Protocol):
@@ -37,13 +37,15 @@ def repair_table(file: h5py.File, n_rows: int, is_bad: np.ndarray, damage: Damag
     number, t = file["steps/episode"][:n_rows], file["steps/t"][:n_rows]
     every = int(file.attrs["every"])
     runs = _runs(number, t, every)
+    from_start = [run for run in runs if t[run[1]] == 0]
     try:
         table: Mapping[str, np.ndarray] | None = _read(file, n_rows)
     except (OSError, RuntimeError, KeyError, ValueError):
         table = None
-    if table is None or not _matches_rows(table, runs):
+    if table is None or not _matches_rows(table, from_start):
         damage.add("the table of episodes did not match the rows and was rebuilt")
-        table = _from_rows(file, runs, t, every, {} if table is None else dict(zip(table["episode"], table["seed"])))
+        seeds = {} if table is None else dict(zip(table["episode"], table["seed"]))
+        table = _from_rows(file, from_start, t, every, seeds)
         file.require_group("damaged")
         file.move("episodes", "damaged/episodes")
         for name, values in table.items():
@@ -57,7 +59,7 @@ def _runs(number: np.ndarray, t: np.ndarray, every: int) -> list[Run]:
         return []
     continues = (np.diff(number) == 0) & (np.diff(t) == every)
     edges = [0, *(np.flatnonzero(~continues) + 1).tolist(), len(number)]
-    return [(int(number[a]), a, b) for a, b in itertools.pairwise(edges) if t[a] == 0]
+    return [(int(number[a]), a, b) for a, b in itertools.pairwise(edges)]
 
 
 def _read(file: h5py.File, n_rows: int) -> dict[str, np.ndarray]:
@@ -83,9 +85,13 @@ def _matches_rows(table: Mapping[str, np.ndarray], runs: list[Run]) -> bool:
 def _cut_tail(
     file: h5py.File, table: Mapping[str, np.ndarray], runs: list[Run], n_rows: int, damage: DamageReport
 ) -> int:
-    """Cuts the rows after the last entry that are not the beginning of one episode; returns the remaining rows."""
+    """Cuts the rows after the last entry that are not of one interrupted episode; returns the remaining rows.
+
+    In a recording of a training it may have begun before the file, so that its first row is a later step.
+    """
     covered = int((table["start"] + table["length"]).max(initial=0))
-    stop = max((stop for _, start, stop in runs if start == covered), default=covered)
+    interrupted = (run for run in runs if run[1] == covered and run[0] not in table["episode"])
+    stop = max((stop for _, _, stop in interrupted), default=covered)
     if stop < n_rows:
         damage.add(f"the last {n_rows - stop:,} rows belong to no episode")
         damage.lost_rows += n_rows - stop

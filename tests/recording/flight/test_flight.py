@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -229,11 +230,17 @@ def test_tools_take_episodes_older_than_the_recording(tmp_path: Path) -> None:
         with mnb.extract(part, tmp_path / "thirteenth.h5", every=13) as rest:  # and none of 0, 13, 26
             assert rest.rows["t"].tolist() == [0, 13] and rest.episodes.index.tolist() == [1]
             assert rest.settings["episodes"] == 1
+        with mnb.extract(part, tmp_path / "killed.h5", episodes=[0]) as killed:
+            assert killed.rows["t"].tolist() == [*range(20, 25)]
         with pytest.raises(RecordingError, match="no rows at every=13"):
             mnb.extract(part, tmp_path / "none.h5", episodes=[0], every=13)
     before = part.path.read_bytes()
     assert not mnb.repair(part.path).changed and part.path.read_bytes() == before
     assert not mnb.repair(tmp_path / "eighth.h5").changed
+    with h5py.File(tmp_path / "killed.h5", "r+") as file:  # in the middle of the episode: it has no entry yet
+        for column in file["episodes"].values():
+            column.resize(0, axis=0)
+    assert not mnb.repair(tmp_path / "killed.h5").changed
 
 
 KILLED = """
