@@ -14,9 +14,9 @@ import numpy as np
 from marlnb.envs.vector import Step
 from marlnb.errors import MarlnbError
 from marlnb.training.collect.episodes import TimeStep
-from marlnb.training.policies.evaluation import EvaluationOptions, evaluate
+from marlnb.training.policies.evaluation import EvaluationOptions, evaluate, standard_error
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
-from marlnb.training.runs.checkpoints.notes import CheckpointNotes, is_comparable
+from marlnb.training.runs.checkpoints.notes import CheckpointNotes, is_comparable, stored_form
 from marlnb.training.shared_return import shared_return
 from marlnb.widgets.core.background import BackgroundTask, TaskStopped
 from marlnb.widgets.core.controls import Dropdown, button_for
@@ -140,7 +140,7 @@ class CheckpointEvaluation:
             try:
                 self.notes.keep(evaluation)
             except (MarlnbError, OSError) as error:  # as in a run that may only be read
-                unstored.append(f"; return of {iteration}: {score_text(evaluation.to_json())}, not stored: {error}")
+                unstored.append(f"; return of {iteration}: {score_text(stored_form(evaluation))}, not stored: {error}")
         names = " and ".join(map(str, iterations))
         end = "".join(unstored) or ", stored"
         return f"checkpoint {names}: {n_episodes} episodes in {time.monotonic() - started:.1f} s{end}"
@@ -190,30 +190,30 @@ class _EpisodeCounter:
 def score_text(evaluation: Mapping[str, Any]) -> str:
     """The return of a stored evaluation with its standard error over episodes: `-7.61 ± 0.12`.
 
-    Where groups are rewarded differently, that of each group.
+    Where groups are rewarded differently, that of each group; where a group's agents play against each other, of each.
     """
-    means, errors = evaluation["return_mean"], evaluation["return_se"]
-    score, first = shared_return(means), next(iter(means))
-    if score is not None:
-        return _plus_minus(score, errors[first])
-    return "; ".join(f"{group} {_plus_minus(mean, errors[group])}" for group, mean in means.items())
+    returns = {name: _returns(evaluation, group, name) for group, name in _columns([evaluation])}
+    first, *_ = returns.values()
+    if shared_return({name: float(values.mean()) for name, values in returns.items()}) is not None:
+        return _plus_minus(first)
+    return "; ".join(f"{name} {_plus_minus(values)}" for name, values in returns.items())
 
 
 def _evaluations_html(evaluations: Sequence[Mapping[str, Any]]) -> str:
     if not evaluations:
         return note_html("not evaluated yet")
-    groups = list(evaluations[-1]["return_mean"])
+    columns = _columns(evaluations)
     rows = [
         [
             time.strftime("%Y-%m-%d %H:%M", time.localtime(evaluation["made"])),
             evaluation["episodes"],
             evaluation["seed"],
             "sampled" if evaluation["explore"] else "most likely",
-            *(_plus_minus(evaluation["return_mean"][group], evaluation["return_se"][group]) for group in groups),
+            *(_plus_minus(_returns(evaluation, group, name)) for group, name in columns),
         ]
         for evaluation in reversed(evaluations)
     ]
-    return table_html(["evaluated", "episodes", "seed", "actions", *(f"return of {group}" for group in groups)], rows)
+    return table_html(["evaluated", "episodes", "seed", "actions", *(f"return of {name}" for _, name in columns)], rows)
 
 
 def _comparison_html(
@@ -223,20 +223,36 @@ def _comparison_html(
     pairs = [(x, y) for x in evaluations_a for y in evaluations_b if is_comparable(dict(x), dict(y))]
     if not pairs:
         return note_html(f"{a} and {b} have not been evaluated on the same episodes: use Evaluate both")
-    first, second = pairs[-1]
+    pair = pairs[-1]
     rows = []
-    for group in first["return_mean"]:
-        difference = np.asarray(second["returns"][group], float) - np.asarray(first["returns"][group], float)
-        returns = [_plus_minus(one["return_mean"][group], one["return_se"][group]) for one in (first, second)]
-        rows.append([group, *returns, _plus_minus(float(difference.mean()), _standard_error(difference))])
-    note = f"The same {first['episodes']} episodes from seed {first['seed']}; ± is one standard error over episodes."
+    for group, name in _columns(pair):
+        first, second = (_returns(evaluation, group, name) for evaluation in pair)
+        rows.append([name, *map(_plus_minus, (first, second, second - first))])
+    note = f"The same {pair[0]['episodes']} episodes from seed {pair[0]['seed']}; ± is one standard error over episodes."
     header = ["return of", f"checkpoint {a}", f"checkpoint {b}", f"{b} minus {a}, episode by episode"]
     return table_html(header, rows) + note_html(note)
 
 
-def _standard_error(values: Any) -> float:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+def _columns(evaluations: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """(group, name) of each group, or of each agent where the agents of a group play against each other.
+
+    An evaluation in which all of their returns are 0, as in drawn games, does not show whether they do.
+    """
+    columns: list[tuple[str, str]] = []
+    for group in evaluations[-1]["returns"]:
+        opponents = [each["opponent_returns"].get(group, ()) for each in evaluations]
+        unclear = [not any(each["returns"][group]) for each in evaluations]
+        is_each = any(opponents) and all(agents or no for agents, no in zip(opponents, unclear))
+        columns += [(group, name) for name in (next(filter(None, opponents)) if is_each else [group])]
+    return columns
 
 
-def _plus_minus(mean: float, error: float | None) -> str:
+def _returns(evaluation: Mapping[str, Any], group: str, name: str) -> np.ndarray:
+    """`[episode]` of a column; NaN where it is not known."""
+    returns = evaluation["opponent_returns"].get(group, {}).get(name, evaluation["returns"][group])
+    return np.asarray(returns, float)
+
+
+def _plus_minus(returns: np.ndarray) -> str:
+    mean, error = returns.mean(), standard_error(returns)
     return f"{mean:.3f}" if error is None or math.isnan(error) else f"{mean:.3f} ± {error:.3f}"

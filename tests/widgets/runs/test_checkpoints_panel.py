@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -13,12 +14,20 @@ from marlnb.errors import CheckpointError
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
 from marlnb.training.background import start
+from marlnb.training.collect.episodes import EpisodeTable
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.checkpoints.notes import NOTES, CheckpointNotes
 from marlnb.training.runs.run import Run
+from marlnb.training.train import train
+from marlnb.widgets.runs.checkpoint_evaluation import _columns
 from marlnb.widgets.runs.checkpoint_rows import CheckpointRows
 from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
+
+
+def _agents(table: EpisodeTable) -> pd.DataFrame:
+    """The return of each agent in each episode."""
+    return table.to_frame().drop(columns=["seed", "length"])
 
 
 def test_what_is_listed_is_what_lies_in_the_folder(run: Run) -> None:  # noqa: F811
@@ -64,6 +73,34 @@ def test_a_comparison_is_paired_by_episode(run: Run) -> None:  # noqa: F811
     difference = second.to_frame()["listener_0"] - first.to_frame()["listener_0"]
     expected = f"{difference.mean():.3f} ± {difference.sem():.3f}"
     assert expected in text_of(panel.evaluation._comparison)
+
+
+def test_players_of_one_group_have_a_return_each(tmp_path: Path) -> None:
+    poker = ("env=tree/kuhn_poker", "algorithm=ippo", "n_envs=4", "rollout_steps=8", "frames=64", "threads=1")
+    run = train(Experiment.compose(*poker, "checkpoint_every=1"), tmp_path / "run", progress=False)
+    panel = CheckpointsPanel(run)
+    panel.choose(1)
+    panel.evaluation.form.set({"episodes": 20, "explore": True})
+    panel.evaluation._other.value = "2"
+    panel.evaluation.evaluate(1, 2).wait(60)
+    first, second = (evaluate(run, checkpoint=k, episodes=20, explore=True).table for k in (1, 2))
+    assert first is not None and second is not None
+    agents = [f"{agent} {values.mean():.3f} ± {values.sem():.3f}" for agent, values in _agents(first).items()]
+    assert len(agents) == 2 and panel.table.content["rows"][0][5] == "; ".join(agents)
+    stored, comparison = text_of(panel.evaluation._stored), text_of(panel.evaluation._comparison)
+    for agent, values in _agents(first).items():
+        difference = _agents(second)[agent] - values
+        assert f"return of {agent}" in stored and f"{values.mean():.3f} ± {values.sem():.3f}" in stored
+        assert f"{difference.mean():.3f} ± {difference.sem():.3f}" in comparison
+
+
+def test_games_without_a_winner_are_compared_with_others_player_by_player() -> None:
+    decided = {"returns": {"player": [0.0, 0.0]}, "opponent_returns": {"player": {"a": [1.0, -1.0], "b": [-1.0, 1.0]}}}
+    drawn = {"returns": {"player": [0.0, 0.0]}, "opponent_returns": {}}
+    penalised = {"returns": {"player": [0.0, -0.5]}, "opponent_returns": {}}
+    players = [("player", "a"), ("player", "b")]
+    assert _columns([drawn, decided]) == _columns([decided, drawn]) == players
+    assert _columns([drawn]) == _columns([penalised, decided]) == [("player", "player")]
 
 
 def test_an_evaluation_that_cannot_be_stored_is_shown(run: Run) -> None:  # noqa: F811

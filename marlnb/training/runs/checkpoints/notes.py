@@ -50,15 +50,21 @@ class _StoredEvaluation:
     returns: Mapping[str, list[float | None]]
     made: float = option(help="seconds since 1970", ge=0, le=MAX_TIME)
     env_options: Mapping[str, Any] = option({}, help="of the environment; empty in files of earlier versions")
+    opponent_returns: Mapping[str, Mapping[str, list[float]]] = option(
+        {}, help="of each group whose agents play against each other: each agent's return of each episode"
+    )
 
     def __post_init__(self) -> None:
         if not (self.return_mean and self.return_mean.keys() == self.return_se.keys() == self.returns.keys()):
             groups = [list(values) for values in (self.return_mean, self.return_se, self.returns)]
             raise ConfigError(f"return_mean, return_se and returns must be of the same groups; got {groups}")
-        for group, returns in self.returns.items():
+        if not self.opponent_returns.keys() <= self.returns.keys():
+            raise ConfigError(f"opponent_returns must be of groups of returns; got {list(self.opponent_returns)}")
+        by_agent = [returns for agents in self.opponent_returns.values() for returns in agents.values()]
+        for returns in (*self.returns.values(), *by_agent):
             if len(returns) != self.episodes:
-                raise ConfigError(f"returns.{group} must have {self.episodes} values; got {len(returns)}")
-        values = chain(self.return_mean.values(), self.return_se.values(), *self.returns.values())
+                raise ConfigError(f"returns must have {self.episodes} values; got {len(returns)}")
+        values = chain(self.return_mean.values(), self.return_se.values(), *self.returns.values(), *by_agent)
         if not all(value is None or isfinite(value) for value in values):
             raise ConfigError("returns must be finite numbers")
 
@@ -99,7 +105,7 @@ class CheckpointNotes:
             entry["note"] = text
 
     def evaluations(self, which: Which | Checkpoint = "last") -> list[dict[str, Any]]:
-        """Stored evaluations of a checkpoint, oldest first: `Evaluation.to_json()`, with `returns[group][episode]`."""
+        """Stored evaluations of a checkpoint, oldest first: see `stored_form`."""
         return [asdict(evaluation) for evaluation in self._of(which).evaluations]
 
     def keep(self, evaluation: Evaluation) -> dict[str, Any]:
@@ -111,8 +117,7 @@ class CheckpointNotes:
         """
         if evaluation.checkpoint is None:
             raise RunError(f"an evaluation of the policy {evaluation.policy!r} does not belong to a checkpoint")
-        returns = {} if evaluation.table is None else evaluation.table.to_json()
-        data = to_json({**evaluation.to_json(), "returns": returns, "made": time.time()})
+        data = stored_form(evaluation)
         with self._changing(evaluation.checkpoint) as entry:
             others = [old for old in entry["evaluations"] if not is_comparable(old, data)]
             entry["evaluations"] = [*others, data]
@@ -145,6 +150,17 @@ class CheckpointNotes:
             changed = {**entry, "iteration": checkpoint.iteration}
             content = {**to_json(entries), checkpoint.sha256: changed}
             write_atomically(self.path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def stored_form(evaluation: Evaluation) -> dict[str, Any]:
+    """`Evaluation.to_json()`, with `returns[group][episode]`; with `opponent_returns[group][agent][episode]` of groups
+    whose agents play against each other, whose mean is always 0; and with the time."""
+    table, returns, opponents = evaluation.table, {}, {}
+    if table is not None:
+        returns = table.to_json()
+        agents = {group: table.spec.group(group).agents for group in table.zero_sum_groups}
+        opponents = {group: dict(zip(names, table.returns[group].T.tolist())) for group, names in agents.items()}
+    return to_json({**evaluation.to_json(), "returns": returns, "opponent_returns": opponents, "made": time.time()})
 
 
 def is_comparable(first: dict[str, Any], second: dict[str, Any]) -> bool:

@@ -123,6 +123,7 @@ def test_stored_evaluations_of_other_types_are_damage(run: Run) -> None:  # noqa
         *({**whole, "return_se": {**means, "speaker": value}} for value in ({}, [], "0.1", True, float("inf"))),
         *({**whole, "return_mean": value} for value in ({}, {"speaker": 1.0}, None, [1.0], {**means, "speaker": None})),
         *({**whole, "returns": {**returns, "speaker": value}} for value in ({}, [1.0, 2.0], [1.0, "a", 2.0], None)),
+        *({**whole, "opponent_returns": value} for value in ({"x": {}}, {"speaker": {"speaker_0": [1.0]}}, None)),
         *({**whole, "made": value} for value in (1e30, -1, {}, None, "now")),
         *({key: value for key, value in whole.items() if key != missing} for missing in ("made", "episodes", "edits")),
         *({**whole, "episodes": value} for value in (None, [], 4)),
