@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import h5py
 import numpy as np
@@ -28,6 +29,8 @@ from marlnb.training.runs.spec_file import spec_from_json
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
+
 LIVE_ATTEMPTS = 5  # to open a file that its writer changes meanwhile
 LIVE_WAIT_S = 0.1
 
@@ -46,7 +49,7 @@ class Recording:
         """Use `Recording.open`."""
         self.path = path
         self.locking = locking
-        self._opened: tuple[int, h5py.File, RowChecks] | None = None
+        self._opened: tuple[int, h5py.File, RowChecks, dict[str, Any]] | None = None
         self._closed = False
         for attempt in range(LIVE_ATTEMPTS):
             try:
@@ -102,12 +105,13 @@ class Recording:
         """The open HDF5 file. Each process opens its own: a handle shared across a fork would lose data silently."""
         return self._open()[0]
 
-    def _open(self) -> tuple[h5py.File, RowChecks]:
+    def _open(self) -> tuple[h5py.File, RowChecks, dict[str, Any]]:
+        """The file, what checks its rows, and what `_once` has read of it."""
         if self._closed:
             raise RecordingError(f"{self.path} is closed; open it again")
         if self._opened is None or self._opened[0] != os.getpid():
             file = open_joined(self.path, self.locking)
-            self._opened = (os.getpid(), file, RowChecks(file, self.path, self.locking))
+            self._opened = (os.getpid(), file, RowChecks(file, self.path, self.locking), {})
         return self._opened[1:]
 
     def _is_being_written(self) -> bool:
@@ -166,7 +170,7 @@ class Recording:
     def spec(self) -> EnvSpec:
         """The recorded environment's spec."""
         try:
-            return spec_from_json(self._json("spec"))
+            return self._once("spec", lambda: spec_from_json(self._json("spec")))
         except RunError as error:
             raise RecordingError(f"{self.path} is damaged: {error}") from error
 
@@ -225,34 +229,33 @@ class Recording:
     @property
     def agents(self) -> list[str]:
         """The recorded agents, group by group."""
-        return [name.decode() for name in self.file["agents/name"][:]]
+        return list(self._agents)
 
     @property
     def groups(self) -> list[str]:
         """The groups with a recorded agent."""
-        return list(dict.fromkeys(name.decode() for name in self.file["agents/group"][:]))
+        return list(dict.fromkeys(self._agents.values()))
 
     def group_agents(self, group: str) -> list[str]:
         """The recorded agents of one group, in the order of every agent axis."""
         self._check_group(group)
-        groups = [name.decode() for name in self.file["agents/group"][:]]
-        return [agent for agent, its_group in zip(self.agents, groups) if its_group == group]
+        return [agent for agent, its_group in self._agents.items() if its_group == group]
 
     @property
     def sites(self) -> list[str]:
         """Names of the recorded sites, such as `listener/actor/hidden_1`."""
-        stored = datasets_below(self.file, "activations")
+        stored = self._datasets_below("activations")
         in_order = [site for site in self.settings.get("sites", []) if site in stored]
         return in_order + [site for site in stored if site not in in_order]
 
     @property
     def labels(self) -> list[str]:
-        return datasets_below(self.file, "labels")
+        return self._datasets_below("labels")
 
     def fields(self, group: str) -> list[str]:
         """The fields that `steps` takes for a group."""
         self._check_group(group)
-        return datasets_below(self.file, f"steps/{group}")
+        return self._datasets_below(f"steps/{group}")
 
     def __getitem__(self, site: str) -> LabelledArray:
         """A site's activations `[row, agent, unit]`.
@@ -260,7 +263,7 @@ class Recording:
         Raises:
             SiteError: the site is not recorded.
         """
-        if site not in datasets_below(self.file, "activations"):
+        if site not in self._datasets_below("activations"):
             raise SiteError(f"{self.path.name}: {unknown('recorded site', site, self.sites)}")
         return self._array(f"activations/{site}")
 
@@ -285,7 +288,7 @@ class Recording:
             RecordingError: no such state is recorded.
         """
         self._check_group(group)
-        paths = [path for path in datasets_below(self.file, f"recurrent/{group}") if path.startswith(f"{part}/")]
+        paths = [path for path in self._datasets_below(f"recurrent/{group}") if path.startswith(f"{part}/")]
         if not paths:
             raise RecordingError(f"{self.path.name} has no recurrent state of the {part} of {group!r}")
         return self._array(f"recurrent/{group}/{paths[0]}")
@@ -351,6 +354,23 @@ class Recording:
             picks=tuple(slice(None) for _ in dims),
             check_box=lambda box: self._open()[1].check(path, box),
         )
+
+    @property
+    def _agents(self) -> dict[str, str]:
+        """The group of each recorded agent."""
+        names, groups = self._once("agents", lambda: [self.file[f"agents/{key}"][:] for key in ("name", "group")])
+        return {name.decode(): group.decode() for name, group in zip(names, groups)}
+
+    def _datasets_below(self, group: str) -> list[str]:
+        return list(self._once(group, lambda: datasets_below(self.file, group)))
+
+    def _once(self, key: str, read: Callable[[], T]) -> T:
+        """What stays the same while the file is open, which is read only once."""
+        known = self._open()[2]
+        if key not in known:
+            known[key] = read()
+        value: T = known[key]
+        return value
 
     def _json(self, attribute: str) -> dict[str, Any]:
         with reading(self.path, f"its attribute {attribute!r}"):
