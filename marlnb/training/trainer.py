@@ -148,7 +148,7 @@ class Trainer:
             if self.profiler is not None:
                 self.profiler.begin(self.iteration)
         except BaseException as error:
-            self.fail(error)
+            self.fail(error, "while it started")
             raise
 
     @staticmethod
@@ -387,13 +387,17 @@ class Trainer:
             return False
         return self._evaluates or self.loop.episodes.recent_episodes >= MIN_EPISODES
 
-    def fail(self, error: BaseException) -> None:
-        """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`."""
+    def fail(self, error: BaseException, when: str = "") -> None:
+        """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`.
+
+        Args:
+            when: for the log; empty: in the next iteration.
+        """
         interrupted = isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
         self.state = "stopped" if interrupted else "failed"
         with ExitStack() as last, suppress(OSError):  # a full disk, as `error` says
             last.callback(self._release, error=f"{type(error).__name__}: {error}")
-            self.run.log_event(f"{self.state} in iteration {self.iteration + 1}: {error!r}")
+            self.run.log_event(f"{self.state} {when or f'in iteration {self.iteration + 1}'}: {error!r}")
             if not interrupted:
                 self.run.log_event("".join(traceback.format_exception(error)).rstrip())
 

@@ -203,7 +203,7 @@ def test_a_resume_that_cannot_start_keeps_what_the_status_says(tmp_path: Path) -
         resume(Run.open(run.path), frames=1280, progress=False)
     after = run.status()
     assert (after["state"], after["frames"], after["scores"]) == ("failed", 640, before["scores"])
-    assert "has changed" in after["error"]
+    assert "has changed" in after["error"] and " failed while it started: RunError(" in "".join(run.events())
     with pytest.raises(ConfigError, match="less than the 640 frames"):
         resume(run, frames=320, progress=False)
 
