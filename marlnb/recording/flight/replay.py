@@ -163,7 +163,10 @@ def _checked(run: Run, experiment: Experiment, iteration: int, last: int, envs: 
             f"{run.path} was trained on {experiment.device}, and a CPU cannot draw the random numbers of a GPU's "
             "generator. FlightRecorder(every_envs=...) records the envs that you need while the training runs"
         )
-    trained = int(run.status()["iteration"])
+    saved = max((checkpoint.iteration for checkpoint in run.checkpoints), default=0)
+    trained = run.status().get("iteration") or saved  # a lost node can leave the status empty
+    if not trained:
+        raise RunError(f"{run.path} has not been trained yet, so nothing of it can be played again")
     if not 1 <= iteration <= last <= trained:
         raise ConfigError(f"{run.path} has iterations 1 to {trained}; got {iteration} to {last}")
     numbers = sorted({int(number) for number in envs})

@@ -189,6 +189,15 @@ def test_what_was_not_trained_cannot_be_played(run: Run, arguments: Any, message
         mnb.replay_training(run, *arguments)
 
 
+def test_how_far_a_run_was_trained_is_known_without_its_status(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(run.path, tmp_path / "run")
+    (tmp_path / "run" / "status.json").write_text("")  # as a lost node leaves it
+    with pytest.raises(ConfigError, match="has iterations 1 to 5; got 9 to 9"):
+        mnb.replay_training(tmp_path / "run", 9, [0])
+    with pytest.raises(RunError, match="new has not been trained yet"):
+        mnb.replay_training(Run.create(tmp_path / "new", experiment()), 1, [0])
+
+
 def test_a_cpu_cannot_repeat_a_training_on_a_gpu(run: Run) -> None:
     moved = Run.open(run.path)
     moved.experiment = replace(moved.experiment, device="cuda")
