@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ class FlightRecorder:
 
     The recording `<run>/recordings/<name>.h5` holds every step of envs 0, k, 2k, ... as the training saw it, with
     sampled actions. Its checkpoints say which iteration's weights made each row. A resumed training continues in
-    `<name>-<iteration>.h5`. `<name>.hashes` holds a hash of every env in every iteration.
+    `<name>-<iteration>.h5`, and where that is complete in `<name>-<iteration>-2.h5`. `<name>.hashes` holds a hash of
+    every env in every iteration.
 
     Training is bit for bit the same with and without it.
 
@@ -89,7 +91,10 @@ class FlightRecorder:
                 "FlightRecorder does not record a training with a schedule=, which builds its networks again at each "
                 "change: record its checkpoints with marlnb.record"
             )
-        path, hashes = self._files(trainer)
+        path = self._free_path(trainer)
+        hashes = HashFile(
+            recording_path(trainer.run, self.config.name).with_suffix(".hashes"), trainer.experiment.n_envs
+        )
         hashes.cut(trainer.iteration)
         envs = np.arange(0, trainer.experiment.n_envs, self.config.every_envs)
         self._flight = Flight(CurrentPolicies(trainer), loop, envs, self.config, path, hashes)
@@ -107,18 +112,28 @@ class FlightRecorder:
         if self._flight is not None:
             self._flight.close(complete=trainer.state == "complete", quiet=trainer.state == "failed")
 
-    def _files(self, trainer: Trainer) -> tuple[Path, HashFile]:
-        path = recording_path(trainer.run, self.config.name)
-        hashes = HashFile(path.with_suffix(".hashes"), trainer.experiment.n_envs)
+    def _free_path(self, trainer: Trainer) -> Path:
+        """Where this session is recorded. An interrupted recording there is deleted: its iterations are trained again.
+
+        A complete one of a resume from the same iteration stays, as where the checkpoints after it are damaged.
+        """
+        first = recording_path(trainer.run, self.config.name)
         if trainer.iteration:
-            path = path.with_name(f"{path.stem}-{trainer.iteration}.h5")
-        if path.exists():
-            with open_recording_file(path, None) as file:
-                is_interrupted = not file.attrs["complete"]
-            if not is_interrupted:
-                raise RecordingError(f"{path} already exists; give another name")
-            path.unlink()  # these iterations are trained again
-        return path, hashes
+            first = first.with_name(f"{first.stem}-{trainer.iteration}.h5")
+        numbered = (first.with_name(f"{first.stem}-{number}.h5") for number in count(2))
+        path = next(path for path in chain([first], numbered) if not _is_complete(path))
+        if path != first and not trainer.iteration:
+            raise RecordingError(f"{first} already exists; give another name")
+        path.unlink(missing_ok=True)
+        return path
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether there is a recording that nothing interrupted."""
+    if not path.exists():
+        return False
+    with open_recording_file(path, None) as file:
+        return bool(file.attrs["complete"])
 
 
 class Flight:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -298,6 +299,12 @@ def test_a_resumed_training_continues_in_another_file(tmp_path: Path, monkeypatc
         assert not first.complete and rest.complete
         assert (len(first), len(rest)) == (2 * 3 * N_STEPS, 2 * 3 * N_STEPS)
         assert rest.episodes["checkpoint"].unique().tolist() == [2, 3, 4]
+    for iteration in (4, 5):
+        os.truncate(run.checkpoint(iteration).path / "tensors.bin", 9)
+    more = 6 * N_ENVS * N_STEPS
+    mnb.resume(run, frames=more, progress=False, callbacks=[mnb.FlightRecorder(every_envs=2)])  # from iteration 2 again
+    with Recording.open(run.recordings["flight-2"]) as rest, Recording.open(run.recordings["flight-2-2"]) as again:
+        assert again.complete and len(again) == len(rest) + 2 * N_STEPS
 
 
 def test_a_writer_that_fails_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
