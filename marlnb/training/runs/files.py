@@ -90,11 +90,11 @@ def folder_problem(path: Path) -> str:
 
 
 def stop_reason(run: Path) -> str | None:
-    """The reason written into a run folder's file STOP; empty if it gives none; None without such a file."""
+    """The reason written into a run folder's file STOP; empty if it gives none; None if no such file is found."""
     try:
         return read_text(run / STOP, max_bytes=MAX_REASON_BYTES, errors="replace", follow=False).strip()
     except OSError:
-        return "" if (run / STOP).exists() else None
+        return "" if os.path.exists(run / STOP) else None
 
 
 def read_json(path: Path) -> dict[str, Any]:

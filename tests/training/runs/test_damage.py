@@ -21,6 +21,7 @@ from marlnb.training.runs.follow import RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer
+from tests.training.another_user import shared_folder, without_root
 from tests.training.toys import count_experiment
 
 OPTIONS = ("checkpoint_every=2", "keep_checkpoints=0")
@@ -232,6 +233,17 @@ def test_what_is_no_file_cannot_be_resumed(run: Run, name: str, make: Callable[[
     make(run.path / name)
     with pytest.raises(RunError, match=message) if name != "events.log" else pytest.raises(DiskError, match=message):
         resume(run.path, frames=2 * run.experiment.frames, progress=False)
+
+
+def test_a_folder_that_cannot_be_searched_has_no_request_to_stop() -> None:
+    """As for a moment on a network's disk; the training, and the thread that looks while it waits, look again."""
+    with shared_folder() as shared:
+        (shared / "STOP").touch()
+        shared.chmod(0)
+        with without_root():
+            assert stop_reason(shared) is None
+        shared.chmod(0o700)
+        assert stop_reason(shared) == ""
 
 
 @pytest.mark.timeout(60)
