@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from marlnb.algorithms.learner import Learner
+from marlnb.envs.external.interface import is_served
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, ConfigError, RunError
@@ -51,12 +52,19 @@ class EvolutionLoop:
         device: of the networks.
         folder: of the run.
     Raises:
-        ConfigError: an option cannot be mutated, or the training ends before the first generation does.
+        ConfigError: an option cannot be mutated, the training ends before the first generation does, or other
+            processes take part in the environment.
     """
 
     def __init__(self, experiment: Experiment, env: VectorEnv, device: torch.device, folder: Path) -> None:
         assert experiment.evolution is not None
         self.experiment, self.config, self._device = experiment, experiment.evolution, device
+        if is_served(env):
+            raise ConfigError(
+                f"evolution={self.config.name} gives each member envs of its own, but simulators connect to "
+                f"{env.spec.name} at one address; train without evolution=, or in an environment of another kind",
+                at="evolution",
+            )
         self._targets = mutables(experiment, env.spec)
         places = range(self.config.population) if self.config.member is None else (self.config.member,)
         self._turns = generation_iterations(experiment) * len(places)  # of a generation

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from marlnb.algorithms.learner import Learner
+from marlnb.envs.external.interface import is_served
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, ConfigError, RunError
@@ -53,7 +54,7 @@ class LeagueLoop:
         folder: of the run.
     Raises:
         ConfigError: the environment has no sides that compete, a player has no opponent, or its algorithm does
-            not fit.
+            not fit. Or several players learn, and other processes take part in the environment.
     """
 
     def __init__(self, experiment: Experiment, env: VectorEnv, device: torch.device, folder: Path) -> None:
@@ -351,7 +352,7 @@ class LeagueLoop:
         """A learning player gets environments and learners."""
         experiment = player_experiment(self.experiment, self._spec, player, self._history.n_resets(player.id))
         is_shared = not self._parts or not player.learning or bool(self.config.learner)  # at most one player steps it
-        env = self._first_env if is_shared else build_env(experiment, experiment.n_envs, device=experiment.device)
+        env = self._first_env if is_shared else self._another_env(player, experiment)
         try:
             rules = self.config.win_threshold, self.config.win_margin
             matches = MatchEnv(env, player.id, self.league.sides, partial(self._draw, player.id), *rules)
@@ -361,6 +362,16 @@ class LeagueLoop:
                 env.close()
             raise
         self._frames.setdefault(player.id, 0)
+
+    def _another_env(self, player: Player, experiment: Experiment) -> VectorEnv:
+        if is_served(self._first_env):
+            raise ConfigError(
+                f"league {self.config.name!r}: {player.id!r} needs envs of its own, but simulators connect to "
+                f"{self._spec.name} at one address; valid: leagues in which one player learns, such as self_play in a "
+                "game whose players form one group, or league.learner, which trains one player of several",
+                at="league",
+            )
+        return build_env(experiment, experiment.n_envs, device=experiment.device)
 
     def _draw(self, player: str, number: int) -> MatchStart:
         pairing = draw_match(self.config, self.league, player, number, self.experiment.seed)

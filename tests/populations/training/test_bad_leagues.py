@@ -20,6 +20,10 @@ from marlnb.training.runs.run import Run
 
 SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16", "keep_checkpoints=0", "tuned=false")
 RPS = ("env=tests.populations.training.games:RockPaperScissors", "league=alphastar")
+SERVED = (
+    *("env=external/server", "env.groups.player.agents=2", "env.groups.player.observation=[1]"),
+    "env.groups.player.actions=3",
+)
 
 
 def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -43,6 +47,14 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ((*RPS, "league.min_games=129"), r"'main_exploiter_0' can never.*min_games=129.*at most 128 in this training"),
         ((*RPS, "league.main_exploiter.curriculum=1"), "'main_exploiter_0' can never.*never the current mains"),
         (("env=matrix/climbing", "league=alphastar", "league.sides=groups"), "needs two sides"),
+        (
+            (*SERVED, "league=alphastar", "league.min_games=2"),
+            "'main_exploiter_0' needs envs of its own, .*external/server .*; valid: .*self_play",
+        ),
+        (
+            (*SERVED, "evolution=tournament", "evolution.population=3", "evolution.generation_frames=64"),
+            "evolution=tournament gives each member envs of its own.*external/server.*an environment of another kind",
+        ),
     ],
 )
 def test_options_that_cannot_work_leave_no_folder(
