@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, prod
@@ -17,6 +19,8 @@ from marlnb.envs.external.addresses import UNIX, endings, is_listening
 from marlnb.errors import ConfigError
 from marlnb.specs import ActionSpec, EnvFacts, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.values import validate
+
+MAX_UNIX_BYTES = 103 - len(".evaluation-99")  # systems take 103 (macOS) or 107 (Linux)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +101,7 @@ class ExternalOptions(EnvConfig):
         for name, group in self.groups.items():
             group.spec(name)
         if self.address.startswith(UNIX):
+            self._check_unix_path()
             return
         host, _, port = self.address.rpartition(":")
         if not host or not (port.isdecimal() and len(port) <= 5 and int(port) < 2**16):
@@ -105,6 +110,14 @@ class ExternalOptions(EnvConfig):
             raise ConfigError(
                 f"{self.name}.address {self.address!r} can be reached from other machines, and the traffic is not "
                 "encrypted; if this is intended, set allow_remote=true"
+            )
+
+    def _check_unix_path(self) -> None:
+        path = re.sub(r"\.evaluation(-\d+)?$", "", self.address[len(UNIX) :])
+        if (size := len(os.fsencode(path))) > MAX_UNIX_BYTES:
+            raise ConfigError(
+                f"{self.name}.address has a path of {size} bytes; at most {MAX_UNIX_BYTES}, so that the system also "
+                "takes the addresses of evaluations, such as .evaluation-2 after it"
             )
 
     @property

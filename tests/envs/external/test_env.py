@@ -580,6 +580,17 @@ def test_servers_at_once_have_addresses_and_files_of_their_own(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
+def test_a_unix_address_leaves_room_for_that_of_evaluations(tmp_path: Path) -> None:
+    longest = f"{tmp_path}/{'s' * 100}"[:89]
+    envs = []
+    for _ in range(3):
+        envs.append(evaluation_config(ExternalConfig(groups=GROUPS, address=f"unix:{longest}")).build(1))
+    for env in envs:
+        env.close()
+    with pytest.raises(ConfigError, match=r"address has a path of 90 bytes; at most 89, .* as \.evaluation-2"):
+        ExternalConfig(groups=GROUPS, address=f"unix:{longest}s")
+
+
 def test_over_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "s"
     for _ in range(2):  # the second finds no trace of the first
