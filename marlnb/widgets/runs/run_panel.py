@@ -31,7 +31,7 @@ from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.metrics import MetricCurves
 from marlnb.widgets.runs.run_buttons import RunButtons
-from marlnb.widgets.runs.run_status import describe_failure, describe_status
+from marlnb.widgets.runs.run_status import describe_error, describe_failure, describe_status
 
 if TYPE_CHECKING:
     from marlnb.models.policies.policy import Policy
@@ -284,7 +284,7 @@ class RunPanel:
         total = status.get("frames_total") or self.run.experiment.frames
         self._bar.value = min(1.0, int(PROGRESS_STEPS * status.get("frames", 0) / total) / PROGRESS_STEPS)
         if (error := self._error_before_start()) is not None:
-            self._error.show_problem(str(error))
+            self._error.show_problem(describe_error(error))
             if not self._is_discarded and not is_run(self.run.path):
                 self._is_discarded = True
                 self._on_discard()

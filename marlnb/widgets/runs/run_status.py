@@ -1,11 +1,13 @@
-"""The state of a run as text: one line, and a few lines if it failed."""
+"""The state of a run as text: one line, and a few lines if it failed or could not start."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from marlnb.display.formatting import format_clock, format_count
+from marlnb.errors import MarlnbError
 from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.status import scores_text
@@ -44,3 +46,12 @@ def describe_failure(status: Mapping[str, Any], run: Run) -> str:
     effect = "Resume continues from the last checkpoint" if run.checkpoints else "Resume starts from the beginning"
     hint = f"The log below has the traceback. {effect}; if you fix a module, restart the kernel first."
     return "\n".join([error[0], *error[-1:][: len(error) - 1], *location[:1], hint])
+
+
+def describe_error(error: BaseException) -> str:
+    """The text of an error that no log has; where it was not raised on purpose, with its type and the line of code."""
+    if isinstance(error, MarlnbError):
+        return str(error)
+    *_, last = traceback.extract_tb(error.__traceback__)
+    title = "".join(traceback.format_exception_only(error)).rstrip()
+    return f'{title}\nFile "{last.filename}", line {last.lineno}, in {last.name}\n{last.line}'

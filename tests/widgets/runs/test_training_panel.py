@@ -243,6 +243,21 @@ def test_a_training_that_cannot_start_is_shown_and_leaves_no_folder(
     assert not run_panel.run.path.exists()
 
 
+def test_an_error_without_a_text_is_shown_with_its_type_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    unready = "algorithm=tests.widgets.unready:Unready"
+    panel = TrainingPanel(Experiment.compose("env=mpe/simple_spread", unready, *SMALL[2:]))
+    panel.start()
+    run_panel = panel.run_panel
+    assert run_panel is not None
+    until(lambda: _text(run_panel._error))
+    kind, location, line = _text(run_panel._error).splitlines()
+    assert kind == "AssertionError" and line == 'assert context.group.action.kind == "continuous"'
+    assert re.fullmatch(r'File ".*unready\.py", line \d+, in build', location)
+
+
 def test_awaiting_trains_without_a_click(panel: TrainingPanel, tmp_path: Path) -> None:
     panel._folder.value = str(tmp_path / "run")
     assert asyncio.run(panel.train()).status()["state"] == "complete"
