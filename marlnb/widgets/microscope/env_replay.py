@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marlnb.config import EnvConfig
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.errors import RecordingError
+from marlnb.errors import CheckpointError, RecordingError
 from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
@@ -113,8 +113,11 @@ class Rollouts:
             CheckpointError: there is no such checkpoint.
             RecordingError: the source has other weights than those that were recorded, or the environment is another.
         """
-        if checkpoint is None:
+        try:
             view.check_source(source)
+        except CheckpointError:  # the recorded one was deleted
+            if checkpoint is None:
+                raise
         check_env(view.recording, source, env)
         settings = view.recording.settings
         recording = record(

@@ -96,6 +96,14 @@ def test_another_checkpoint_plays_the_same_seed(scope: Microscope) -> None:
     assert (left.view.groups[1].observation[0, 0, 2:8] == right.view.groups[1].observation[0, 0, 2:8]).all()
 
 
+def test_another_checkpoint_plays_where_the_recorded_one_was_deleted(listener: mnb.Recording, tmp_path: Path) -> None:
+    assert listener.run_path is not None
+    early = shutil.copytree(listener.run_path, tmp_path / "early", ignore=shutil.ignore_patterns("recordings", "130"))
+    scope = mnb.microscope(listener, policy_source=early)
+    scope.compare(checkpoint=10)
+    assert scope.sides[1].title == "checkpoint 10, the same seed" and scope.wait(60)
+
+
 def test_other_networks_receive_the_same_observations(scope: Microscope, tmp_path: Path) -> None:
     """A copy of the run whose last checkpoint is an early one: other weights, the same observations."""
     run = scope.recording.run_path
@@ -190,6 +198,8 @@ def test_other_weights_neither_explain_nor_replay_a_recording(listener: mnb.Reco
     assert "was made by weights" in scope.scope.attributions[0]["reasons"]["listener"]
     with pytest.raises(RecordingError, match="was made by weights"):
         scope.play_again(mnb.Ablate(SITE))
+    with pytest.raises(RecordingError, match="was made by weights"):
+        scope.compare(checkpoint=10)
     scope.show_networks(listener.run_path)  # these are not claimed to have acted
     assert scope.wait(60) and set(scope.scope.attributions[1]["agents"]) == {"speaker_0", "listener_0"}
 
