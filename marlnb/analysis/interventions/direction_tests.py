@@ -13,7 +13,13 @@ from marlnb.analysis.interventions.action_sensitivity import ActionSensitivity
 from marlnb.analysis.interventions.usage_result import UsageTest
 from marlnb.analysis.stats.given_patterns import without
 from marlnb.analysis.stats.paired_test import paired_test
-from marlnb.analysis.stats.random_directions import MAX_VARIANCE_MISMATCH, matched_directions, random_directions
+from marlnb.analysis.stats.random_directions import (
+    MAX_VARIANCE_MISMATCH,
+    MIN_FREE_DIMENSIONS,
+    free_dimensions,
+    matched_directions,
+    random_directions,
+)
 from marlnb.models.hooks.directions import Direction, Erase, Steer
 from marlnb.models.hooks.edit import Edit
 from marlnb.training.collect.seeds import derive_seed
@@ -66,7 +72,7 @@ class DirectionTests:
         return np.atleast_2d(np.cov(self.activations.T))
 
     def run(self, basis: np.ndarray | None = None, *, given: str = "", replay: bool = True) -> tuple[UsageTest, ...]:
-        """A test of each edit; none where nothing is left of the directions.
+        """A test of each edit; none where nothing is left of the directions, or too few dimensions for random ones.
 
         Args:
             basis: `[pattern, unit]`, removed from the directions and from the random ones.
@@ -75,16 +81,15 @@ class DirectionTests:
         """
         directions, share_left = self.directions, 1.0
         if basis is not None:
-            vectors, left = without(self.vectors, basis)
+            rest, left = without(self.vectors, basis)
             scaled = [replace(d, scale=d.scale * size) for d, size in zip(directions, left)]
             kept = left > 0
-            directions = tuple(with_vectors([d for d, k in zip(scaled, kept) if k], vectors[kept], self.activations))
+            directions = tuple(with_vectors([d for d, k in zip(scaled, kept) if k], rest[kept], self.activations))
             share_left = float(np.sqrt((left**2).mean()))
-        n_free = self.activations.shape[1] - len(directions) - (0 if basis is None else len(basis))
-        if not directions or n_free < 1:
+        vectors = np.array([direction.vector for direction in directions])
+        if not directions or free_dimensions(vectors, basis) < MIN_FREE_DIMENSIONS:
             return ()
         rng = np.random.default_rng(derive_seed(self.seed, "usage"))
-        vectors = np.array([direction.vector for direction in directions])
         matched, mismatch = matched_directions(vectors, self.covariance, self.n_random, rng, basis)
         random = random_directions(vectors, self.n_random, rng, basis)
         if mismatch > MAX_VARIANCE_MISMATCH:

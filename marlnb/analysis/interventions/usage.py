@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from marlnb.analysis.data.given import Given
 from marlnb.analysis.data.played_episodes import PlayedEpisodes
 from marlnb.analysis.data.row_condition import Condition, rows_name, rows_note, rows_where
@@ -31,7 +33,9 @@ from marlnb.analysis.interventions.usage_evidence import CountedRows, UsageEvide
 from marlnb.analysis.interventions.usage_result import Usage
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.results import ALPHA
+from marlnb.analysis.stats.random_directions import MIN_FREE_DIMENSIONS, free_dimensions
 from marlnb.config import EnvConfig
+from marlnb.display.formatting import count
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.models.hooks.directions import Direction
@@ -102,8 +106,9 @@ def usage(
         explore: sample actions; False takes the most likely ones.
         progress: show how many edits were measured, if it takes more than two seconds.
     Raises:
-        AnalysisError: directions of several sites or agents, or of a critic, which chooses no actions; as many
-            directions as the site has units; an unknown name in `rows` or `given`, or no step that meets the condition.
+        AnalysisError: directions of several sites or agents, or of a critic, which chooses no actions; directions that
+            leave fewer than two dimensions of the site to random ones; an unknown name in `rows` or `given`, or no step
+            that meets the condition.
     """
     if n_random_directions < 1 or episodes < 2:
         raise ConfigError(
@@ -111,11 +116,12 @@ def usage(
         )
     directions, decodable = _resolve_directions(directions, agent)
     site, agent, name = directions[0].site, directions[0].agent, _concept(directions)
-    n_units = len(directions[0].vector)
-    if len(directions) >= n_units:
+    n_units, n_free = len(directions[0].vector), free_dimensions(np.array([d.vector for d in directions]))
+    if n_free < MIN_FREE_DIMENSIONS:
         raise AnalysisError(
-            f"no random direction is left to compare with: {len(directions)} directions in the space of {site}'s "
-            f"{n_units} units; choose fewer directions"
+            f"no random directions are left to compare with: the {count(len(directions), 'tested direction')} span "
+            f"{n_units - n_free} of the {n_units} dimensions of {site}, and {MIN_FREE_DIMENSIONS} must be left; test "
+            "fewer, such as decoding.directions()[:1], or a site with more units"
         )
     policy_source = as_policy_source(policy_source)
     group = acting_group(policy_source, agent, site)

@@ -6,6 +6,12 @@ import numpy as np
 
 MAX_OVERLAP = 1e-6  # cosine with the span of the target that counts as orthogonal
 MAX_VARIANCE_MISMATCH = 0.1  # relative difference of variances that counts as matched
+MIN_FREE_DIMENSIONS = 2  # in one dimension all random directions are the same, up to their sign
+
+
+def free_dimensions(target: np.ndarray, excluded: np.ndarray | None = None) -> int:
+    """The number of dimensions in which random directions are drawn: those orthogonal to `target` and `excluded`."""
+    return target.shape[1] - _span(target, excluded).shape[1]
 
 
 def random_directions(

@@ -30,6 +30,7 @@ from tests.recording.runs import LivesConfig
 DATA = Path(__file__).parents[3] / "data"
 
 SITE = "a/actor/hidden_1"
+HEAD = "a/actor/head"
 
 
 @pytest.fixture
@@ -136,8 +137,17 @@ def test_invalid_requests_are_rejected(planted: Agents) -> None:
     assert usage(planted, several, episodes=2, n_random_directions=1).concept == "goal"
     with pytest.raises(AnalysisError, match="one agent at one site"):
         usage(planted, [unit(0), Direction(SITE, "a_1", tuple(np.eye(16)[0]), 0, 1)])
-    with pytest.raises(AnalysisError, match=r"no random direction is left.*16 directions in the space of .* 16 units"):
-        usage(planted, [unit(index) for index in range(16)], episodes=2)
+    with pytest.raises(
+        AnalysisError, match=r"the 15 tested directions span 15 of the 16 dimensions of a/actor/hidden_1"
+    ):
+        usage(planted, [unit(index) for index in range(15)], episodes=2)  # all random ones would be unit 15
+    centred = (np.eye(4) - 0.25) / np.sqrt(0.75)
+    classes = [Direction(HEAD, "a_0", tuple(vector), 0.0, 1.0, f"goal = {k}") for k, vector in enumerate(centred)]
+    with pytest.raises(AnalysisError, match=r"the 4 tested directions span 3 of the 4 .*directions\(\)\[:1\]"):
+        usage(planted, classes, episodes=2)
+    angles = np.linspace(0, 1, 16)
+    in_a_plane = [replace(unit(0), vector=(np.cos(x), np.sin(x), *[0.0] * 14)) for x in angles]
+    assert usage(planted, in_a_plane, episodes=2, n_random_directions=1).n_directions == 16
 
 
 EVENTS = "agent/actor/hidden_1"
