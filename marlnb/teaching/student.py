@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import nbformat
 from nbformat import NotebookNode
@@ -17,6 +17,8 @@ INSTRUCTOR = "instructor"  # the tag of cells that students do not get
 BLANK = "# your answer"
 BLANK_TEXT = "*your answer*"  # in a cell of text
 _SOLUTION = re.compile(rf"^(?P<indent>[ \t]*){BEGIN}\n(?P<body>.*?)^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
+
+_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # have variables of their own
 
 
 def student_version(instructor: NotebookNode) -> NotebookNode:
@@ -60,7 +62,7 @@ def _blank(match: re.Match[str]) -> str:
     if indent:
         return f"{indent}pass  {BLANK}"
     try:
-        names = [name for line in ast.parse(body).body for name in _assigned(line)]
+        names = list(_assigned(ast.parse(body)))
     except SyntaxError as error:
         raise ConfigError(f"a solution must be Python ({error}):\n{body}") from error
     if not names:
@@ -68,10 +70,12 @@ def _blank(match: re.Match[str]) -> str:
     return "\n".join(f"{name} = ...  {BLANK}" for name in dict.fromkeys(names))
 
 
-def _assigned(line: ast.stmt) -> list[str]:
-    """The names that a line assigns or defines."""
-    if isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return [line.name]
-    targets = line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
-    nodes = [node for target in targets for node in ast.walk(target)]
-    return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+def _assigned(node: ast.AST) -> Iterator[str]:
+    """The names that a statement assigns or defines in its own scope, also in the bodies of for, if and with."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif not isinstance(node, _SCOPES):
+        for child in ast.iter_child_nodes(node):
+            yield from _assigned(child)

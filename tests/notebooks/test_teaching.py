@@ -283,6 +283,9 @@ def test_solutions_become_blanks() -> None:
     assert without_solutions(solved) == "".join(f"{name} = ...  # your answer\n" for name in "abc") + "check(c)"
     defined = "### BEGIN SOLUTION\nx: int = 1\nx = 2\ndef f(y):\n    return y\n### END SOLUTION"
     assert without_solutions(defined) == "x = ...  # your answer\nf = ...  # your answer"
+    nested = "if run:\n    a = [k for k in b]\nwith c() as d:\n    for e in a:\n        f.g = h = e\n"
+    blanked = without_solutions(f"### BEGIN SOLUTION\n{nested}### END SOLUTION")
+    assert blanked == "\n".join(f"{name} = ...  # your answer" for name in "adeh")
     text = nbformat.v4.new_markdown_cell("Why?\n### BEGIN SOLUTION\nSeven.\n### END SOLUTION")
     noted = _notebook("x = 1  # your answer")
     noted.cells.append(text)
