@@ -125,6 +125,9 @@ class GroupSpec:
         return len(self.agents)
 
 
+InputRole = Literal["observation", "state", "action"]
+
+
 @dataclass(frozen=True)
 class InputSpec:
     """A network's input for each agent: parts of these shapes, flattened and concatenated.
@@ -135,10 +138,12 @@ class InputSpec:
     Attributes:
         parts: their shapes.
         context: number of features after the parts that identify the agent; they belong to no entity or image.
+        roles: what each part is; empty: all are observations.
     """
 
     parts: tuple[tuple[int, ...], ...]
     context: int = 0
+    roles: tuple[InputRole, ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:

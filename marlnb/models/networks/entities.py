@@ -6,6 +6,7 @@ The layers here apply the same weights to every entity of a set and keep the age
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.configs.network import Pooling
 from marlnb.models.networks.inputs import Columns
 from marlnb.models.networks.layers import hidden_layer
-from marlnb.specs import InputSpec
+from marlnb.specs import InputRole, InputSpec
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,20 @@ class EntitySet:
 def find_entities(model: str, inputs: InputSpec) -> tuple[list[EntitySet], Columns]:
     """The sets of entities among the inputs, and the columns of everything else.
 
-    Rows of the same length form one set, also across parts; so do two or more vectors of the same length. A single
-    vector is not an entity.
+    Rows of the same length form one set, also across parts; so do two or more vectors of the same length. Observations,
+    states and actions are never in one set. A single vector is not an entity.
 
     Raises:
         ConfigError: the inputs have no entities, or have images.
     """
-    kinds: dict[tuple[int, int], list[int]] = {}
-    for index, part in enumerate(inputs.parts):
+    kinds: dict[tuple[InputRole, int, int], list[int]] = {}
+    roles: Sequence[InputRole] = inputs.roles or ["observation"] * len(inputs.parts)
+    for index, (role, part) in enumerate(zip(roles, inputs.parts, strict=True)):
         if len(part) > 2:
             raise ConfigError(f"model {model!r} reads rows (N, F) and vectors; got {part}: images are for model=cnn")
         if part:
-            kinds.setdefault((len(part), part[-1]), []).append(index)
-    sets = {kind: parts for kind, parts in kinds.items() if kind[0] == 2 or len(parts) > 1}
+            kinds.setdefault((role, len(part), part[-1]), []).append(index)
+    sets = {kind: parts for kind, parts in kinds.items() if kind[1] == 2 or len(parts) > 1}
     if not sets:
         raise ConfigError(
             f"model {model!r} reads entities: rows of an observation (N, F), or equal parts that a centralised "
@@ -57,7 +59,7 @@ def find_entities(model: str, inputs: InputSpec) -> tuple[list[EntitySet], Colum
         )
     members = {index for parts in sets.values() for index in parts}
     rest = Columns(inputs, [index for index in range(len(inputs.parts)) if index not in members], context=True)
-    columns = [(Columns(inputs, parts), size) for (_, size), parts in sets.items()]
+    columns = [(Columns(inputs, parts), size) for (*_, size), parts in sets.items()]
     return [EntitySet(part, part.n_features // size, size) for part, size in columns], rest
 
 

@@ -11,7 +11,7 @@ from marlnb.config import ModelConfig
 from marlnb.errors import ShapeError
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
-from marlnb.specs import EnvSpec, GroupSpec, InputSpec
+from marlnb.specs import EnvSpec, GroupSpec, InputRole, InputSpec
 
 
 class Critic(nn.Module):
@@ -98,4 +98,7 @@ def joint_features(
 def joint_input_spec(env: EnvSpec) -> InputSpec:
     """Every agent's observation, then the state if there is one."""
     observations = [group.observation.shape for group in env.groups for _ in group.agents]
-    return InputSpec((*observations, *(() if env.state_shape is None else (env.state_shape,))))
+    roles: tuple[InputRole, ...] = ("observation",) * len(observations)
+    if env.state_shape is None:
+        return InputSpec(tuple(observations), roles=roles)
+    return InputSpec((*observations, env.state_shape), roles=(*roles, "state"))

@@ -74,9 +74,11 @@ class QCritic(nn.Module):
         self.shared_forward = centralised and config.share_parameters
         if centralised:
             inputs = joint_q_input_spec(env)
+        elif all_actions:
+            inputs = InputSpec((group.observation.shape,))
         else:
-            observation = group.observation.shape
-            inputs = InputSpec((observation,) if all_actions else (observation, (ActionEncoder(group.action).size,)))
+            parts = (group.observation.shape, (ActionEncoder(group.action).size,))
+            inputs = InputSpec(parts, roles=("observation", "action"))
         if self.shared_forward:
             self.network = config.build(1, inputs, group.n_agents)
         else:
@@ -206,7 +208,8 @@ class QCritic(nn.Module):
 def joint_q_input_spec(env: EnvSpec) -> InputSpec:
     """Every agent's observation, the state if there is one, then every agent's encoded action."""
     actions = [(ActionEncoder(group.action).size,) for group in env.groups for _ in group.agents]
-    return InputSpec((*joint_input_spec(env).parts, *actions))
+    joint = joint_input_spec(env)
+    return InputSpec((*joint.parts, *actions), roles=(*joint.roles, *("action",) * len(actions)))
 
 
 def _after_first_sums(network: MLP, sums: Tensor) -> Tensor:

@@ -6,7 +6,9 @@ import torch
 from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.deep_sets import DeepSetsConfig
 from marlnb.models.networks.deep_sets import DeepSets
-from marlnb.specs import InputSpec
+from marlnb.models.networks.entities import find_entities
+from marlnb.models.policies.q_critic import QCritic, joint_q_input_spec
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec, ObservationSpec
 
 
 @pytest.mark.parametrize("pooling", ["mean", "sum", "max"])
@@ -53,6 +55,18 @@ def test_the_equal_parts_of_a_joint_input_are_entities() -> None:
         changed = parts.copy()
         changed[part] = changed[part] + 1
         assert not torch.allclose(network(x)[0], network(torch.cat(changed, dim=-1))[0])
+
+
+def test_observations_a_state_and_actions_of_one_length_are_no_set() -> None:
+    """Two agents observe 3 features and have 3 components of action, and the state has 3."""
+    action = ActionSpec("continuous", low=(-1.0,) * 3, high=(1.0,) * 3)
+    agents = GroupSpec("a", ("a_0", "a_1"), ObservationSpec((3,)), action)
+    inputs = joint_q_input_spec(EnvSpec("test/equal", (agents,), state_shape=(3,)))
+    sets, rest = find_entities("deep_sets", inputs)
+    assert [(part.columns.spans, part.n, part.size) for part in sets] == [([(0, 6)], 2, 3), ([(9, 15)], 2, 3)]
+    assert rest.spans == [(6, 9)]
+    with pytest.raises(ConfigError, match="reads entities"):
+        QCritic(agents, EnvSpec("test/equal", (agents,)), DeepSetsConfig(), centralised=False)
 
 
 def test_the_agents_id_is_no_entity() -> None:
