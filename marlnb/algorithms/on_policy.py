@@ -281,8 +281,17 @@ class OnPolicyLearner(Learner):
 
     def _compiled_step(self, samples: dict[str, Tensor], update: int) -> CompiledStep | None:
         """The compiled step, from the update on that was set beforehand: it does not depend on the time."""
-        bounds = self.minibatch_bounds(len(samples["log_prob"]))
-        if self._compiler is None or len({stop - start for start, stop in itertools.pairwise(bounds)}) > 1:
+        if self._compiler is None:
+            return None
+        n_samples = len(samples["log_prob"])
+        bounds = self.minibatch_bounds(n_samples)
+        sizes, n = sorted({stop - start for start, stop in itertools.pairwise(bounds)}), len(bounds) - 1
+        if len(sizes) > 1:
+            divisor = max(k for k in range(1, n) if n_samples % k == 0)
+            self._compiler.refuse(
+                f"minibatches have {sizes[0]} and {sizes[1]} of {n_samples} samples, and compiled code is for one "
+                f"size; choose a divisor, such as n_minibatches={divisor}"
+            )
             return None
         return self._compiler.step(update, {key: value[: bounds[1]] for key, value in samples.items()})
 

@@ -101,6 +101,11 @@ class StepCompiler:
         self.compiled = self._step is not None
         return self._step if self._step is not None and self._step.fits(minibatch) else None
 
+    def refuse(self, reason: str) -> None:
+        """The steps cannot be compiled, which a notice says once."""
+        if not self.failed:
+            self._fail(NotCompiledError(reason))
+
     def _wait(self, minibatch: Minibatch) -> CompiledStep | None:
         if self._job is None or self._traced is None:
             return None

@@ -56,7 +56,7 @@ def trace(loss: Loss, modules: nn.Module, optimizer: PartAdam, max_norm: float, 
     from torch.fx.experimental.proxy_tensor import make_fx
 
     names, draws = {id(weight): name for name, weight in _named_tensors(modules)}, RandomInputs()
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):  # a loss may draw from the training's generator
         metrics = tuple(loss(minibatch, draws)[1])
     trained = [names[id(weight)] for weight in optimizer.all_parameters]
     others = {name: tensor.detach() for name, tensor in _named_tensors(modules) if name not in trained}

@@ -140,8 +140,10 @@ def test_a_loss_with_random_numbers_of_another_generator_is_not_traced(tmp_path:
         learner = trainer.loop.learners["adversary"]
         assert isinstance(learner, OffPolicyLearner)
         modules, optimizer = torch.nn.ModuleList(learner.modules_read()), learner.optimizers["critics"]
+        sample, state = learner.replay.sample(16), torch.get_rng_state()
         with pytest.raises(NotCompiledError, match="another generator"):  # the next actions of the random group
-            trace(partial(learner._loss_with, "critics"), modules, optimizer, MAX_NORM, learner.replay.sample(16))
+            trace(partial(learner._loss_with, "critics"), modules, optimizer, MAX_NORM, sample)
+        assert torch.equal(torch.get_rng_state(), state)  # the training is the one that it is without compiling
 
 
 def check_step(
@@ -178,6 +180,15 @@ def test_without_a_compiler_training_goes_on_and_says_so_once(
     monkeypatch.undo()  # a resumed run stays without
     monkeypatch.setattr(compiled, "trace", lambda *_: pytest.fail("it was traced again"))
     assert len(train(tmp_path / "run", 1, resume=True)) == 1
+
+
+def test_minibatches_of_two_sizes_are_not_compiled_and_a_message_says_so_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reports = train(tmp_path / "run", 2, "compile=first", "algorithm.n_minibatches=3")
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("marlnb: ")]
+    assert len(lines) == 1 and "not compiled" in lines[0] and "minibatches have 10 and 11 of 32 samples" in lines[0]
+    assert reports == train(tmp_path / "plain", 2, "algorithm.n_minibatches=3")
 
 
 def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
