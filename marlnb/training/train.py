@@ -161,7 +161,8 @@ def drive(
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
     with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]):
-        clear_requests(run.path)
+        if not is_new:  # in a new folder there are only those made since `start` returned
+            clear_requests(run.path)
         display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration
         try:
             for report in trainer:

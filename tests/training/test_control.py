@@ -55,6 +55,15 @@ def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
     assert f"paused at iteration {stood}" in words and "resumed" in words
 
 
+def test_a_training_that_has_not_begun_yet_can_be_paused(tmp_path: Path) -> None:
+    training = start(_endless(), tmp_path / "run")
+    training.pause()
+    _until(lambda: training.run.status()["state"] == "paused")
+    assert _iterations(training.run) == 1
+    training.stop()
+    training.wait(120)
+
+
 def test_a_paused_training_can_be_saved_and_stopped(training: Training) -> None:
     training.pause()
     _until(lambda: training.run.status()["state"] == "paused")

@@ -92,7 +92,9 @@ def test_refusals(tmp_path: Path) -> None:
     run = Run.open(tmp_path / "run")
     with record(run, episodes=2, env=shorter, sites=[], name="other_env", progress=False) as in_other:
         for play_again in (mnb.replay, mnb.animate):
-            with pytest.raises(RecordingError, match=r"in an environment with local_ratio=0\.1, but .* local_ratio=0\.5"):
+            with pytest.raises(
+                RecordingError, match=r"in an environment with local_ratio=0\.1, but .* local_ratio=0\.5"
+            ):
                 play_again(in_other, 0)
         assert mnb.replay(in_other, 1, env=shorter).exact
     other = make_run(tmp_path / "other", SimpleSpreadConfig(max_cycles=6), centralised=False, seed=5)
