@@ -109,12 +109,15 @@ def are_special(answer: Any, tuned_cost: float, random_costs: Sequence[float]) -
     key, n = sealed("4.4", option_of(answer, "abc")), len(random_costs)
     n_more = sum(value >= tuned_cost for value in random_costs)
     if key == "05a375a487":
-        raise WrongAnswer(
-            "The cost is above 0, so these units together do something. The question is whether others do as much."
+        explanation = (
+            "The cost is above 0, so these units together do something."
+            if tuned_cost > 0
+            else "Without these units nothing was lost, but others may do their work then, so they may do something."
         )
+        raise WrongAnswer(f"{explanation} The question is whether others do as much.")
     if (key == "8d166a5eee") != (n_more == 0):
         if n_more:
-            raise WrongAnswer("They cost something, but compare: what do as many randomly drawn units cost?")
+            raise WrongAnswer("Compare: what do as many randomly drawn units cost?")
         raise WrongAnswer(f"Compare: how many of your {n} random sets cost as much?")
     if n_more:
         return "That is what the comparison is for. Tuned units are easy to see; many others carry the goal as well."
