@@ -120,7 +120,7 @@ def test_the_key_is_the_exported_one(tmp_path):
         score_submission([submission(subject.key)], tmp_path / "instances")
 
 
-def test_an_export_to_the_working_directory_has_its_keys_beside_it(tmp_path, monkeypatch):
+def test_an_export_to_the_working_directory_has_its_keys_in_the_folder_above(tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     made = export(".", iter([6]), circuits=iter([CIRCUIT]), episodes=1)
