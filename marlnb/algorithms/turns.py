@@ -21,9 +21,9 @@ def own_turns(rollout: Rollout, group: GroupSpec) -> Rollout:
 
     The reward is the sum since the turn began, without discount: waiting takes none of the agent's time. `next` holds
     what the agent saw at its next turn, or last in its episode, and whether the episode ended. `(group, "acting")` is
-    True for the turns that end within the rollout; the result of the others is not known yet. `(group, "acted")` is True
-    for all of them: recurrent states change there. Rewards before an agent's first turn belong to no action and are
-    dropped. All other fields are shared with `rollout`, not copied.
+    True for the turns that end within the rollout; the result of the others is not known yet. `(group, "acted")` is
+    True for all of them: recurrent states change there. Rewards before an agent's first turn belong to no action and
+    are dropped. All other fields are shared with `rollout`, not copied.
 
     The turn that a truncation interrupts is left out as well, if the agent waits anywhere in the rollout. Its target
     would be the value of the final observation, which the agent may see while it waits, and values of waiting agents

@@ -19,7 +19,7 @@ from marlnb.analysis.interventions.outcomes import action_distance
 from marlnb.analysis.results import Result, few_episodes_warning, grid_table
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.config import EnvConfig
-from marlnb.envs.external.interface import publish_beside
+from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.policies.policy import Policy
@@ -157,7 +157,7 @@ def action_influence(
     parts = []
     with policy_source.build_env(n_envs, device=device, env=env) as built:
         check_fit(policy_source.spec, built.spec)
-        publish_beside(built, policy_source.path / EVALUATION)
+        publish_evaluation(built, policy_source.path / EVALUATION)
         for first in range(0, episodes, n_envs):
             n = min(n_envs, episodes - first)
             play = partial(roll_out, built, policies, (), seed=seed, first=first, explore=explore, labels=False)

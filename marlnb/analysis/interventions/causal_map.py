@@ -25,7 +25,7 @@ from marlnb.analysis.interventions.result import Arm
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.paired_test import Intervals
 from marlnb.config import EnvConfig
-from marlnb.envs.external.interface import publish_beside
+from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, unknown
@@ -119,7 +119,7 @@ def causal_map(
         fast_training(nn.ModuleList(policies.values())),
     ):
         check_fit(policy_source.spec, built.spec)
-        publish_beside(built, policy_source.path / EVALUATION)
+        publish_evaluation(built, policy_source.path / EVALUATION)
         outcomes = BatchedOutcomes(built.spec, len(units))
         for first in range(0, episodes, n_at_once):
             n = min(n_at_once, episodes - first)

@@ -18,7 +18,7 @@ from marlnb.analysis.interventions.result import Intervention
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.paired_test import Intervals
 from marlnb.config import EnvConfig
-from marlnb.envs.external.interface import publish_beside
+from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
@@ -109,7 +109,7 @@ def intervene(
         AnalysisProgress("intervention", "edited episodes", episodes * len(edits_by_arm), shown=progress) as shown,
     ):
         check_fit(policy_source.spec, built.spec)
-        publish_beside(built, policy_source.path / EVALUATION)
+        publish_evaluation(built, policy_source.path / EVALUATION)
         outcomes, steps = BatchedOutcomes(built.spec, len(edits_by_arm)), CountedSteps(rows)
         for first in range(0, episodes, n_envs):
             n = min(n_envs, episodes - first)

@@ -14,7 +14,7 @@ from marlnb.analysis.populations.transplant_result import Transplant
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.analysis.stats.paired_test import paired_test
-from marlnb.envs.external.interface import publish_beside
+from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, SiteError, unknown
 from marlnb.models.hooks.sites import Site
@@ -81,7 +81,7 @@ def transplant(
         arms.append(policies)
     parts: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
     with recipient.build_env(min(episodes, recipient.n_envs)) as env:
-        publish_beside(env, recipient.path / EVALUATION)
+        publish_evaluation(env, recipient.path / EVALUATION)
         for first in range(0, episodes, env.n_envs):
             n = min(env.n_envs, episodes - first)
             played = [roll_out(env, policies, (), seed=seed, first=first, episodes=n) for policies in arms]

@@ -35,7 +35,7 @@ class ServedEnv(VectorEnv):
 
 
 def evaluation_config(config: EnvConfig) -> EnvConfig:
-    """The config of an environment beside a training's: other processes connect to it at a separate address.
+    """The config of another environment than the training's: other processes connect to it at a separate address.
 
     Raises:
         TrustError: it is that of an opened run, and the user does not trust the code that it names.
@@ -55,7 +55,7 @@ def publish(env: VectorEnv, folder: Path) -> None:
         served.publish(folder)
 
 
-def publish_beside(env: VectorEnv, folder: Path) -> None:
+def publish_evaluation(env: VectorEnv, folder: Path) -> None:
     """As `publish`, in the first of `folder`, `folder-2`, ... that no other server is published in."""
     if (served := _served(env)) is not None:
         folders = (folder.with_name(f"{folder.name}{ending}") for ending in endings())

@@ -135,11 +135,11 @@ class ExternalOptions(EnvConfig):
         return EnvSpec(self.name, specs, max_steps=self.max_steps, simultaneous=False)
 
     def for_evaluation(self) -> ExternalOptions:
-        """The options of an environment beside the training's, with an address and an address file that are free."""
-        beside = (self._beside(f".evaluation{ending}") for ending in endings())
-        return next(options for options in beside if not options._is_in_use())
+        """The options of another environment than the training's, with an address and an address file that are free."""
+        candidates = (self._ending_in(f".evaluation{ending}") for ending in endings())
+        return next(options for options in candidates if not options._is_in_use())
 
-    def _beside(self, ending: str) -> ExternalOptions:
+    def _ending_in(self, ending: str) -> ExternalOptions:
         at_path, file = self.address.startswith(UNIX), Path(self.address_file)
         return replace(
             self,

@@ -11,7 +11,8 @@ from torch import Tensor
 def fast_tanh_(x: Tensor) -> Tensor:
     """tanh(x) = 2 sigmoid(2 x) - 1, to an absolute 2e-7, in x's memory.
 
-    x is float32, and must be the new result of an operation whose gradient does not need that result, such as a product or a sum.
+    x is float32, and must be the new result of an operation whose gradient does not need that result, such as a product
+    or a sum.
     """
     y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else _by_sigmoid_(x)
     return y

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from marlnb.codec import to_json
-from marlnb.envs.external.interface import publish_beside
+from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, RecordingError, SiteError, unknown
 from marlnb.models.hooks.apply_edits import edited
@@ -110,7 +110,7 @@ def prepare(policy_source: PolicySourceLike, config: RecordingConfig) -> Iterato
     n_envs = min(config.n_envs or min(policy_source.n_envs, MAX_ENVS), config.episodes)
     with policy_source.build_env(n_envs, device=config.device, env=config.env) as env:
         check_fit(policy_source.spec, env.spec)
-        publish_beside(env, policy_source.path / EVALUATION)
+        publish_evaluation(env, policy_source.path / EVALUATION)
         with hooks_where_needed(env, policies, selections, sites, config) as (activations, result):
             yield Prepared(config, policy_source, origin, env, policies, sites, activations, result)
 

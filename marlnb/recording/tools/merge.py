@@ -28,9 +28,9 @@ def merge(recordings: Sequence[RecordingLike], path: str | os.PathLike[str]) -> 
     each checkpoint made.
 
     Raises:
-        RecordingError: there are no recordings; they differ in experiment, environment or its options, agents, datasets,
-            dtype, every, explore or edits; they hold the same episodes, as two recordings of one checkpoint under the
-            same seed do; or `path` exists.
+        RecordingError: there are no recordings; they differ in experiment, environment or its options, agents,
+            datasets, dtype, every, explore or edits; they hold the same episodes, as two recordings of one checkpoint
+            under the same seed do; or `path` exists.
     """
     if not recordings:
         raise RecordingError("there are no recordings to merge")

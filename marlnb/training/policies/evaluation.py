@@ -16,7 +16,7 @@ from marlnb.codec import to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import table_html, title_html
-from marlnb.envs.external.interface import publish_beside
+from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, unknown
@@ -203,7 +203,7 @@ def evaluate(
     with policy_source.build_env(n_envs, env=config) as built, ExitStack() as stack:
         if env is not None:
             check_fit(policy_source.spec, built.spec)
-        publish_beside(built, policy_source.path / EVALUATION)
+        publish_evaluation(built, policy_source.path / EVALUATION)
         if edits:
             from marlnb.models.hooks.apply_edits import edited
 

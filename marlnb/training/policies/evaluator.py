@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from marlnb.envs.external.interface import ServedEnvs, evaluation_config, publish_beside
+from marlnb.envs.external.interface import ServedEnvs, evaluation_config, publish_evaluation
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
@@ -52,7 +52,7 @@ class Evaluator:
             config = evaluation_config(experiment.env)
             self._env = build_env(experiment, n_envs, device=experiment.device, env=config)
             self._served.add(self._env)
-            publish_beside(self._env, self.folder)
+            publish_evaluation(self._env, self.folder)
         table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
         evaluation = summarise(
             table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0

@@ -29,7 +29,7 @@ def test_booleans_are_no_numbers(recording: Recording, team: Recording) -> None:
     source = RowSource(recording, "listener")
     with pytest.raises(RecordingError, match="a mask of 60 booleans; got 2 values such as True"):
         source.rows([True, False])
-    with pytest.raises(RecordingError, match="steps takes integers.*got 25 values such as False"):
+    with pytest.raises(RecordingError, match=r"steps takes integers.*got 25 values such as False"):
         source.rows(None, steps=np.arange(25) > 20)
     with pytest.raises(RecordingError, match="no episode 99 in this recording; valid: 0 to 59"):
         source.rows([5, 99])

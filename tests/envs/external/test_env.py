@@ -20,7 +20,7 @@ from marlnb.client.messages import HEADER, MAGIC, Inbox, Message
 from marlnb.config import EnvConfig
 from marlnb.envs.external.config import ExternalConfig
 from marlnb.envs.external.env import ExternalEnv
-from marlnb.envs.external.interface import evaluation_config, publish_beside
+from marlnb.envs.external.interface import evaluation_config, publish_evaluation
 from marlnb.envs.external.options import ExternalGroup
 from marlnb.errors import ConfigError, EnvError
 from marlnb.experiment import Experiment
@@ -565,7 +565,7 @@ def test_servers_at_once_have_addresses_and_files_of_their_own(tmp_path: Path) -
     fixed = ExternalConfig(groups=GROUPS, address=f"unix:{tmp_path / 's'}", address_file=str(tmp_path / "where.json"))
     first, second = evaluation_config(fixed).build(1), evaluation_config(fixed).build(1)
     for env in (first, second):
-        publish_beside(env, tmp_path / "evaluation")
+        publish_evaluation(env, tmp_path / "evaluation")
     published = ["where.evaluation", "evaluation/server"], ["where.evaluation-2", "evaluation-2/server"]
     for names, ending in zip(published, ("evaluation", "evaluation-2")):
         for name in names:
@@ -573,7 +573,7 @@ def test_servers_at_once_have_addresses_and_files_of_their_own(tmp_path: Path) -
             assert content["address"] == f"unix:{tmp_path / 's'}.{ending}"
     first.close()
     third = evaluation_config(fixed).build(1)  # the first place is free again
-    publish_beside(third, tmp_path / "evaluation")
+    publish_evaluation(third, tmp_path / "evaluation")
     assert (tmp_path / "evaluation" / "server.json").exists() and third.address == first.address
     second.close()
     third.close()

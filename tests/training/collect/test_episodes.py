@@ -14,7 +14,6 @@ from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.episodes import TimeStep, play
 from tests.training.toys import Count, CountConfig
 
-
 MODEL = MLPConfig(hidden=(4,))
 
 

@@ -183,7 +183,7 @@ def test_a_recording_of_another_environment_is_not_played_again_in_the_runs_own(
         scope = mnb.microscope(recording, env=other)
         scope.play_again(mnb.Ablate(SITE))
         assert scope.sides[0].view.returns == pytest.approx(scope.view.returns, abs=1e-4) and scope.wait(60)
-    with pytest.raises(RecordingError, match="goal_steps=None, .* with goal_steps=1"):
+    with pytest.raises(RecordingError, match=r"goal_steps=None, .* with goal_steps=1"):
         mnb.microscope(listener, env=other).play_again(mnb.Ablate(SITE))
 
 
