@@ -21,7 +21,7 @@ from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.replay import ReplayBuffer, Sample
 from marlnb.algorithms.rollout import Rollout
-from marlnb.algorithms.turns import own_turns
+from marlnb.algorithms.turns import OpenTurns
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.random_numbers import Generators
@@ -45,6 +45,7 @@ class OffPolicyLearner(Learner):
         optimizers: by name.
         frames: seen so far.
         steps: gradient steps so far.
+        open_turns: in turn-based games, experience that is not in the replay buffer yet.
         targets: slowly moving copies of the followed networks, without gradient; `update_targets` moves them.
         shares_replay: the replay buffer is that of several learners, and not part of this one's state.
         generator: of the random numbers in the losses; None: torch's global one.
@@ -85,6 +86,7 @@ class OffPolicyLearner(Learner):
             seed=int(torch.randint(2**62, ())),
             device=next(policy.parameters()).device,
         )
+        self.open_turns = OpenTurns(self.group)
         self._update = 0  # number of the present one
         self._compilers: dict[str, StepCompiler] = {}  # by optimizer
         self._compiled: dict[str, CompiledStep | None] = {}  # in the present update, by optimizer
@@ -124,9 +126,13 @@ class OffPolicyLearner(Learner):
         return self.learn_from_replay()
 
     def store(self, rollout: Rollout) -> None:
-        """Adds a rollout to the replay buffer."""
-        # in turn-based games an agent's transition leads to its own next turn, not to the next step
-        self.replay.add(rollout if self.env.simultaneous else own_turns(rollout, self.group))
+        """Adds a rollout to the replay buffer; in turn-based games the steps that no open turn waits for."""
+        if self.env.simultaneous:
+            self.replay.add(rollout)
+        else:  # an agent's transition leads to its own next turn, not to the next step
+            n_envs, n_steps = rollout.batch_size
+            for part in self.open_turns.close(rollout, self.replay.capacity // n_envs - n_steps):
+                self.replay.add(part)
         self.frames += rollout.batch_size.numel()
         self._update = self.frames // rollout.batch_size.numel() - 1
 
@@ -246,6 +252,7 @@ class OffPolicyLearner(Learner):
             "targets": weights_of(self.targets),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "replay": self.replay.state_dict() if self.config.save_replay and not self.shares_replay else None,
+            "open_turns": self.open_turns.state_dict() if self.config.save_replay else {},
             "frames": self.frames,
             "steps": self.steps,
             "compiled": {name: compiler.compiled for name, compiler in self._compilers.items()},
@@ -258,6 +265,7 @@ class OffPolicyLearner(Learner):
             optimizer.load_state_dict(state["optimizers"][name])
         if state["replay"] is not None:
             self.replay.load_state_dict(state["replay"])
+        self.open_turns.load_state_dict(state.get("open_turns", {}), next(self.policy.parameters()).device)
         self.frames, self.steps = int(state["frames"]), int(state["steps"])
         for name, compiler in self._compilers.items():
             compiler.compiled = state.get("compiled", {}).get(name)  # checkpoints of earlier versions do not say

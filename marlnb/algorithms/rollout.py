@@ -61,6 +61,19 @@ class Rollout:
         """The part of some environments; its tensors are views."""
         return Rollout(_rows(self._fields, slice(start, stop)), (stop - start, *self.batch_size[1:]))
 
+    def steps(self, start: int, stop: int) -> Rollout:
+        """The part of some time steps; its tensors are views."""
+        return Rollout(_rows(self._fields, (slice(None), slice(start, stop))), (self.batch_size[0], stop - start))
+
+    def followed_by(self, later: Rollout) -> Rollout:
+        """This rollout and a later one of the same environments as one, copied."""
+        n_steps = self.batch_size[1] + later.batch_size[1]
+        return Rollout(_joined(self._fields, later._fields), (self.batch_size[0], n_steps))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its tensors by name, nested, copied."""
+        return _copy(self._fields, True)
+
     def to_tensordict(self) -> TensorDict:
         """A TensorDict of the same tensors."""
         from tensordict import TensorDict
@@ -78,7 +91,14 @@ def _copy(fields: dict[str, Any], tensors: bool) -> dict[str, Any]:
     }
 
 
-def _rows(fields: dict[str, Any], rows: slice) -> dict[str, Any]:
+def _joined(fields: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _joined(value, later[name]) if isinstance(value, dict) else torch.cat((value, later[name]), dim=1)
+        for name, value in fields.items()
+    }
+
+
+def _rows(fields: dict[str, Any], rows: slice | tuple[slice, ...]) -> dict[str, Any]:
     return {name: _rows(value, rows) if isinstance(value, dict) else value[rows] for name, value in fields.items()}
 
 

@@ -7,13 +7,16 @@ it sees while it waits.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from marlnb.algorithms.rollout import Rollout
 from marlnb.specs import GroupSpec
+
+MAX_OPEN_STEPS = 100
 
 
 def own_turns(rollout: Rollout, group: GroupSpec) -> Rollout:
@@ -33,6 +36,52 @@ def own_turns(rollout: Rollout, group: GroupSpec) -> Rollout:
         rollout: `[env, time]`, as `marlnb.training.collect.rollout` describes.
     """
     return with_turns(rollout, group, ends_of(rollout, group))
+
+
+class OpenTurns:
+    """Experience by turns across rollouts: a step waits until all turns that began there have ended.
+
+    Without that, turns that a rollout cuts are lost: of two players that alternate, all but the last ones of an episode
+    if a rollout has one step.
+
+    Args:
+        group: whose turns they are.
+
+    Attributes:
+        steps: that wait, the latest ones; None: none do.
+    """
+
+    def __init__(self, group: GroupSpec) -> None:
+        self.group = group
+        self.steps: Rollout | None = None
+
+    def close(self, rollout: Rollout, max_steps: int) -> list[Rollout]:
+        """Rollouts of turns (`own_turns`), in order, of all steps that wait no longer.
+
+        Args:
+            rollout: what follows the one before, `[env, time]`.
+            max_steps: that wait, at most MAX_OPEN_STEPS. A turn that lasts longer is not known, nor one that a reset of
+                the environments ends.
+        """
+        closed = []
+        if self.steps is not None and bool((rollout["is_init"][:, 0] & ~self.steps["next", "done"][:, -1]).any()):
+            closed.append(own_turns(self.steps, self.group))
+            self.steps = None
+        whole = rollout if self.steps is None else self.steps.followed_by(rollout)
+        ends, n_steps = ends_of(whole, self.group), whole.batch_size[1]
+        begins = whole[self.group.name, "acting"] & (ends.at == n_steps)  # turns that are open
+        is_open = begins.any(-1).any(0)
+        first = int(is_open.int().argmax()) if bool(is_open.any()) else n_steps
+        first = max(first, n_steps - min(max_steps, MAX_OPEN_STEPS))
+        self.steps = whole.steps(first, n_steps).clone() if first < n_steps else None
+        return [*closed, with_turns(whole, self.group, ends).steps(0, first)] if first else closed
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.steps is None else self.steps.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        fields = _on_device(state, device)
+        self.steps = Rollout(fields, tuple(fields["is_init"].shape[:2])) if fields else None
 
 
 class TurnEnds(NamedTuple):
@@ -99,3 +148,10 @@ def _summed(reward: Tensor, ends: TurnEnds) -> Tensor:
     n_envs, n_steps, n_agents = reward.shape
     sums = reward.new_zeros(n_envs, n_steps + 1, n_agents).scatter_add_(1, ends.at, reward)
     return sums.gather(1, ends.at) * ends.is_turn
+
+
+def _on_device(fields: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    return {
+        name: _on_device(value, device) if isinstance(value, Mapping) else value.to(device)
+        for name, value in fields.items()
+    }

@@ -273,6 +273,14 @@ def test_the_temperature_brings_the_entropy_to_its_target() -> None:
     assert float(entropy) == pytest.approx(0.8, abs=0.08)
 
 
+def test_the_temperature_stays_where_nobody_acts() -> None:
+    learner, sample = build(ISACConfig(), DISCRETE), solo_sample(DISCRETE)
+    sample["solo", "acting"] = torch.zeros_like(sample["solo", "acting"])
+    before = learner.policy.temperature.log.detach().clone()
+    learner.learn(sample)
+    assert torch.equal(learner.policy.temperature.log, before)
+
+
 def test_a_forbidden_choice_has_no_part_in_the_value() -> None:
     learner = build(ISACConfig(), DISCRETE)
     sample: Sample = solo_sample(DISCRETE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -13,11 +14,14 @@ from torchrl.objectives.value.functional import generalized_advantage_estimate
 from marlnb.algorithms.configs.ppo import IPPOConfig, MAPPOConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, gae, rollout_values
 from marlnb.algorithms.ppo import PolicyGradientLearner
-from marlnb.algorithms.turns import ends_of, own_turns, turn_ends, with_turns
+from marlnb.algorithms.rollout import Rollout
+from marlnb.algorithms.turns import OpenTurns, ends_of, own_turns, turn_ends, with_turns
 from marlnb.config import LearnerContext, ModelConfig
 from marlnb.envs.contract import check_vector_env
+from marlnb.errors import ConfigError
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
+from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 from marlnb.training.collect.rollout import Collector
 from tests.algorithms.echo import Echo
@@ -140,6 +144,42 @@ def test_turns_before_a_truncation_by_hand() -> None:
         assert got[0, turns["g", "acting"][0, :, agent], agent].tolist() == pytest.approx(expected[agent])
 
 
+def played(n_envs: int, n_steps: int) -> tuple[GroupSpec, Rollout]:
+    """Random moves in the game of echoes."""
+    env = Echo(n_envs)
+    (group,) = env.spec.groups
+    collector = Collector(env, {group.name: RandomPolicy(group)}, n_steps, generator=torch.Generator().manual_seed(0))
+    collector.reset(0)
+    return group, collector.collect()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_turns_that_short_rollouts_cut_are_those_of_a_long_one(length: int) -> None:
+    group, rollout = played(3, 21)
+    expected, turns, parts = own_turns(rollout, group), OpenTurns(group), []
+    for start in range(0, 21, length):
+        state, turns = turns.state_dict(), OpenTurns(group)
+        turns.load_state_dict(state, torch.device("cpu"))  # as a resume does
+        parts += turns.close(rollout.steps(start, min(start + length, 21)), max_steps=9)
+    whole = functools.reduce(Rollout.followed_by, parts)
+    n_steps = whole.batch_size[1]
+    assert turns.steps is not None and turns.steps.batch_size[1] == 1 and n_steps == 20
+    for name in ("observation", "reward", "terminated", "done", "alive"):
+        assert torch.equal(whole["next", "a", name], expected["next", "a", name][:, :n_steps]), name
+    for name in ("acting", "acted", "observation", "action"):
+        assert torch.equal(whole["a", name], expected["a", name][:, :n_steps]), name
+
+
+def test_a_turn_that_a_reset_ends_or_that_lasts_too_long_stays_unknown() -> None:
+    group, rollout = played(2, 3)
+    for max_steps, reset in ((9, True), (0, False)):
+        turns, start, after = OpenTurns(group), rollout.steps(0, 1).clone(), rollout.steps(1, 3).clone()
+        after["is_init"][:, 0] = reset
+        parts = [*turns.close(start, max_steps), *turns.close(after, max_steps)]
+        assert not parts[0]["a", "acting"].any() and torch.equal(parts[0]["a", "acted"], start["a", "acting"])
+        assert parts[0].batch_size == (2, 1)
+
+
 def test_where_all_act_at_every_step_only_the_last_is_dropped() -> None:
     rollout = by_hand([[1] * 4] * 2, [[1, 2, 3, 4]] * 2, [[0, 1, 0, 0]] * 2, [0, 1, 0, 0])
     turns = own_turns(rollout, GROUP)
@@ -235,3 +275,11 @@ def test_what_a_waiting_player_sees_changes_nothing(model: ModelConfig) -> None:
         after.append((learner.update(rollout), learner.state_dict()["policy"]))
     assert after[0][0] == after[1][0]
     assert all(torch.equal(after[0][1][name], after[1][1][name]) for name in after[0][1])
+
+
+def test_rollouts_in_which_no_turn_can_end_are_an_error() -> None:
+    """On-policy: what a player earns after it moved is known when it moves again, at the third step."""
+    env, model = Echo(4), MLPConfig(hidden=(8,))
+    with pytest.raises(ConfigError, match=r"rollout_steps=2 is too short for turns.*valid: 3 or more"):
+        IPPOConfig().build(LearnerContext(env.spec.groups[0], env.spec, model, model, 4, 2))
+    IPPOConfig().build(LearnerContext(env.spec.groups[0], env.spec, model, model, 4, 3))

@@ -18,6 +18,7 @@ from torchrl.objectives.multiagent import QMixerLoss
 
 from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig, VDNConfig
 from marlnb.algorithms.replay import Sample
+from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.value_decomposition import QLearner
 from marlnb.config import LearnerContext, ModelConfig
 from marlnb.envs.games.config import GameConfig
@@ -357,9 +358,11 @@ def test_recurrent_values_are_those_of_stepping_through(burn_in: int) -> None:
 def test_replayed_states_are_those_of_the_game_where_rollouts_cut_turns(
     burn_in: int, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
 ) -> None:
-    """Rollouts of 6 steps and sequences of 4: the turns that a rollout cuts have no result, yet they were played."""
+    """The turns that a rollout cuts were played, though their result is unknown. Sequences of 5 steps go over the cuts
+    at 8 and 16; beside a buffer of one rollout no step can wait for the next one.
+    """
     env = replace(make_env(ActionSpec("discrete", n=(4,))), simultaneous=False)
-    config = IQLConfig(sequence_length=4, burn_in=burn_in, batch_size=8)
+    config = IQLConfig(sequence_length=5, burn_in=burn_in, batch_size=8, buffer_frames=32)
     learner = build(config, env, GRUConfig(hidden=(8,), recurrent_size=6))
     actor, rollout = learner.policy.actor, make_rollout(env, {"walker": learner.policy}, steps=24)
     acting, observation = torch.rand(4, 24, 3) < 0.5, rollout["walker", "observation"]
@@ -372,13 +375,13 @@ def test_replayed_states_are_those_of_the_game_where_rollouts_cut_turns(
             of_step, after = actor.step(observation[:, t], state)
             q.append(of_step)
             state = torch.where(acting[:, t, :, None, None], after, state)
-    for start in range(0, 24, 6):
-        learner.store(rollout[:, start : start + 6])
+    for start in range(0, 24, 8):
+        learner.store(Rollout(rollout[:, start : start + 8].to_dict(), (4, 8)))
     sample = learner.replay.sample(50)
     replayed = learner._q_values(sample)[0].detach()
     for index, first in enumerate(sample["walker", "observation"][:, 0]):
         (where,) = (observation == first).flatten(2).all(-1).nonzero().tolist()
-        steps = slice(where[1] + burn_in, where[1] + 4)
+        steps = slice(where[1] + burn_in, where[1] + 5)
         expected, acted = torch.stack(q, 1)[where[0], steps], acting[where[0], steps]
         torch.testing.assert_close(replayed[index][acted], expected[acted])
 

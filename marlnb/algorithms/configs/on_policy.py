@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from marlnb.algorithms.configs.choices import RegressionLoss, check_together
-from marlnb.config import AlgorithmConfig, ModelConfig, SearchRange, option
+from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.choices import Squash, StdOf
+
+MIN_STEPS_OF_TURNS = 3  # an agent moves, another one does, and it moves again
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,17 @@ class OnPolicyConfig(AlgorithmConfig):
     @property
     def fixed_options(self) -> tuple[str, ...]:
         return ("initial_log_std",)
+
+    def check_fit(self, context: LearnerContext) -> None:
+        super().check_fit(context)
+        if not context.env.simultaneous and context.rollout_steps < MIN_STEPS_OF_TURNS:
+            n_agents = len(context.env.agents)
+            raise ConfigError(
+                f"{self.name} for group {context.group.name!r} of {context.env.name}: "
+                f"rollout_steps={context.rollout_steps} is too short for turns, which end when the same agent acts "
+                f"again; valid: {MIN_STEPS_OF_TURNS} or more, and where {n_agents} agents move one by one, "
+                f"{max(n_agents + 1, MIN_STEPS_OF_TURNS)} or more"
+            )
 
     def check_networks(
         self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
