@@ -226,16 +226,23 @@ class Experiment:
             at="target_group",
         )
 
-    def check_warmup(self, group: str) -> None:
-        """Raises ConfigError if the training ends before a group, or `""` for every group, would start to learn."""
+    def check_warmup(self, group: str, *, max_frames: int | None = None) -> None:
+        """Raises ConfigError if the training ends before a group, or `""` for every group, would start to learn.
+
+        Args:
+            max_frames: after which `max_agent_steps` ends it; None: not known.
+        """
         algorithm, frames = self.algorithm_of(group), self.iterations * self.iteration_frames
+        limits = f"frames={self.frames}"
+        if max_frames is not None and max_frames < frames:
+            frames, limits = max_frames, f"max_agent_steps={self.max_agent_steps}, if all agents act at every step"
         if algorithm.warmup_frames <= frames:
             return
         part = f"algorithms.{group}" if group in self.algorithms else "algorithm"
         raise ConfigError(
             f"{algorithm.name} for {f'group {group!r}' if group else 'every group'} would learn nothing: for the first "
             f"{algorithm.warmup_frames:,} frames ({part}.learning_starts) it acts at random and only fills its replay "
-            f"buffer; this training has {frames:,} (frames={self.frames}). Use more frames, or "
+            f"buffer; this training has {frames:,} ({limits}). Train longer, or use "
             f"{part}.learning_starts=0 to {frames // 2}; a group that is meant to act at random: "
             f"algorithms.{group or 'GROUP'}=random"
         )

@@ -213,5 +213,9 @@ def check_length(experiment: Experiment, spec: EnvSpec) -> None:
             f"most {frames * len(spec.agents):,} steps of its {len(spec.agents)} agents; give more frames",
             at="max_agent_steps",
         )
+    max_frames = None
+    if experiment.max_agent_steps is not None and spec.simultaneous:
+        steps = experiment.iteration_frames * len(spec.agents)
+        max_frames = math.ceil(experiment.max_agent_steps / steps) * experiment.iteration_frames
     for group in spec.group_names:
-        experiment.check_warmup(group)
+        experiment.check_warmup(group, max_frames=max_frames)

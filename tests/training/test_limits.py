@@ -10,6 +10,7 @@ import torch
 
 from marlnb.cli import main
 from marlnb.errors import ConfigError
+from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames, reached_limit
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
@@ -47,6 +48,14 @@ def test_limits_are_validated_together() -> None:
 def test_agent_steps_that_cannot_be_reached_are_an_error(tmp_path: Path) -> None:
     experiment = replace(EXPERIMENT, max_agent_steps=1921)
     with pytest.raises(ConfigError, match="at most 1,920 steps of its 3 agents"):
+        train(experiment, tmp_path / "r", progress=False)
+    assert not (tmp_path / "r").exists()
+
+
+def test_agent_steps_that_end_before_learning_starts_are_an_error(tmp_path: Path) -> None:
+    words = "env=mpe/simple_spread", "tuned=false", "n_envs=4", "rollout_steps=8", "frames=200_000"
+    experiment = Experiment.compose(*words, "algorithm=iql", "algorithm.learning_starts=1025", "max_agent_steps=3000")
+    with pytest.raises(ConfigError, match=r"this training has 1,024 \(max_agent_steps=3000, if all agents act"):
         train(experiment, tmp_path / "r", progress=False)
     assert not (tmp_path / "r").exists()
 
