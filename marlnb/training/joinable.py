@@ -54,6 +54,8 @@ def _check_single(experiment: Experiment) -> None:
     for network in networks:
         if network is not None:
             problems.append((network.name != "mlp", f"a network of kind {network.name}, not mlp"))
+            precision = getattr(network, "precision", "float32")
+            problems.append((precision != "float32", f"precision={precision}"))
     for is_problem, what in problems:
         if is_problem:
             raise ConfigError(

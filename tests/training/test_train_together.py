@@ -154,6 +154,7 @@ def test_what_cannot_advance_together_says_what_can() -> None:
             "do not support algorithm=qmix; they support ippo, mappo, iddpg, maddpg and matd3",
         ),
         (("model=gru", "rollout_steps=16"), "a network of kind gru, not mlp"),
+        (("model.precision=bfloat16",), "do not support precision=bfloat16"),
         (("compile=first",), "compile=first"),
         (("cuda_graphs=true",), "cuda_graphs=true"),
         (("loggers=[wandb]",), "loggers=wandb, which has one run in each process"),
