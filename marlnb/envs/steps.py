@@ -13,7 +13,7 @@ from marlnb.specs import ActionSpec
 
 
 def random_actions(env: VectorEnv, step: Step, generator: torch.Generator) -> dict[str, Tensor]:
-    """Random actions that action masks allow."""
+    """Random actions that action masks allow; any where they allow none, as those of dead agents may."""
     actions = {}
     for group in env.spec.groups:
         spec, mask = group.action, step.groups[group.name].action_mask
@@ -25,7 +25,7 @@ def random_actions(env: VectorEnv, step: Step, generator: torch.Generator) -> di
         else:
             allowed = torch.ones(*rows, spec.n_logits) if mask is None else mask.cpu().float()
             parts = [
-                torch.multinomial(part.flatten(0, 1), 1, generator=generator).view(rows)
+                torch.multinomial(part.where(part.any(-1, True), 1).flatten(0, 1), 1, generator=generator).view(rows)
                 for part in allowed.split(list(spec.n), -1)
             ]
             drawn = torch.stack(parts, -1) if spec.shape else parts[0]

@@ -17,6 +17,7 @@ class Phases(mnb.TensorEnv):
 
     max_steps: int = mnb.option(3, help="steps of an episode", ge=1)
     random_start: bool = mnb.option(False, help="whether episodes start in any phase, not in phase 0")
+    mortal: bool = mnb.option(False, help="whether the second agent dies after a step; its mask then allows nothing")
 
     def groups(self) -> list[GroupSpec]:
         return [mnb.agent_group("agent", 2, observes=2, acts=2, action_mask=True)]
@@ -30,8 +31,12 @@ class Phases(mnb.TensorEnv):
     def observe(self, state: State) -> ByGroup:
         return {"agent": _one_hot(state).float()}
 
+    def alive(self, state: State) -> ByGroup:
+        may_die = torch.arange(2, device=state["time"].device) >= 2 - self.mortal
+        return {"agent": (state["time"] < 1)[:, None] | ~may_die}
+
     def action_mask(self, state: State) -> ByGroup:
-        return {"agent": _one_hot(state)}
+        return {"agent": _one_hot(state) & self.alive(state)["agent"][..., None]}
 
 
 def _one_hot(state: State) -> Tensor:

@@ -58,6 +58,7 @@ def test_action_masks(where: str) -> None:
 
 def test_action_masks_of_a_batched_environment() -> None:
     check_vector_env(Phases(max_steps=4, random_start=True).build)  # it ends in the phase in which it starts
+    check_vector_env(Phases(max_steps=4, random_start=True, mortal=True).build)  # a dead agent has no choice
 
 
 class Spoiled(VectorEnv):
