@@ -273,7 +273,7 @@ def test_the_temperature_brings_the_entropy_to_its_target() -> None:
     assert float(entropy) == pytest.approx(0.8, abs=0.08)
 
 
-def test_the_temperature_stays_where_nobody_acts() -> None:
+def test_the_temperature_stays_where_no_agent_acts() -> None:
     learner, sample = build(ISACConfig(), DISCRETE), solo_sample(DISCRETE)
     sample["solo", "acting"] = torch.zeros_like(sample["solo", "acting"])
     before = learner.policy.temperature.log.detach().clone()

@@ -359,7 +359,7 @@ def test_replayed_states_are_those_of_the_game_where_rollouts_cut_turns(
     burn_in: int, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
 ) -> None:
     """The turns that a rollout cuts were played, though their result is unknown. Sequences of 5 steps go over the cuts
-    at 8 and 16; beside a buffer of one rollout no step can wait for the next one.
+    at 8 and 16; with a buffer of one rollout no step can wait for the next one.
     """
     env = replace(make_env(ActionSpec("discrete", n=(4,))), simultaneous=False)
     config = IQLConfig(sequence_length=5, burn_in=burn_in, batch_size=8, buffer_frames=32)

@@ -55,7 +55,7 @@ def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
     assert f"paused at iteration {stood}" in words and "resumed" in words
 
 
-def test_a_training_that_has_not_begun_yet_can_be_paused(tmp_path: Path) -> None:
+def test_a_training_can_be_paused_before_its_first_iteration(tmp_path: Path) -> None:
     training = start(_endless(), tmp_path / "run")
     training.pause()
     _until(lambda: training.run.status()["state"] == "paused")

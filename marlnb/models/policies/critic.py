@@ -98,7 +98,7 @@ def joint_features(
 def joint_input_spec(env: EnvSpec) -> InputSpec:
     """Every agent's observation, then the state if there is one."""
     observations = [group.observation.shape for group in env.groups for _ in group.agents]
-    roles: tuple[InputRole, ...] = ("observation",) * len(observations)
+    roles: list[InputRole] = ["observation"] * len(observations)
     if env.state_shape is None:
-        return InputSpec(tuple(observations), roles=roles)
+        return InputSpec(tuple(observations), roles=tuple(roles))
     return InputSpec((*observations, env.state_shape), roles=(*roles, "state"))

@@ -13,7 +13,7 @@ from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import HiddenLayer
 from marlnb.models.networks.mlp import MLP
 from marlnb.models.policies.critic import joint_features, joint_input_spec
-from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputSpec
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, InputRole, InputSpec
 
 
 class ActionEncoder(nn.Module):
@@ -208,8 +208,9 @@ class QCritic(nn.Module):
 def joint_q_input_spec(env: EnvSpec) -> InputSpec:
     """Every agent's observation, the state if there is one, then every agent's encoded action."""
     actions = [(ActionEncoder(group.action).size,) for group in env.groups for _ in group.agents]
+    roles: list[InputRole] = ["action"] * len(actions)
     joint = joint_input_spec(env)
-    return InputSpec((*joint.parts, *actions), roles=(*joint.roles, *("action",) * len(actions)))
+    return InputSpec((*joint.parts, *actions), roles=(*joint.roles, *roles))
 
 
 def _after_first_sums(network: MLP, sums: Tensor) -> Tensor:

@@ -96,14 +96,15 @@ class EditsPanel(ComputingPanel):
         steps of the checkpoint that played the episode."""
         recording = self.view.recording
         agents = list(recording[site].labels["agent"])
-        rows = {"agent": agents[0] if self.agent.value == ALL else self.agent.value, "checkpoint": self.view.checkpoint}
+        agent = agents[0] if self.agent.value == ALL else self.agent.value
+        rows = {"agent": agent, "checkpoint": self.view.checkpoint}
         x = recording[site].sel(**rows).to_numpy()
         acting = recording.steps(site.split("/")[0], "acting").sel(**rows).to_numpy().astype(bool)
         x = x[acting] if acting.any() else x
         chosen = x[:, list(units)] if units is not None else x
         vector = np.full(chosen.shape[1], chosen.shape[1] ** -0.5)
         along = chosen @ vector
-        return Direction(site, rows["agent"], tuple(vector), float(along.mean()), float(along.std()), "these units")
+        return Direction(site, agent, tuple(vector), float(along.mean()), float(along.std()), "these units")
 
     def _changed(self) -> None:
         site = self.site.value

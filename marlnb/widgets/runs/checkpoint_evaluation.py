@@ -228,9 +228,8 @@ def _comparison_html(
     for group, name in _columns(pair):
         first, second = (_returns(evaluation, group, name) for evaluation in pair)
         rows.append([name, *map(_plus_minus, (first, second, second - first))])
-    note = (
-        f"The same {pair[0]['episodes']} episodes from seed {pair[0]['seed']}; ± is one standard error over episodes."
-    )
+    episodes, seed = pair[0]["episodes"], pair[0]["seed"]
+    note = f"The same {episodes} episodes from seed {seed}; ± is one standard error over episodes."
     header = ["return of", f"checkpoint {a}", f"checkpoint {b}", f"{b} minus {a}, episode by episode"]
     return table_html(header, rows) + note_html(note)
 

@@ -67,7 +67,7 @@ def test_modes_come_back_after_an_error() -> None:
     assert policies["a"].training and not policies["b"].training
 
 
-def test_correlated_noise_starts_anew_with_each_episode_and_continues_afterwards() -> None:
+def test_correlated_noise_starts_again_with_each_episode_and_continues_afterwards() -> None:
     """With theta 0 and noise 0, the noise keeps the value 1 that every episode's last step sets, until it is reset."""
     env = SimpleSpreadConfig(max_cycles=3, continuous_actions=True).build(2)
     (group,) = env.spec.groups

@@ -77,13 +77,13 @@ def test_a_comparison_is_paired_by_episode(run: Run) -> None:  # noqa: F811
 
 def test_players_of_one_group_have_a_return_each(tmp_path: Path) -> None:
     poker = ("env=tree/kuhn_poker", "algorithm=ippo", "n_envs=4", "rollout_steps=8", "frames=64", "threads=1")
-    trained = train(Experiment.compose(*poker, "checkpoint_every=1"), tmp_path / "run", progress=False)
-    panel = CheckpointsPanel(trained)
+    played = train(Experiment.compose(*poker, "checkpoint_every=1"), tmp_path / "run", progress=False)
+    panel = CheckpointsPanel(played)
     panel.choose(1)
     panel.evaluation.form.set({"episodes": 20, "explore": True})
     panel.evaluation._other.value = "2"
     panel.evaluation.evaluate(1, 2).wait(60)
-    first, second = (evaluate(trained, checkpoint=k, episodes=20, explore=True).table for k in (1, 2))
+    first, second = (evaluate(played, checkpoint=k, episodes=20, explore=True).table for k in (1, 2))
     assert first is not None and second is not None
     agents = [f"{agent} {values.mean():.3f} ± {values.sem():.3f}" for agent, values in _agents(first).items()]
     assert len(agents) == 2 and panel.table.content["rows"][0][5] == "; ".join(agents)

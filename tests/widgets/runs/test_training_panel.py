@@ -114,10 +114,8 @@ def test_options_that_were_entered_return_with_their_part() -> None:
     panel = TrainingPanel(Experiment.compose(*spread))
     common = panel.algorithm.choices["all groups"]
     assert common.algorithm is not None
-    for part, name, option, value in (
-        (common.model, "gru", "hidden", "128, 128"),
-        (common.algorithm, "iql", "lr", "0.1"),
-    ):
+    entered = ((common.model, "gru", "hidden", "128, 128"), (common.algorithm, "iql", "lr", "0.1"))
+    for part, name, option, value in entered:
         chosen = part.name
         part.form.fields[option].enter(value)
         part._name.value = name

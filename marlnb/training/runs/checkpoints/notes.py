@@ -50,7 +50,7 @@ class _StoredEvaluation:
     returns: Mapping[str, list[float | None]]
     made: float = option(help="seconds since 1970", ge=0, le=MAX_TIME)
     env_options: Mapping[str, Any] = option({}, help="of the environment; empty in files of earlier versions")
-    opponent_returns: Mapping[str, Mapping[str, list[float]]] = option(
+    opponent_returns: Mapping[str, Mapping[str, list[float | None]]] = option(
         {}, help="of each group whose agents play against each other: each agent's return of each episode"
     )
 
