@@ -59,7 +59,7 @@ class SACLearner(QActorCriticLearner):
         metrics = self.step_critics(sample, batch) | self.step_actor(sample, batch)
         if config.learn_temperature:
             learning_rate = {"temperature": config.lr_temperature or config.lr}
-            acted = sample[self.group.name, "acting"].any()  # else the entropy is not one of choices
+            acted = sample[self.group.name, "acting"].any()  # else the entropy counts as 0, which it is not
             loss = self.temperature_loss(metrics["entropy"]) * acted
             self.optimizers["temperature"].step(loss, learning_rate, 0.0)
         self.update_targets()

@@ -223,12 +223,13 @@ def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
-    experiment, done = replace(run.experiment, **changes), _trained(run).by_limit
-    for name, value in changes.items():
-        if value < done[name]:
-            amount = f"{round(done[name], 3)} {name.removeprefix('max_').replace('_', ' ')}"
-            raise ConfigError(f"{name}={value} is less than the {amount} that {run.path} has been trained for")
+    experiment = replace(run.experiment, **changes)
     with RunLock(run.path / LOCK):
+        done = _trained(run).by_limit
+        for name, value in changes.items():
+            if value < done[name]:
+                amount = f"{round(done[name], 3)} {name.removeprefix('max_').replace('_', ' ')}"
+                raise ConfigError(f"{name}={value} is less than the {amount} that {run.path} has been trained for")
         write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
         for name, value in changes.items():
             run.log_event(f"{name} changed from {getattr(run.experiment, name)} to {value}")

@@ -24,7 +24,6 @@ from marlnb.models.policies.policy import Policy
 from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
-from marlnb.training.control import cancel_request
 from marlnb.training.deadline import Deadline
 from marlnb.training.learners import check_length
 from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
@@ -36,7 +35,7 @@ from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.report import Report, exploring_returns
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
-from marlnb.training.runs.files import EVALUATION, LOCK, stop_reason
+from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
@@ -372,7 +371,7 @@ class Trainer:
     def _remove_request(self) -> None:
         """A STOP that came at the end is not for the next session."""
         with suppress(OSError):
-            cancel_request(self.run.path, "stop")
+            (self.run.path / STOP).unlink(missing_ok=True)
 
     def _stop(self, reason: str) -> None:
         self.run.log_event(f"stopping: {reason}")

@@ -36,6 +36,7 @@ from marlnb.algorithms.gradients.traced import (
 )
 from marlnb.display.notice import print_notice
 from marlnb.models.policies.random_numbers import Generators, RandomInputs
+from marlnb.processor import processor_facts
 
 
 class StepCompiler:
@@ -180,7 +181,8 @@ class _Job:
 
     def __init__(self, graph: torch.fx.GraphModule, inputs: Sequence[Tensor]) -> None:
         sizes = [(tuple(value.shape), str(value.dtype)) for value in inputs]
-        circumstances = (torch.__version__, platform.machine(), _processor(), torch.get_num_threads())
+        instructions = processor_facts("flags", "Features")
+        circumstances = (torch.__version__, platform.machine(), instructions, torch.get_num_threads())
         key = hashlib.sha256(repr((graph.code, sizes, circumstances)).encode()).hexdigest()[:32]
         self._library = cache_folder() / f"{key}.pt2"
         self._process: subprocess.Popen[bytes] | None = None
@@ -228,12 +230,3 @@ class _Job:
 def cache_folder() -> Path:
     """Where compiled steps are kept; may be deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "marlnb" / "gradients"
-
-
-def _processor() -> str:
-    """What the machine code depends on: the processor's instructions."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())

@@ -212,7 +212,7 @@ def policies_within(policy: Policy) -> dict[str, Policy]:
 
 @contextmanager
 def new_noise(policies: Iterable[Policy]) -> Iterator[None]:
-    """Exploration noise starts from nothing while the block runs; each policy's state of it is restored afterwards."""
+    """Exploration noise starts from 0 while the block runs; each policy's state of it is restored afterwards."""
     states = [(each, each.noise_state) for policy in policies for each in policies_within(policy).values()]
     for policy, _ in states:
         policy.noise_state = None

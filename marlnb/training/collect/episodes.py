@@ -181,7 +181,7 @@ def play(
     The policies' edits can read each environment's episode and step (`marlnb.models.hooks.episode_context`).
 
     Args:
-        policies: by group, on one device; in eval mode during the call. Their exploration noise starts again with each
+        policies: by group, on one device; in eval mode during the call. Their exploration noise starts from 0 in each
             episode, and continues afterwards as if nothing had been played.
         seed: episode k has the seed `(seed + k) mod 2**31`.
         explore: sample actions; otherwise take the most likely.
