@@ -36,7 +36,6 @@ from marlnb.algorithms.gradients.traced import (
 )
 from marlnb.display.notice import print_notice
 from marlnb.models.policies.random_numbers import Generators, RandomInputs
-from marlnb.processor import processor_facts
 
 
 class StepCompiler:
@@ -181,8 +180,7 @@ class _Job:
 
     def __init__(self, graph: torch.fx.GraphModule, inputs: Sequence[Tensor]) -> None:
         sizes = [(tuple(value.shape), str(value.dtype)) for value in inputs]
-        instructions = processor_facts("flags", "Features")
-        circumstances = (torch.__version__, platform.machine(), instructions, torch.get_num_threads())
+        circumstances = (torch.__version__, platform.machine(), _processor(), torch.get_num_threads())
         key = hashlib.sha256(repr((graph.code, sizes, circumstances)).encode()).hexdigest()[:32]
         self._library = cache_folder() / f"{key}.pt2"
         self._process: subprocess.Popen[bytes] | None = None
@@ -230,3 +228,12 @@ class _Job:
 def cache_folder() -> Path:
     """Where compiled steps are kept; may be deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "marlnb" / "gradients"
+
+
+def _processor() -> str:
+    """What the machine code depends on: the processor's instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from marlnb.models.networks.fast_tanh import sigmoid_is_faster
-
 MIN_ROWS = 1024
 """Fewer are not worth an operation written in Python."""
 VECTOR = 16
@@ -54,8 +52,6 @@ def has_fast_linear(x: Tensor) -> bool:
 def _forward(x: Tensor, weight: Tensor, bias: Tensor, tanh: bool) -> Tensor:
     if not tanh:
         return F.linear(x, weight, bias)
-    if not sigmoid_is_faster(x):
-        return F.linear(x, weight, bias).tanh_()
     y = torch.addmm(bias, x, weight.t(), beta=2, alpha=2).sigmoid_()
     return torch.add(y.new_full((), -1.0), y, alpha=2, out=y)  # tanh(z) = 2 sigmoid(2 z) - 1
 

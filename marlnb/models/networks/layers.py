@@ -18,7 +18,7 @@ from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.configs.network import ActivationName
 from marlnb.models.networks.fast_linear import fast_linear, has_fast_linear
-from marlnb.models.networks.fast_tanh import fast_tanh
+from marlnb.models.networks.fast_tanh import fast_tanh_
 
 HIDDEN_GAIN = 2**0.5
 
@@ -92,7 +92,7 @@ class HiddenLayer(nn.Module):
     """Linear map, optional layer normalisation, nonlinearity. Its output `[..., n_agents, unit]` is a site.
 
     Attributes:
-        fast: tanh by `fast_linear` or `fast_tanh` (set by `fast_training`).
+        fast: tanh by `fast_linear` or `fast_tanh_` (set by `fast_training`).
     """
 
     fast = False
@@ -116,7 +116,7 @@ class HiddenLayer(nn.Module):
         """Normalisation and nonlinearity of the affine map's output x, which may be overwritten."""
         x = x if self.norm is None else self.norm(x)
         # in bfloat16, 2 sigmoid(2 x) - 1 is a multiple of 1/128 near 0
-        return fast_tanh(x) if self._by_fast_tanh and x.dtype == torch.float32 else self.activation(x)
+        return fast_tanh_(x) if self._by_fast_tanh and x.dtype == torch.float32 else self.activation(x)
 
     @property
     def _by_fast_tanh(self) -> bool:
@@ -161,7 +161,7 @@ class AgentGRUCell(nn.Module):
 
 @contextmanager
 def fast_training(network: nn.Module) -> Iterator[None]:
-    """Inside the block the network's layers use `fast_linear` and `fast_tanh`; values may differ by rounding.
+    """Inside the block the network's layers use `fast_linear` and `fast_tanh_`; values may differ by rounding.
 
     For a learner's update and for passes over recorded rows. Outside the block every layer consists of plain torch
     modules, as captum and torch.func need. Inside it a layer's modules `linear` and `activation` may not be called.
