@@ -1,6 +1,6 @@
 """Requests to a training, as files in its run folder: save, pause or stop.
 
-A training checks for them between iterations, and for a stop also while it waits for simulators (`stop_file.py`). So a
+A training checks for them between iterations, and for a stop also while it waits for simulators (`stopping.py`). So a
 button in a notebook, a command in a terminal and a script on another node of a cluster all work the same way: every
 process that can write to the folder can control the training.
 """

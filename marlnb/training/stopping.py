@@ -1,22 +1,24 @@
-"""Signals that stop a training, saved."""
+"""What asks trainings to stop, saved: signals, and a file STOP while they wait for simulators."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
-from marlnb.training.trainer import Trainer
+from marlnb.training.runs.files import STOP, stop_reason
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+POLL_S = 0.5
 
 
 @contextmanager
-def stopping_on_signals(trainers: Sequence[Trainer]) -> Iterator[None]:
-    """In the main thread, a signal asks the trainers to stop; a second interrupt interrupts at once."""
+def stopping_on_signals(stops: Sequence[Callable[[str], None]]) -> Iterator[None]:
+    """In the main thread, a signal calls each of `stops` with its name; a second interrupt interrupts at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -28,8 +30,8 @@ def stopping_on_signals(trainers: Sequence[Trainer]) -> Iterator[None]:
         if n_interrupts > 1:
             raise KeyboardInterrupt
         name = signal.Signals(number).name
-        for trainer in trainers:
-            trainer.ask_to_stop(name)
+        for stop in stops:
+            stop(name)
         hint = "; interrupt again to stop at once" if number == signal.SIGINT else ""
         os.write(2, f"\n{name}: stopping after this iteration, which is then saved{hint}\n".encode())
 
@@ -40,3 +42,26 @@ def stopping_on_signals(trainers: Sequence[Trainer]) -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+@contextmanager
+def stopping_on_file(run: Path, stop: Callable[[str], None]) -> Iterator[None]:
+    """A thread calls `stop` with the reason once there is a file STOP in the run's folder.
+
+    For a training that waits for simulators, however long, and cannot look itself.
+    """
+    has_ended = threading.Event()
+
+    def watch() -> None:
+        while not has_ended.wait(POLL_S):
+            if (reason := stop_reason(run)) is not None:
+                stop(reason or f"the file {STOP}")
+                return
+
+    thread = threading.Thread(target=watch, name="looking for a request to stop", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()

@@ -160,7 +160,7 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer]):
+    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer.ask_to_stop]):
         if not is_new:  # in a new folder there are only those made since `start` returned
             clear_requests(run.path)
         display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration

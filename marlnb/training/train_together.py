@@ -39,7 +39,7 @@ def train_together(
     joined, failed = JoinedTrainings(), dict[Run, MarlnbError]()
     with ExitStack() as stack:
         trainers = [stack.enter_context(_opened(run, joined)) for run in runs]
-        stack.enter_context(stopping_on_signals(trainers))
+        stack.enter_context(stopping_on_signals([trainer.ask_to_stop for trainer in trainers]))
         while ready := [trainer for trainer in trainers if trainer.state != "failed" and trainer.continues()]:
             for trainer, result in _iterate(ready):
                 if isinstance(result, MarlnbError):

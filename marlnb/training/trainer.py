@@ -41,7 +41,7 @@ from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
-from marlnb.training.stop_file import heeding_stop_file
+from marlnb.training.stopping import stopping_on_file
 
 STATUS_INTERVAL_S = 1.0
 
@@ -139,7 +139,7 @@ class Trainer:
             self._saver = CheckpointSaver(experiment, run, self.loop)
             self._begin()
             if is_served(env):
-                self._resources.enter_context(heeding_stop_file(run.path, self.ask_to_stop))
+                self._resources.enter_context(stopping_on_file(run.path, self.ask_to_stop))
             for callback in callbacks:
                 self._callbacks.append(callback)
                 with self._ending_at_stop(callback):
