@@ -13,17 +13,18 @@ from torch import Tensor
 
 
 def fast_tanh_(x: Tensor) -> Tensor:
-    """tanh(x) = 2 sigmoid(2 x) - 1, to an absolute 2e-7, in x's memory.
+    """tanh(x) = 2 sigmoid(2 x) - 1, to an absolute 2e-7; of a float32 x in its memory.
 
-    x is float32, and must be the new result of an operation whose gradient does not need that result, such as a product
-    or a sum.
+    x must be the new result of an operation whose gradient does not need that result, such as a product or a sum. In
+    bfloat16 it is computed in float32 and rounded once: rounded at each step it would be a multiple of 1/128 near 0.
     """
     y: Tensor = _FastTanh.apply(x) if torch.is_grad_enabled() else _by_sigmoid_(x)
     return y
 
 
 def _by_sigmoid_(x: Tensor) -> Tensor:
-    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
+    exact = x.to(torch.promote_types(x.dtype, torch.float32))
+    return exact.mul_(2).sigmoid_().mul_(2).sub_(1).to(x.dtype)
 
 
 class _FastTanh(torch.autograd.Function):

@@ -115,8 +115,7 @@ class HiddenLayer(nn.Module):
     def activate(self, x: Tensor) -> Tensor:
         """Normalisation and nonlinearity of the affine map's output x, which may be overwritten."""
         x = x if self.norm is None else self.norm(x)
-        # in bfloat16, 2 sigmoid(2 x) - 1 is a multiple of 1/128 near 0
-        return fast_tanh_(x) if self._by_fast_tanh and x.dtype == torch.float32 else self.activation(x)
+        return fast_tanh_(x) if self._by_fast_tanh else self.activation(x)
 
     @property
     def _by_fast_tanh(self) -> bool:
