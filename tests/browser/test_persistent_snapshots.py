@@ -88,7 +88,10 @@ def _saved_picture(lab: Lab, notebook: Notebook, name: str, text: str) -> str:
     def is_saved() -> bool:
         with notebook.page.expect_response(lambda answer: answer.url.split("?")[0].endswith(f"{name}/checkpoints")):
             notebook.menu("File", "Save Notebook")  # which ends with that
-        outputs = nbformat.read(lab.folder / name, 4).cells[0].outputs
+        try:
+            outputs = nbformat.read(lab.folder / name, 4).cells[0].outputs
+        except nbformat.reader.NotJSONError:  # an automatic save is writing it
+            return False
         shown = [output.data for output in outputs if "image/png" in output.get("data", {})]
         pictures[:] = [data["image/png"] for data in shown if text in data["text/plain"]]
         return bool(pictures)
