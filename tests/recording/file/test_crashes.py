@@ -193,7 +193,7 @@ from marlnb.recording.file import layout
 from marlnb.recording.capture.recorder import record
 torch.set_num_threads(1)
 layout.MAX_BLOCK_ROWS = 64
-record(sys.argv[1], episodes=10**5, n_envs=8, seed=3, values=False, progress=False)
+record(sys.argv[1], episodes=50_000, n_envs=8, seed=3, values=False, progress=False)
 """
 
 
