@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from marlnb.analysis.data.views import View
-from marlnb.analysis.populations.match import match
 from marlnb.analysis.populations.player_maps_result import PlayerMaps
+from marlnb.analysis.populations.round_robin import pair_win_rate
 from marlnb.analysis.representations.similarity import similarity_matrix
 from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.analysis.stats.similarity_measures import SimilarityMethod
@@ -62,8 +62,7 @@ def player_maps(
     _check(names)
     scores = np.full((len(players), len(players)), 0.5)
     for i, j in combinations(range(len(players)), 2):
-        name = f"{names[i]}-{names[j]}-map-{episodes}"  # other than that of a match that the user plays
-        rate = match(players[i], players[j], episodes=episodes, name=name, sites=(), progress=False).win_rate.value
+        rate = pair_win_rate(players[i], players[j], episodes=episodes)
         scores[i, j], scores[j, i] = rate, 1 - rate
     views = [View(recording, site, agent, policy_source=player) for player in players]
     features = similarity_matrix(views, method=method, seed=seed)

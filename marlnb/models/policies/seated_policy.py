@@ -23,6 +23,8 @@ class SeatedPolicy(Policy):
     Each policy sees the observations of all agents; what it returns for the others' seats is dropped. An agent's
     sites have its name, as where agents have networks of different kinds: `player/actor/player_0/hidden_1`.
 
+    Random numbers are drawn in the order of the seats, so equal policies play the same games when they swap seats.
+
     Args:
         group: the agents.
         policies: each acts for the whole group.
@@ -41,10 +43,12 @@ class SeatedPolicy(Policy):
         self.register_buffer("order", torch.tensor([row_of[k] for k in range(group.n_agents)]), persistent=False)
 
     def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
-        outputs = []
-        for policy in self._members:
+        by_seat: dict[int, ActorOutput] = {}
+        for k in sorted(range(len(self.seats)), key=self.seats.__getitem__):
+            policy = self._members[k]
             entering = _entering(context.recurrent, policy.recurrent_shape)
-            outputs.append(policy.choose(observation, context._replace(recurrent=entering)))
+            by_seat[k] = policy.choose(observation, context._replace(recurrent=entering))
+        outputs = [by_seat[k] for k in range(len(self.seats))]
         n_parameters = max(output.logits.shape[-1] for output in outputs)
         logits = [pad_last(output.logits, n_parameters) for output in outputs]
         return ActorOutput(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import marlnb as mnb
+from marlnb.analysis.populations.round_robin import pair_win_rate
 from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.policies.seated_policy import SeatedPolicy
@@ -54,6 +55,18 @@ def test_a_match_is_scored_from_its_recorded_episodes(league: RunLeague) -> None
     assert result.table()["episodes"].tolist() == [21, 20]
     assert f"win rate of main_0 {wins / n:.2f}" in result.verdict and "41 episodes" in repr(result)
     assert result.to_json()["win_rate"]["value"] == pytest.approx(wins / n)
+
+
+def test_swapped_sides_mirror_each_other(league: RunLeague) -> None:
+    """Luck counts for both: equal players win equally often, and in each pair the order does not matter."""
+    main, first, exploiter = league["main_0"], league["main_0@0"], league["main_exploiter_0"]
+    mirror = mnb.match(main, main, episodes=40, progress=False)
+    assert mirror.win_rate.value == 0.5 and mirror.draws < 40
+    rates = pair_win_rate(main, first, episodes=20), pair_win_rate(first, main, episodes=20)
+    assert sum(rates) == pytest.approx(1)
+    pair_win_rate(main, exploiter, episodes=20)
+    seeds = {mnb.Recording.open(path).settings["seed"] for path in main.path.rglob("matches/*-20/*/player_0.h5")}
+    assert len(seeds) == 2
 
 
 def test_each_seat_has_the_activations_of_its_own_player(league: RunLeague) -> None:
