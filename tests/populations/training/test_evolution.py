@@ -226,6 +226,13 @@ def test_nash_averaging_over_the_population(tmp_path: Path) -> None:
     assert max(row.score for row in rows) == pytest.approx(0, abs=1e-6) and all(row.score <= 1e-6 for row in rows)
 
 
+def test_equal_members_are_equally_fit(tmp_path: Path) -> None:
+    equal = ("evolution.founders=equal", "algorithm.lr=1e-8", "evolution.fitness=nash", "seed=1")
+    run = mnb.train(Experiment.compose(*COMPETITIVE, *equal), tmp_path / "run", progress=False)
+    rows = run.population.lineage()
+    assert {row.score for row in rows} == {0} and set(rows[0].returns["member_1"]) > {0.0, 1.0}
+
+
 def test_the_only_member_that_did_not_diverge_continues_without_opponents(tmp_path: Path) -> None:
     experiment = Experiment.compose(*COMPETITIVE, "evolution.fitness=nash")
     with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
