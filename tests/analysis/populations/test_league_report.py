@@ -97,6 +97,9 @@ def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(json.dumps(report.to_json()))["control"] == "self_play by ippo, entropy bonus 0.05"
     assert main(["info", str(runs[0].path)]) == 0
     assert report.verdict in capsys.readouterr().out
+    more = mnb.league_report(runs[0], controls[0], players=3, episodes=6, progress=False)
+    ids = set(more.players["player"])
+    assert {name for name in ids if f"control/{name}" in ids} > {"main_0"}  # snapshots of the same name
     longer = mnb.resume(controls[0], frames=1024, progress=False)
     with pytest.raises(AnalysisError, match=r"equally many.*league_0: 512, .*control_0: 1,024"):
         mnb.league_report(runs[0], longer)
