@@ -214,7 +214,8 @@ class EvolutionLoop:
     def _evaluate(self, advance: Advance) -> Advance:
         """Ends a generation: its evaluations count as frames, and its rows are written."""
         alive = self._alive()
-        judgements = dict(zip(alive, self._judge.judge([self.members[index].policies for index in alive])))
+        members = {self.members[index].row.member: self.members[index].policies for index in alive}
+        judgements = dict(zip(alive, self._judge.judge(members)))
         rows = [self._row(member, judgements.get(index)) for index, member in enumerate(self.members)]
         self._files.add(rows)
         scored = [member.scored(self.config.window) for member in self.members]

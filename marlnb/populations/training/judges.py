@@ -63,9 +63,9 @@ class Judgement:
 
 
 class Judge(Protocol):
-    """Evaluates the members of a generation."""
+    """Evaluates the members of a generation, by their places in the population."""
 
-    def judge(self, members: Sequence[Policies]) -> list[Judgement]: ...
+    def judge(self, members: Mapping[int, Policies]) -> list[Judgement]: ...
     def close(self) -> None: ...
 
 
@@ -96,9 +96,9 @@ class ReturnJudge:
     def __init__(self, experiment: Experiment, folder: Path) -> None:
         self.experiment, self._evaluator = experiment, Evaluator(experiment, folder, ServedEnvs())
 
-    def judge(self, members: Sequence[Policies]) -> list[Judgement]:
+    def judge(self, members: Mapping[int, Policies]) -> list[Judgement]:
         judgements = []
-        for policies in members:
+        for policies in members.values():
             table, evaluation = self._evaluator.evaluate(policies)
             value = score(evaluation, self.experiment)
             frames, means = int(table.length.sum()), evaluation.return_mean
@@ -128,14 +128,15 @@ class ContestJudge:
         self._env: VectorEnv | None = None
         self._unclear: list[Match] | None = []  # until one shows that the sides compete
 
-    def judge(self, members: Sequence[Policies]) -> list[Judgement]:
+    def judge(self, members: Mapping[int, Policies]) -> list[Judgement]:
         if self.opponents:
-            return [self._against(policies, self.opponents, {}) for policies in members]
-        names = [f"member_{place}" for place in range(len(members))]
+            return [self._against(policies, self.opponents, {}) for policies in members.values()]
+        by_name = {f"member_{place}": policies for place, policies in members.items()}
+        names = list(by_name)
         known: dict[tuple[str, str], list[float]] = {}
         judgements = []
-        for name, policies in zip(names, members):
-            others = {other: members[k] for k, other in enumerate(names) if other != name}
+        for name, policies in by_name.items():
+            others = {other: opponent for other, opponent in by_name.items() if other != name}
             judgement = self._against(policies, others, {o: known[o, name] for o in others if (o, name) in known})
             known |= {(name, other): judgement.returns[other] for other in others}  # type: ignore[misc]
             judgements.append(judgement)

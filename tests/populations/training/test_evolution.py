@@ -246,6 +246,17 @@ def test_the_only_member_that_did_not_diverge_continues_without_opponents(tmp_pa
     assert trainer.run.status()["state"] == "complete"
 
 
+def test_opponents_keep_their_numbers_when_a_member_diverges(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*COMPETITIVE, "evolution.fitness=nash")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        with torch.no_grad():
+            next(trainer.loop.members[0].policies["player"].critic.parameters()).fill_(torch.nan)
+        for _ in trainer:
+            pass
+    rows = trainer.run.population.lineage()[:3]
+    assert [list(row.returns) for row in rows] == [[], ["member_2"], ["member_1"]]
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
