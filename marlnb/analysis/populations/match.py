@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,12 +13,13 @@ import pandas as pd
 from marlnb.analysis.populations.match_result import MatchResult, result_warnings, scores_of
 from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.config import resolve_config
-from marlnb.errors import ConfigError, unknown
+from marlnb.errors import ConfigError, RecordingError, unknown
 from marlnb.populations.league.matches import Match, check_competitive, outcomes_of
 from marlnb.populations.league.players import Side
 from marlnb.populations.matches.seating import Seating, label_of, league_rules, match_sides, seatings
 from marlnb.populations.matches.seating_file import write_players
 from marlnb.recording.capture.config import RecordingConfig
+from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
@@ -77,11 +79,13 @@ def match(
     folder = first.path / MATCHES / label
     iterations = (first.origin(checkpoints[0]).iteration, second.origin(checkpoints[1]).iteration)
     contestants = ((first, iterations[0]), (second, iterations[1]))
-    chosen = _chosen(seatings(*contestants, all_sides, folder), sides)
+    possible = seatings(*contestants, all_sides, folder)
+    chosen = _chosen(possible, sides)
     if episodes < len(chosen):
         names = ", ".join(seating.side.name for seating in chosen)
         raise ConfigError(f"episodes must be {len(chosen)} or more, one for each side of {label}: {names}")
     config = resolve_config(RecordingConfig, None, {"explore": explore, **options})
+    _check_weights(possible)
     write_players(folder, first, second, iterations)
     tables, recordings = [], {}
     for k, seating in enumerate(chosen):
@@ -112,6 +116,19 @@ def _chosen(possible: Sequence[Seating], sides: str | Sequence[str] | None) -> l
         if name not in names:
             raise ConfigError(unknown(f"side of {label_of(possible[0].contestants[0][0])} in this match", name, names))
     return [seating for seating in possible if seating.side.name in wanted]
+
+
+def _check_weights(possible: Sequence[Seating]) -> None:
+    """Raises RecordingError if the match's folder has a recording of other weights, on any side."""
+    for seating in possible:
+        path = recording_path(seating, seating.side.name)
+        recorded = None
+        with suppress(RecordingError), Recording.open(path) as recording:  # `record` renames an unreadable one
+            recorded = recording.settings["checkpoint"]
+        if recorded not in (None, seating.origin().sha256):
+            raise RecordingError(
+                f"{path} was recorded with other weights than the {seating.source} has; give another name"
+            )
 
 
 def _episodes(

@@ -16,6 +16,7 @@ from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.policies.seated_policy import SeatedPolicy
 from marlnb.populations.run_league import RunLeague
 from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.files import read_json
 
 SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16")
 RPS = "env=tests.populations.training.games:RockPaperScissors"
@@ -152,6 +153,12 @@ def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: P
     mnb.match(a, b, episodes=2, name="twice", progress=False)
     with pytest.raises(RecordingError, match="name"):
         mnb.match(a, b, episodes=4, name="twice", progress=False)
+    for sides in (None, "player_1"):  # one side alone would be free, but match.json is of both
+        mnb.match(a, b, episodes=2, name="mine", sides="player_0", progress=False)
+        with pytest.raises(RecordingError, match="other weights than the match of main_0"):
+            mnb.match(a, league["main_exploiter_0"], episodes=2, name="mine", sides=sides, progress=False)
+        players = read_json(a.path / "matches/mine/match.json")["players"]
+        assert [row["player"] for row in players] == ["main_0", "main_0@0"]
 
 
 def test_wilsons_interval_of_eight_of_ten() -> None:
