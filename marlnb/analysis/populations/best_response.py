@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from marlnb.analysis.populations.best_response_result import BestResponse
-from marlnb.analysis.populations.match import match
+from marlnb.analysis.populations.round_robin import pair_match
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.config import AlgorithmConfig
 from marlnb.envs.games.tree import TreeConfig
@@ -51,7 +51,7 @@ def best_response(
         episodes: of the games in which it is measured.
         seed: of the opponent's weights and games.
         run: folder of the opponent's training; None: in `best_responses/` in the player's folder. A complete training
-            is not repeated, and an interrupted one is continued.
+            is not repeated, and an interrupted one is continued. If the player has learned more, a new one begins.
         progress: show the progress of training and games.
         trust: allow the code that the player's folder names.
     Raises:
@@ -64,11 +64,12 @@ def best_response(
     side = _side(fixed, side)
     experiment = replace(_experiment(fixed, algorithm, side), frames=env_steps, seed=seed)
     learned_by = (algorithm or experiment.algorithm).name
-    name = "-".join([*([side] if side else []), str(env_steps), learned_by, str(seed)])
+    weights = fixed.origin().sha256[:8]
+    name = "-".join([*([side] if side else []), str(env_steps), learned_by, str(seed), weights])
     folder = fixed.path / FOLDER / name if run is None else run
     trained = train(experiment, folder, resume=True, progress=progress)
     response = next(each for each in trained.league.players.values() if each.player.role == RESPONSE)
-    games = match(response, fixed, episodes=episodes, sites=(), name="measured", progress=progress)
+    games = pair_match(response, fixed, episodes=episodes, progress=progress)
     returns = paired_test(games.episodes["return_a"].to_numpy())
     return BestResponse(
         player=label_of(fixed),

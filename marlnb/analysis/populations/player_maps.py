@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 from marlnb.analysis.data.views import View
 from marlnb.analysis.populations.player_maps_result import PlayerMaps
-from marlnb.analysis.populations.round_robin import pair_win_rate
+from marlnb.analysis.populations.round_robin import pair_match
 from marlnb.analysis.representations.similarity import similarity_matrix
 from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.analysis.stats.similarity_measures import SimilarityMethod
@@ -62,7 +62,7 @@ def player_maps(
     _check(names)
     scores = np.full((len(players), len(players)), 0.5)
     for i, j in combinations(range(len(players)), 2):
-        rate = pair_win_rate(players[i], players[j], episodes=episodes)
+        rate = pair_match(players[i], players[j], episodes=episodes).win_rate.value
         scores[i, j], scores[j, i] = rate, 1 - rate
     views = [View(recording, site, agent, policy_source=player) for player in players]
     features = similarity_matrix(views, method=method, seed=seed)

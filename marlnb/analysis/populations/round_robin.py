@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from marlnb.analysis.populations.match import match
+from marlnb.analysis.populations.match_result import MatchResult
 from marlnb.populations.league.players import ANY_SIDE
 from marlnb.populations.matches.seating import label_of, player_side
 from marlnb.training.collect.seeds import derive_seed
@@ -42,14 +43,14 @@ def round_robin(players: Sequence[PolicySource], *, episodes: int, progress: boo
     for i, j in combinations(range(len(players)), 2):
         if not can_meet(players[i], players[j]):
             continue
-        rate = pair_win_rate(players[i], players[j], episodes=episodes, progress=progress)
+        rate = pair_match(players[i], players[j], episodes=episodes, progress=progress).win_rate.value
         wins[i, j], wins[j, i] = rate * episodes, (1 - rate) * episodes
         games[i, j] = games[j, i] = episodes
     return Results(wins, games)
 
 
-def pair_win_rate(first: PolicySource, second: PolicySource, *, episodes: int, progress: bool = False) -> float:
-    """The win rate of the first player in a match whose seed and folder depend on both players' weights.
+def pair_match(first: PolicySource, second: PolicySource, *, episodes: int, progress: bool = False) -> MatchResult:
+    """A match whose seed and folder depend on both players' weights.
 
     With one seed for all pairs, the same luck would count in each of them, and an interval over them would be too
     narrow. In the other order the two play the same games.
@@ -57,8 +58,7 @@ def pair_win_rate(first: PolicySource, second: PolicySource, *, episodes: int, p
     weights = [source.origin().sha256 for source in (first, second)]
     name = "-".join([label_of(first), label_of(second), *(each[:8] for each in weights), str(episodes)])
     seed = derive_seed(0, "match", *sorted(weights))
-    result = match(first, second, episodes=episodes, name=name, seed=seed, sites=(), progress=progress)
-    return result.win_rate.value
+    return match(first, second, episodes=episodes, name=name, seed=seed, sites=(), progress=progress)
 
 
 def can_meet(first: PolicySource, second: PolicySource) -> bool:

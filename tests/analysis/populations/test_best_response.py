@@ -30,6 +30,11 @@ def test_a_response_finds_most_of_what_a_perfect_one_wins_and_not_more(tmp_path:
     again = mnb.best_response(run, env_steps=8_000, episodes=400, progress=False)  # neither trains nor plays again
     assert again.mean_return == result.mean_return and again.run.path == result.run.path
     assert result.to_json()["player"] == "run"
+    more = mnb.best_response(run, env_steps=8_000, episodes=20, progress=False)  # measured by fewer games
+    assert len(more.games.episodes) == 20 and more.run.path == result.run.path
+    run = mnb.resume(run, frames=1024, progress=False)
+    later = mnb.best_response(run, env_steps=8_000, episodes=20, progress=False)
+    assert later.run.path != result.run.path
 
 
 def test_a_response_to_a_snapshot_of_another_league(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import marlnb as mnb
-from marlnb.analysis.populations.round_robin import pair_win_rate
+from marlnb.analysis.populations.round_robin import pair_match
 from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.policies.seated_policy import SeatedPolicy
@@ -63,9 +63,9 @@ def test_swapped_sides_mirror_each_other(league: RunLeague) -> None:
     main, first, exploiter = league["main_0"], league["main_0@0"], league["main_exploiter_0"]
     mirror = mnb.match(main, main, episodes=40, progress=False)
     assert mirror.win_rate.value == 0.5 and mirror.draws < 40
-    rates = pair_win_rate(main, first, episodes=20), pair_win_rate(first, main, episodes=20)
+    rates = [pair_match(*pair, episodes=20).win_rate.value for pair in ((main, first), (first, main))]
     assert sum(rates) == pytest.approx(1)
-    pair_win_rate(main, exploiter, episodes=20)
+    pair_match(main, exploiter, episodes=20)
     seeds = {mnb.Recording.open(path).settings["seed"] for path in main.path.rglob("matches/*-20/*/player_0.h5")}
     assert len(seeds) == 2
 
