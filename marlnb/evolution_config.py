@@ -163,6 +163,11 @@ class EvolutionConfig(ABC):
             )
 
     @property
+    def n_trained(self) -> int:
+        """Members that one training trains."""
+        return self.population if self.member is None else 1
+
+    @property
     def window(self) -> int:
         """Evaluations whose mean is the fitness; one with Nash averaging, since opponents differ between them."""
         return 1 if self.fitness == "nash" else self.fitness_window

@@ -226,25 +226,37 @@ class Experiment:
             at="target_group",
         )
 
-    def check_warmup(self, group: str, *, max_frames: int | None = None) -> None:
+    def check_warmup(self, group: str, *, max_frames: int | None = None, n_players: int = 1) -> None:
         """Raises ConfigError if the training ends before a group, or `""` for every group, would start to learn.
 
+        The members of a population and the players of a league share the frames.
+
         Args:
+            group: in a league also a role or a player that `algorithms` names.
             max_frames: after which `max_agent_steps` ends it; None: not known.
+            n_players: of a league, that this training trains.
         """
         algorithm, frames = self.algorithm_of(group), self.iterations * self.iteration_frames
         limits = f"frames={self.frames}"
         if max_frames is not None and max_frames < frames:
             frames, limits = max_frames, f"max_agent_steps={self.max_agent_steps}, if all agents act at every step"
-        if algorithm.warmup_frames <= frames:
+        n_learning, whose = n_players, "players"
+        if self.evolution is not None:
+            n_learning, whose = self.evolution.n_trained, "members"
+        share = frames // self.iteration_frames // n_learning * self.iteration_frames
+        if algorithm.warmup_frames <= share:
             return
         part = f"algorithms.{group}" if group in self.algorithms else "algorithm"
+        each = f", {share:,} for each of {n_learning} {whose}" if n_learning > 1 else ""
+        who = f"{'' if self.league else 'group '}{group!r}" if group else "every group"
+        random = (
+            "" if self.league else f"; a group that is meant to act at random: algorithms.{group or 'GROUP'}=random"
+        )
         raise ConfigError(
-            f"{algorithm.name} for {f'group {group!r}' if group else 'every group'} would learn nothing: for the first "
+            f"{algorithm.name} for {who} would learn nothing: for the first "
             f"{algorithm.warmup_frames:,} frames ({part}.learning_starts) it acts at random and only fills its replay "
-            f"buffer; this training has {frames:,} ({limits}). Train longer, or use "
-            f"{part}.learning_starts=0 to {frames // 2}; a group that is meant to act at random: "
-            f"algorithms.{group or 'GROUP'}=random"
+            f"buffer; this training has {frames:,} ({limits}){each}. Train longer, or use "
+            f"{part}.learning_starts=0 to {share // 2}{random}"
         )
 
     def unused_overrides(self, overrides: Sequence[str]) -> list[str]:

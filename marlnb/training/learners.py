@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -204,8 +204,13 @@ def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> 
             raise CheckpointError(f"the checkpoint does not fit the learner of {name!r}: {error}") from error
 
 
-def check_length(experiment: Experiment, spec: EnvSpec) -> None:
-    """Raises ConfigError if the training ends before a group that learns would start to."""
+def check_length(experiment: Experiment, spec: EnvSpec, names: Sequence[str] = (), n_players: int = 1) -> None:
+    """Raises ConfigError if the training ends before a group that learns would start to.
+
+    Args:
+        names: of the algorithms that learn: groups, in a league also roles and players; empty: all groups.
+        n_players: of a league, that this training trains.
+    """
     frames = experiment.iterations * experiment.iteration_frames
     if experiment.max_agent_steps is not None and experiment.max_agent_steps > frames * len(spec.agents):
         raise ConfigError(
@@ -217,5 +222,5 @@ def check_length(experiment: Experiment, spec: EnvSpec) -> None:
     if experiment.max_agent_steps is not None and spec.simultaneous:
         steps = experiment.iteration_frames * len(spec.agents)
         max_frames = math.ceil(experiment.max_agent_steps / steps) * experiment.iteration_frames
-    for group in spec.group_names:
-        experiment.check_warmup(group, max_frames=max_frames)
+    for name in names or spec.group_names:
+        experiment.check_warmup(name, max_frames=max_frames, n_players=n_players)

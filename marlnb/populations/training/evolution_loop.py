@@ -279,7 +279,7 @@ def generation_iterations(experiment: Experiment) -> int:
     """
     config, frames = experiment.evolution, experiment.iteration_frames
     assert config is not None
-    n_members = config.population if config.member is None else 1
+    n_members = config.n_trained
     share = experiment.frames / n_members
     iterations = max(1, math.ceil(config.generation_frames / frames) or round(share / GENERATIONS / frames))
     if iterations * frames > share:

@@ -15,6 +15,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.populations.league.players import ANY_SIDE, Player
 from marlnb.populations.training.match_env import MatchEnv
 from marlnb.populations.training.match_policy import MatchLearner, MatchPolicy
+from marlnb.populations.training.player_experiment import played_groups
 from marlnb.populations.training.snapshots import PolicyWeights
 from marlnb.populations.training.stacked_opponents import Opponent, StackedOpponents
 from marlnb.specs import EnvSpec
@@ -126,7 +127,7 @@ def build_player_learners(experiment: Experiment, spec: EnvSpec, player: Player,
         ConfigError: its algorithm does not learn, or takes agents for a team that play against each other.
     """
     learners = {}
-    for group in played_groups(player, env):
+    for group in played_groups(player, env.sides, spec):
         algorithm = experiment.algorithm_of(group)
         if not algorithm.learns:
             raise ConfigError(
@@ -140,9 +141,3 @@ def build_player_learners(experiment: Experiment, spec: EnvSpec, player: Player,
             )
         learners[group] = build_learner(experiment, spec, spec.group(group), in_league=True)
     return learners
-
-
-def played_groups(player: Player, env: MatchEnv) -> list[str]:
-    """The groups in which a player may act."""
-    agents = {agent for side in env.sides if player.takes(side.name) for agent in side.agents}
-    return [group.name for group in env.spec.groups if agents & set(group.agents)]

@@ -36,10 +36,16 @@ from marlnb.populations.training.match_env import MatchEnv, MatchStart
 from marlnb.populations.training.opponent_policies import OpponentPolicies
 from marlnb.populations.training.other_processes.requests import PlayerRequest, refused, requests_due
 from marlnb.populations.training.other_processes.trainings import OtherTrainings
-from marlnb.populations.training.player_experiment import check_names, player_experiment, representatives
+from marlnb.populations.training.player_experiment import (
+    algorithm_names,
+    check_names,
+    player_experiment,
+    representatives,
+)
 from marlnb.populations.training.player_weights import PlayerWeights
 from marlnb.populations.training.recent_returns import RecentReturns
 from marlnb.populations.training.snapshots import SnapshotStore
+from marlnb.training.learners import check_length
 from marlnb.training.loop import Advance
 from marlnb.training.runs.run_folder import RunFolder
 
@@ -64,6 +70,8 @@ class LeagueLoop:
         learner = self.config.learner
         self.league = planned_league(self.config, env.spec, experiment.frames, experiment.iteration_frames)
         check_names(experiment, env.spec, self.league.players.values())
+        names = algorithm_names(experiment, self._trained.values(), self.league.sides, env.spec)
+        check_length(experiment, env.spec, names, len(self._trained))
         self._run = RunFolder(folder, experiment)
         self._files, self._snapshots = LeagueFiles(folder), SnapshotStore(folder / LEAGUE, env.spec)
         self._others = OtherTrainings(folder, learner, self._snapshots) if learner else None

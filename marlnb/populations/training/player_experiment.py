@@ -42,6 +42,24 @@ def player_experiment(experiment: Experiment, spec: EnvSpec, player: Player, n_r
     )
 
 
+def algorithm_names(
+    experiment: Experiment, players: Iterable[Player], sides: Iterable[Side], spec: EnvSpec
+) -> tuple[str, ...]:
+    """The names by which `algorithms` has the algorithms of these players: of a player, a role, or else a group."""
+    names = [
+        next((name for name in (player.id, player.role) if name in experiment.algorithms), group)
+        for player in players
+        for group in played_groups(player, sides, spec)
+    ]
+    return tuple(dict.fromkeys(names))
+
+
+def played_groups(player: Player, sides: Iterable[Side], spec: EnvSpec) -> list[str]:
+    """The groups in which a player may act."""
+    agents = {agent for side in sides if player.takes(side.name) for agent in side.agents}
+    return [group.name for group in spec.groups if agents & set(group.agents)]
+
+
 def check_names(experiment: Experiment, spec: EnvSpec, players: Iterable[Player]) -> None:
     """Raises ConfigError if a table of the experiment names no player, role, group or agent."""
     league = [name for player in players if not player.is_snapshot for name in (player.id, player.role)]

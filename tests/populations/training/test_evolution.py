@@ -161,6 +161,10 @@ def test_a_population_without_a_common_fitness_needs_a_group(tmp_path: Path) -> 
 def test_errors_name_what_is_asked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="population=3 members of 32 frames each"):
         mnb.train(Experiment.compose(*SMALL, "frames=90"), tmp_path / "short", progress=False)
+    words = _small(*OFF_POLICY, "algorithm.learning_starts=33", "frames=96")
+    with pytest.raises(ConfigError, match=r"learn nothing.* 96 \(frames=96\), 32 for each of 3 members"):
+        Experiment.compose(*words).check_without_env()
+    Experiment.compose(*words, "evolution.member=0").check_without_env()
     with pytest.raises(ConfigError, match="not both"):
         Experiment.compose(*SMALL, "league=self_play")
     run = mnb.train(Experiment.compose(*SMALL, "frames=100"), tmp_path / "run", progress=False)

@@ -170,6 +170,10 @@ def test_a_missing_snapshot_is_named(tmp_path: Path) -> None:
         (("env=mpe/simple_spread", "league=alphastar", "league.sides=groups"), "needs two sides"),
         ((*RPS, "algorithms.main_0x=iql"), "main_0x"),
         ((*RPS[:-4], "algorithm=vdn"), "play against each other"),
+        (
+            (*RPS, "algorithms.main_exploiter=iql", "algorithms.main_exploiter.learning_starts=60_000"),
+            "iql for 'main_exploiter' would learn nothing.*200,000 .*, 49,984 for each of 4 players",
+        ),
     ],
 )
 def test_a_league_that_cannot_be_trained_says_why(tmp_path: Path, overrides: tuple[str, ...], message: str) -> None:
