@@ -161,6 +161,7 @@ class LeagueLoop:
             "n_matches": self._files.n_matches,
             "n_events": self._files.n_events,
             "finished": to_text(self._finished),
+            "competes": self._unclear is None,
             "players": players,
             "payoff": self.league.payoff.state_dict() if self._others else None,
         }
@@ -232,6 +233,8 @@ class LeagueLoop:
         )
         self._turn = int(saved["turn"])
         self._finished = from_text(saved["finished"])
+        if saved.get("competes", False):  # all matches together may rise and fall alike, as players learn
+            self._unclear = None
         self._check_competitive(matches)
 
     def _end_round(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from marlnb.cli import main
+from marlnb.populations.league.matches import append_matches, read_matches
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import ObservationSpec
 from marlnb.training.runs.files import line_of, parse_line
@@ -84,6 +85,14 @@ def trained(tmp_path: Path) -> Path:
     path = tmp_path / "run"
     assert main(["train", *RPS, *SMALL, "frames=384", "seed=3", f"run={path}"]) == 0
     return path
+
+
+def test_sides_that_competed_are_not_checked_again(trained: Path) -> None:
+    matches = read_matches(trained / "league")
+    (trained / "league" / "matches.jsonl").unlink()
+    append_matches(trained / "league", [replace(match, returns=(k, k)) for k, match in enumerate(matches)])
+    assert main(["resume", str(trained), "--frames", "768"]) == 0
+    assert len(read_matches(trained / "league")) > len(matches)
 
 
 def _delete(store: SnapshotStore, sha256: str) -> None:
