@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from marlnb.analysis.populations.match_result import DRAW, MatchResult
@@ -52,8 +53,16 @@ class BestResponse(Result):
 
     @property
     def beats(self) -> bool:
-        """Whether the opponent wins more than half of the games; if it takes each side, the player is exploitable."""
-        return self.win_rate.low > DRAW
+        """Whether the opponent wins more than half of the games, or in a zero-sum game more than it loses.
+
+        If it takes each side, the player is exploitable.
+        """
+        return self.win_rate.low > DRAW or (self._is_zero_sum and self.low > 0)
+
+    @property
+    def _is_zero_sum(self) -> bool:
+        a, b = self.games.episodes["return_a"], self.games.episodes["return_b"]
+        return np.allclose(a + b, 0, atol=1e-6 * np.abs(a).max())
 
     @property
     def verdict(self) -> str:
