@@ -78,7 +78,10 @@ class RunPopulation:
 
     @property
     def best(self) -> PopulationMember:
-        """The fittest member of the last generation. The run itself opens with its weights, or its own member's.
+        """The fittest member of the last generation that was evaluated.
+
+        After a generation, the run itself opens with its weights, or its own member's; within one, with those of the
+        member that continues it.
 
         Raises:
             RunError: no generation has been evaluated yet, or the training of every member diverged.
@@ -118,7 +121,7 @@ class RunPopulation:
         Args:
             path: of the new run's folder.
         Raises:
-            RunError: the folder holds something else.
+            RunError: the folder holds something else, or the last checkpoint is from within a generation.
             CheckpointError: the run has no checkpoint.
         """
         if self.config.member is None:
@@ -129,14 +132,22 @@ class RunPopulation:
         """As `winner`, of the members that this run trains."""
         checkpoint = self.run.checkpoint()
         state = checkpoint.load()
-        member = state["population"]["members"][state["population"]["best"]]
+        population = state["population"]
+        generation, members = population["generation"], population["members"]
+        if population["n_rows"] <= generation * len(members):
+            raise RunError(
+                f"{self.run.path} stopped within generation {generation}, in which no member has been evaluated yet; "
+                "resume it, and it ends with a generation. population.best is the fittest member of the last one"
+            )
+        member = members[population["best"]]
         row, frames = Lineage(**member["row"]), int(member["frames"])
         own = PopulationMember(self, row).experiment
         experiment = replace(own, frames=max(frames, own.iteration_frames))
         run = Run.create(path, experiment)
         run.write_spec(self.run.spec)
         progress = {"seconds": 0.0, "agent_steps": frames * len(self.run.spec.agents), "evaluation_returns": {}}
-        iteration, returns = frames // own.iteration_frames, dict(checkpoint.returns)
+        iteration = frames // own.iteration_frames
+        returns = dict(checkpoint.returns) if self.config.fitness == "return" else {}  # others are win rates
         loop = {**member["loop"], "learners": state["learners"]}
         save_checkpoint(
             run.path / "checkpoints", {**loop, **progress}, iteration=iteration, frames=frames, returns=returns

@@ -137,6 +137,19 @@ def test_the_lineage_says_everything(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert len(population.to_frame()) == len(rows) and best.id in repr(population)
 
 
+def test_a_winner_is_written_after_a_generation_only(tmp_path: Path) -> None:
+    experiment = Experiment.compose(*SMALL, "frames=700")
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        for _ in range(8):
+            next(trainer)
+    population = Run.open(tmp_path / "run").population
+    with pytest.raises(RunError, match="stopped within generation 1"):
+        population.winner(tmp_path / "winner")
+    assert not (tmp_path / "winner").exists() and population.best.row.generation == 0
+    mnb.resume(tmp_path / "run", progress=False)
+    assert population.winner(tmp_path / "winner").status()["frames"] == population.best.row.frames
+
+
 def test_founders_are_drawn_and_the_first_has_the_given_options(tmp_path: Path) -> None:
     experiment = Experiment.compose(*SMALL, "evolution.founders=drawn", "frames=300")
     run = mnb.train(experiment, tmp_path / "run", progress=False)
@@ -220,6 +233,7 @@ def test_the_fitness_of_competitors_is_their_win_rate_against_fixed_opponents(tm
         assert set(outcomes) == {"random", str(opponent.path)} and len(outcomes["random"]) == 20
         assert row.score == pytest.approx(sum(sum(each) / 20 for each in outcomes.values()) / 2)
         assert 0 <= row.score <= 1
+    assert not run.population.winner(tmp_path / "winner").checkpoint().returns  # the score is a win rate
     assert run.status()["frames"] == sum(16 * 2 + 3 * 40 for _ in rows)
 
 
