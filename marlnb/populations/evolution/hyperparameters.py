@@ -85,11 +85,14 @@ def options_of(experiment: Experiment, targets: Iterable[Mutable]) -> dict[str, 
 
 
 def with_options(experiment: Experiment, targets: Iterable[Mutable], options: Mapping[str, Any]) -> Experiment:
-    """The experiment with these values, those of networks included. Raises ConfigError: they do not fit."""
+    """The experiment with these values, those of networks included; none follows another one from then on.
+
+    Raises:
+        ConfigError: they do not fit.
+    """
     experiment = with_networks(experiment, options)
     for target in targets:
-        if target.value(experiment) != options[target.path]:
-            experiment = target.set(experiment, options[target.path])
+        experiment = target.set(experiment, options[target.path])
     return experiment
 
 

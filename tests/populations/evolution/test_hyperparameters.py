@@ -77,6 +77,14 @@ def test_a_critic_without_a_rate_of_its_own_starts_from_the_actors() -> None:
     assert changed.algorithm.lr == 1e-3 and changed.algorithm.lr_critic in (8e-4, 1.2e-3)
 
 
+def test_a_critics_rate_stays_where_the_actors_mutates() -> None:
+    experiment, targets = _targets("evolution.mutable=[lr,lr_critic]", "algorithm.lr=1e-3")
+    member = with_options(experiment, targets, options_of(experiment, targets))
+    changed, changes = mutate(generator(0, "", "", 0), experiment.evolution, member, targets[:1])
+    assert list(changes) == ["algorithm.lr"] and changed.algorithm.lr in (8e-4, 1.2e-3)
+    assert options_of(changed, targets) == {"algorithm.lr": changed.algorithm.lr, "algorithm.lr_critic": 1e-3}
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
