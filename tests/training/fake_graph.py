@@ -1,6 +1,7 @@
 """A CUDA graph without a GPU: it repeats the operations of one call on the same tensors, without Python.
 
-Before each repetition every tensor that was made inside of the call is filled with garbage. So a function that reads
+After the call, also one that fails, and before each repetition every tensor that was made inside of it is filled with
+garbage. So a function that reads
 what an earlier call left in Python, or in a tensor that is not kept in one place, gives other numbers than before.
 """
 
@@ -34,6 +35,7 @@ class FakeGraph:
                 return function()
         finally:  # a capture executes nothing
             self._tape.undo()
+            self._tape.poison()
             for generator, state in zip(self._generators, states):
                 generator.set_state(state)
 

@@ -112,6 +112,25 @@ def test_what_cannot_be_captured_gives_one_message(capfd: pytest.CaptureFixture[
     assert error.count("branching is not captured") == 1 and "decides by a tensor's value" in error
 
 
+def test_a_capture_that_fails_leaves_the_recurrent_states_as_they_were() -> None:
+    captured, eager = (loop_of("ippo", "spread", "gru", EPOCHS, by_mask=True) for _ in range(2))
+    captured.capture(FakeGraph)
+    rules, n_steps = captured.env.rules, 0  # type: ignore[attr-defined]
+    step = rules.step
+
+    def waits(before: Any, actions: Any, draws: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps % 8 == 5:
+            before["rows"].sum().item()
+        return step(before, actions, draws)
+
+    rules.step = waits
+    for ours, theirs in zip(train(captured, N_ITERATIONS), train(eager, N_ITERATIONS), strict=True):
+        assert ours["agent"] == pytest.approx(theirs["agent"], rel=1e-4, abs=1e-6)
+    assert captured._captured is not None and captured._captured.failed
+
+
 @pytest.mark.parametrize(
     ("overrides", "messages"),
     [

@@ -132,6 +132,8 @@ class Collector:
         step, groups, env, generator = self._step, self._groups, self.env, self._generator
         assert step is not None, "call reset or load_state_dict first"
         self._is_init[:, 0] = self._is_first
+        for group in groups:
+            group.start()
         acting_s, stepping_s, stepped_at = 0.0, 0.0, perf_counter()
         for t in range(self._n_steps):
             if self._state is not None:
@@ -274,6 +276,10 @@ class _GroupBuffers:
         self._truncated_at = flags["truncated"][..., 0].unbind(1)
         self._finals: list[Final] = []
         self._final_masks: list[Final] = []
+
+    def start(self) -> None:
+        """Starts a rollout where the last one that was completed ended, not where a failed capture stopped."""
+        self.recurrent = self._start
 
     def act(self, step: GroupStep, t: int, generator: torch.Generator | None, same_device: bool) -> Tensor:
         """Stores the time step, chooses the actions and stores them."""
