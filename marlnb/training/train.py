@@ -100,15 +100,17 @@ def resume(
         trust: allow the code that another person's folder names; those of your own trainings need none.
         progress, on_report, callbacks: as in `train`.
     Raises:
-        As `train`; ConfigError: a new limit is less than has been trained.
+        As `train`; the limits stay as they were if the training cannot start.
+        ConfigError: a new limit is less than has been trained.
         TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
     """
     opened = opened_run(run, trust=trust)
     given = dict(zip(LENGTHS, (frames, max_iterations, max_minutes, max_agent_steps), strict=True))
-    changed = {name: value for name, value in given.items() if value not in (None, getattr(opened.experiment, name))}
+    before = opened.experiment
+    changed = {name: value for name, value in given.items() if value not in (None, getattr(before, name))}
     if changed:
         _change_limits(opened, changed)
-    return drive(opened, progress, on_report, callbacks)
+    return drive(opened, progress, on_report, callbacks, before=before)
 
 
 def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resume: bool) -> Run:
@@ -144,11 +146,13 @@ def drive(
     callbacks: Sequence[TrainingCallback],
     *,
     is_new: bool = False,
+    before: Experiment | None = None,
 ) -> Run:
     """Runs a Trainer to its end. Requests to save and pause are handled between iterations.
 
     Args:
         is_new: the folder was created just now: it is deleted again if the training cannot start.
+        before: with the limits that the run has again if the training cannot start; None: they did not change.
     """
     status = run.status()
     job = os.environ.get(JOB_VARIABLE)
@@ -160,7 +164,7 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
-    with _trainer(run, callbacks, is_new) as trainer, stopping_on_signals([trainer.ask_to_stop]):
+    with _trainer(run, callbacks, is_new, before) as trainer, stopping_on_signals([trainer.ask_to_stop]):
         if not is_new:  # in a new folder there are only those made since `start` returned
             clear_requests(run.path)
         display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration
@@ -184,13 +188,16 @@ def drive(
     return run
 
 
-def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool) -> Trainer:
+def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool, before: Experiment | None) -> Trainer:
     try:
         return Trainer(run.experiment, run, callbacks)
-    except Exception:  # the corrected experiment may use the same name
-        if is_new and not is_locked(run.path / LOCK):  # unless another process trains in it by now
+    except Exception:
+        if not is_locked(run.path / LOCK):  # unless another process trains in it by now
             with suppress(OSError):  # a disk that is read-only by now, as the error says
-                run.discard_unstarted()
+                if is_new:  # the corrected experiment may use the same name
+                    run.discard_unstarted()
+                elif before is not None and before != run.experiment:
+                    _write_limits(run, before)
         raise
 
 
@@ -230,10 +237,15 @@ def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
             if value < done[name]:
                 amount = f"{round(done[name], 3)} {name.removeprefix('max_').replace('_', ' ')}"
                 raise ConfigError(f"{name}={value} is less than the {amount} that {run.path} has been trained for")
-        write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
-        for name, value in changes.items():
-            run.log_event(f"{name} changed from {getattr(run.experiment, name)} to {value}")
-        run.experiment = experiment
+        _write_limits(run, experiment)
+
+
+def _write_limits(run: Run, experiment: Experiment) -> None:
+    write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
+    earlier, run.experiment = limits_of(run.experiment), experiment
+    for name, value in limits_of(experiment).items():
+        if value != earlier[name]:
+            run.log_event(f"{name} changed from {earlier[name]} to {value}")
 
 
 def _trained(run: Run) -> Trained:

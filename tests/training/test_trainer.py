@@ -199,8 +199,10 @@ def test_a_resume_that_cannot_start_keeps_what_the_status_says(tmp_path: Path) -
     run = train(experiment, tmp_path / "r", progress=False)
     before = run.status()
     (run.path / "spec.json").write_text(json.dumps({**json.loads((run.path / "spec.json").read_text()), "name": "x"}))
+    opened = Run.open(run.path)
     with pytest.raises(RunError, match="has changed"):
-        resume(Run.open(run.path), frames=1280, progress=False)
+        resume(opened, frames=1280, progress=False)
+    assert opened.experiment == Run.open(run.path).experiment == experiment  # with the limits before
     after = run.status()
     assert (after["state"], after["frames"], after["scores"]) == ("failed", 640, before["scores"])
     assert "has changed" in after["error"] and " failed while it started: RunError(" in "".join(run.events())
