@@ -49,8 +49,9 @@ def check_memory(name: str, env_bytes: int, n_envs: int, device: torch.device) -
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Free memory of a GPU or of this machine; None where it is not known."""
+    """Free memory of a GPU or of this machine; None where it is not known. On a GPU, with what torch can use again."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
     lines = MEMORY_FILE.read_text().splitlines() if MEMORY_FILE.exists() else []
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from marlnb.allocations import usable_cores
+from marlnb.envs.tensor.memory import free_bytes
 from marlnb.experiment import Experiment
 
 MIN_WIDE_LAYER = 256  # units from which a GPU, or several threads, pay off
@@ -33,7 +34,7 @@ def find_devices() -> list[Device]:
     cores = usable_cores()
     devices = [Device("cpu", f"CPU, {cores} core{'s' * (cores != 1)} usable")]
     for index in range(torch.cuda.device_count()):
-        free, total = torch.cuda.mem_get_info(index)
+        free, total = free_bytes(torch.device("cuda", index)) or 0, torch.cuda.mem_get_info(index)[1]
         name = torch.cuda.get_device_name(index)
         description = f"GPU {index}, {name}: {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
         devices.append(Device(f"cuda:{index}", description, free / 1e9))

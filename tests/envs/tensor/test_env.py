@@ -322,6 +322,13 @@ def test_too_many_envs_for_the_memory_are_an_error_that_says_how_many_fit() -> N
     assert free is not None and 300 < free / fits < 600 and error.value.at == "n_envs"
 
 
+def test_what_torch_keeps_of_a_gpu_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds 15 bytes, of which tensors use 4; the driver sees 1 other."""
+    for name, value in {"mem_get_info": (1, 16), "memory_reserved": 15, "memory_allocated": 4}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert free_bytes(torch.device("cuda")) == 12
+
+
 @pytest.mark.parametrize("name", ["mpe/simple", "matrix/climbing", "probe/echo", "tag/gridworld", "tag/continuous"])
 def test_native_environments_have_the_same_errors(name: str) -> None:
     with pytest.raises(ConfigError, match="no device 'cuda:7'"):
