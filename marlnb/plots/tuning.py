@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +13,8 @@ from marlnb.plots.canvas import axes, finish, heat_map, legend_outside, line_sty
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.tuning_result import Tuning
+
+MAX_LETTERS = 55  # of the names of classes side by side
 
 
 def tuning_curves(
@@ -31,6 +33,7 @@ def tuning_curves(
     if invalid:
         raise AnalysisError(f"no unit {invalid[0]}; {tuning.site} has units 0 to {n_units - 1}")
     ax = axes(ax, width=8.6)
+    step = min(0.12, 0.8 / max(len(chosen), 1))  # between units, so that all of them stay at their class
     for k, unit in enumerate(chosen):
         style = line_style(k)
         name = f"unit {unit}: η² {tuning.strength[unit]:.2f} (chance {tuning.shuffled[unit]:.2f})"
@@ -38,13 +41,15 @@ def tuning_curves(
             name += ", not beyond chance"
         y, low, high = tuning.curve[:, unit], tuning.low[:, unit], tuning.high[:, unit]
         if tuning.is_class:
-            x = tuning.centres + (k - (len(chosen) - 1) / 2) * 0.12
+            x = tuning.centres + (k - (len(chosen) - 1) / 2) * step
             ax.errorbar(x, y, [y - low, high - y], capsize=3, label=name, **style | {"linestyle": ""})
         else:
             ax.fill_between(tuning.centres, low, high, color=style["color"], alpha=0.2, linewidth=0)
             ax.plot(tuning.centres, y, markersize=4.5, label=name, **style)
     if tuning.is_class:
-        ax.set_xticks(tuning.centres, list(tuning.bins))
+        is_crowded = sum(len(name) + 1 for name in tuning.bins) > MAX_LETTERS
+        slanted: dict[str, Any] = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if is_crowded else {}
+        ax.set_xticks(tuning.centres, list(tuning.bins), **slanted)
     legend_outside(ax)
     heading = title or f"{tuning.agent}: units tuned to {tuning.label}"
     return finish(ax, title=heading, x=tuning.label, y="mean activation", warnings=tuning.warnings)

@@ -183,6 +183,13 @@ def test_units_are_named_with_their_strength() -> None:
         plots.event_response(EVENT, channels=["unit 9"])
 
 
+def test_points_of_many_units_stay_at_their_class() -> None:
+    many = replace(TUNING, strength=np.ones(12), p_value=np.zeros(12), shuffled=np.zeros(12))
+    many = replace(many, **{name: np.tile(CURVE[:, :1], 12) for name in ("curve", "low", "high")})
+    x = np.array([points[0].get_xdata() for points in plots.tuning_curves(many, units=range(12)).containers])
+    assert x.shape == (12, 3) and (np.abs(x - np.arange(3)) < 0.4).all()
+
+
 def test_titles_say_whether_roles_were_detected() -> None:
     assert "3.00" in drawn(plots.team_map(ROLES)) and "teams found" in plots.team_map(ROLES).get_title(loc="left")
     assert "a continuum, not roles" in plots.role_map(ROLES).get_title(loc="left")
