@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,19 +26,30 @@ def development_map(development: Development, *, title: str | None = None, ax: A
 
 
 def development_curves(development: Development, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """The same scores as lines with 95% bands; the controls of the last site are dotted and dashed."""
+    """The same scores as lines with 95% bands; each site's controls are dotted and dashed lines in its colour.
+
+    A control that is the same for all sites is grey.
+    """
     ax = axes(ax, width=8.6)
     iterations = development.iterations
     for k, name in enumerate(development.sites):
         style, low, high = line_style(k), development.low[k], development.high[k]
         ax.fill_between(iterations, low, high, color=style["color"], alpha=0.18, linewidth=0)
         ax.plot(iterations, development.values[k], label=name, **style)
-    dots, name = (0, (1.2, 1.4)), development.control_name
-    ax.plot(iterations, development.control[-1], color=MUTED, linestyle=dots, linewidth=2, label=name)
-    if np.isfinite(development.untrained[-1]).any():
-        ax.plot(
-            iterations, development.untrained[-1], color=MUTED, linestyle="--", linewidth=1, label="untrained network"
-        )
+    _controls(ax, iterations, development.control, development.control_name, linestyle=(0, (1.2, 1.4)), linewidth=2)
+    _controls(ax, iterations, development.untrained, "untrained network", linestyle="--", linewidth=1)
     legend_outside(ax)
     heading, up = title or "When did it develop?", development.what
     return finish(ax, title=heading, x="checkpoint (iteration)", y=up, warnings=development.warnings)
+
+
+def _controls(ax: Axes, iterations: np.ndarray, values: np.ndarray, name: str, **line: Any) -> None:
+    """Draws one control of all sites, `[site, checkpoint]`; nothing if there is none."""
+    if not np.isfinite(values).any():
+        return
+    if np.allclose(values, values[0], equal_nan=True):
+        ax.plot(iterations, values[0], color=MUTED, label=name, **line)
+        return
+    for k, of_site in enumerate(values):
+        ax.plot(iterations, of_site, color=line_style(k)["color"], **line)
+    ax.plot([], [], color=MUTED, label=f"{name}\n(in the colour of its site)", **line)

@@ -153,6 +153,14 @@ def test_figures_show_the_given_numbers() -> None:
     assert response.lines[0].get_ydata().tolist() == [2, 1, 0] and "3 to 5 events a lag" in response.get_xlabel()
 
 
+def test_each_site_has_its_own_controls() -> None:
+    control = np.array([[1.0, 0.9], [0.6, 0.5]])
+    lines = plots.development_curves(replace(GROWTH, control=control, untrained=np.nan * ONES)).lines
+    drawn = [(line.get_color(), list(line.get_ydata())) for line in lines]
+    assert drawn[2:4] == [(drawn[0][0], [1, 0.9]), (drawn[1][0], [0.6, 0.5])]
+    assert lines[4].get_label() == "observation alone\n(in the colour of its site)" and len(lines) == 5
+
+
 def test_classes_named_after_colours_have_these_colours() -> None:
     def drawn_in(*names: str) -> list[str]:
         ax = plots.embedding_map(replace(MAP, color_name="goal", color_names=names))
