@@ -39,7 +39,8 @@ def embedding_map(embedding: Embedding, *, title: str | None = None, ax: Axes | 
         x, y = points[~known, :2].T
         label = f"unknown ({(~known).sum():,})"
         ax.scatter(x, y, s=size, facecolors="none", edgecolors="#BDBDBD", linewidths=0.6, label=label)
-    if embedding.color_is_class and (embedding.color_names or len(np.unique(embedding.color[known])) <= MAX_CLASSES):
+    is_named = embedding.color_names or not embedding.color_name  # without a label the classes are the agents
+    if embedding.color_is_class and (is_named or len(np.unique(embedding.color[known])) <= MAX_CLASSES):
         _classes(ax, embedding, size)
     else:
         if not known.all():
@@ -64,7 +65,7 @@ def _classes(ax: Axes, embedding: Embedding, size: float) -> None:
     named = NAMED_COLOURS if set(embedding.color_names) <= NAMED_COLOURS.keys() else {}
     for k, value in enumerate(present):
         if embedding.color_name:
-            name = embedding.color_names[value] if value < len(embedding.color_names) else str(value)
+            name = embedding.color_names[value] if 0 <= value < len(embedding.color_names) else str(value)
             colour = named.get(name, OKABE_ITO[k % len(OKABE_ITO)])
         else:
             name = embedding.agents[value]

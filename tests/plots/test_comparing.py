@@ -244,6 +244,18 @@ def test_a_map_of_many_values_is_shaded_and_hides_no_point() -> None:
     assert len(looks) == len(drawn) == 12
 
 
+def test_more_than_sixteen_agents_have_names() -> None:
+    agents = tuple(f"a_{k}" for k in range(20))
+    crowd = replace(MAP, agents=agents, all_agents=agents, points=np.eye(20), color=np.arange(20.0))
+    entries = [text.get_text() for text in plots.embedding_map(crowd).get_legend().get_texts()]  # type: ignore[union-attr]
+    assert entries == list(agents)
+
+
+def test_classes_below_zero_have_their_number() -> None:
+    ax = plots.embedding_map(replace(MAP, color=np.array([-1.0, -1, 0, 2]), color_name="side"))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["-1", "0", "2"]  # type: ignore[union-attr]
+
+
 def test_many_warnings_leave_the_figure_readable() -> None:
     """Thirty lines of warnings would cover it and shrink its axes."""
     ax = plots.embedding_map(replace(MAP, warnings=tuple(f"reason {k}" for k in range(30))))
