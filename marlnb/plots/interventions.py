@@ -147,8 +147,8 @@ def tracing_grid(
     `panels` makes axes for several agents side by side.
 
     Args:
-        max_share: the share of the brightest colour; None: the largest share of all agents, so that the figures of
-            different agents have the same scale.
+        max_share: the share of the brightest colour; None: the largest share of all agents. The figures of different
+            agents have the same scale.
     Raises:
         AnalysisError: the tracing has no such agent.
     """
@@ -158,7 +158,7 @@ def tracing_grid(
     percent = 100 * tracing.recovered[lines]
     finite = np.abs(tracing.recovered[np.isfinite(tracing.recovered)])
     high = 100 * (max_share if max_share is not None else max(finite.max() if finite.size else 0.0, 0.01))
-    low = -high if (percent < -0.05 * high).any() else 0.0
+    low = -high if (100 * tracing.recovered < -0.05 * high).any() else 0.0
     step = max(1, len(tracing.times) // 12)
     columns = ["" if k % step else str(t) for k, t in enumerate(tracing.times)]
     ax = axes(ax, width=7.2, height=1.4 + 0.42 * len(lines))

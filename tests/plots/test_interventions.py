@@ -134,6 +134,12 @@ def test_a_tracing_grid_shows_one_agents_lines_in_percent() -> None:
     assert [text.get_text() for text in ax.get_yticklabels()] == ["actor/hidden_1", "actor/head"]
 
 
+def test_tracing_grids_of_different_agents_have_one_scale() -> None:
+    tracing = Tracing(np.array([[0.1, 0.2, 0.3, 0.4], [0.1, -0.2, 0, 0.1], [0, 0, 0, 0]]))
+    grids = [plots.tracing_grid(tracing, agent) for agent in AGENTS]
+    assert [ax.collections[0].get_clim() for ax in grids] == [(-40, 40)] * 2
+
+
 def test_usage_next_to_random_directions() -> None:
     ax = plots.usage_effects(Usage(), agents=AGENTS)
     assert "p = 0.05" in shown(ax) and "few episodes" in shown(ax) and "used" in ax.get_title(loc="left")
