@@ -12,7 +12,7 @@ from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, agent_colour, axes, finish, heat_map, line_style
 
 if TYPE_CHECKING:
-    from marlnb.analysis.interventions.result import Arm, Intervention
+    from marlnb.analysis.interventions.result import Arm, Effect, Intervention
     from marlnb.analysis.interventions.tracing_result import Tracing
     from marlnb.analysis.interventions.usage_result import Usage
 
@@ -88,23 +88,35 @@ def strength_response(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The change of an outcome against the strength, with its 95% interval, one line per agent."""
+    """The change of an outcome against the strength, with its 95% interval, one line per agent (or label).
+
+    Args:
+        agents: whose lines, also groups or labels; None: all agents (or labels).
+    Raises:
+        AnalysisError: no strengths, no such outcome, or an agent without it.
+    """
     strengths = [arm.strength for arm in intervention.arms]
     if None in strengths:
         raise AnalysisError("this intervention has no strengths: compute it with intervene(..., strengths=[-2, 0, 2])")
+    by_who: dict[str, list[Effect]] = {}
+    for effect in (effect for arm in intervention.arms for effect in arm.effects if effect.outcome == outcome):
+        by_who.setdefault(effect.who, []).append(effect)
+    by_who = {who: effects for who, effects in by_who.items() if len(effects) == len(strengths)}
+    if not by_who:
+        raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in intervention.arms[0].effects}))
+    for agent in agents or ():
+        if agent not in by_who:
+            raise AnalysisError(unknown(f"{outcome} of agent", agent, by_who))
+    of_agents = [agent for agent in intervention.agents if agent in by_who]
     ax = axes(ax)
-    units = None
-    for agent in agents or intervention.agents:
-        effects = [e for arm in intervention.arms for e in arm.effects if e.outcome == outcome and e.who == agent]
-        if len(effects) != len(strengths):
-            continue
+    for k, who in enumerate(agents or of_agents or by_who):
+        effects = by_who[who]
         rows = [(strength, e.difference, e.low, e.high) for strength, e in zip(strengths, effects)]
         x, y, low, high = np.array(sorted(rows, key=lambda row: row[0]), dtype=float).T  # type: ignore[arg-type, return-value]
-        style, units = line_style(list(intervention.agents).index(agent)), effects[0].units
+        style = line_style(intervention.agents.index(who) if who in intervention.agents else k)
         ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
-        ax.plot(x, y, linewidth=2.2, label=agent, **style)
-    if units is None:
-        raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in intervention.arms[0].effects}))
+        ax.plot(x, y, linewidth=2.2, label=who or "episode", **style)
+    units = effects[0].units
     ax.axhline(0, color=INK, linewidth=1.0)
     ax.legend(frameon=False, fontsize=8.5)
     name = OUTCOME_NAMES.get(outcome, outcome)

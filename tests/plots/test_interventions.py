@@ -118,6 +118,18 @@ def test_strength_response_is_sorted_by_strength() -> None:
         plots.effect_sizes(Intervention(arms))
 
 
+def test_strength_response_of_labels_and_of_the_episode() -> None:
+    others = [Effect("goal_distance", 1, "label", units="label's units"), Effect("", 2, "length", units="steps")]
+    steered = Intervention([Arm(strength, [Effect("listener_0", 3), *others]) for strength in (-1.0, 1.0)])
+    for outcome, name, y in (("label", "goal_distance", 1), ("length", "episode", 2), ("return", "listener_0", 3)):
+        ax = plots.strength_response(steered, outcome=outcome)
+        assert [(line.get_label(), line.get_ydata()[0]) for line in ax.get_lines()[:-1]] == [(name, y)]  # type: ignore[index]
+    with pytest.raises(AnalysisError, match=r"no return of agent 'other'\. Valid: listener_0"):
+        plots.strength_response(steered, agents=["listener_0", "other"])
+    with pytest.raises(AnalysisError, match="no outcome 'retrun'; did you mean 'return'"):
+        plots.strength_response(steered, outcome="retrun")
+
+
 def test_choices_without_and_with() -> None:
     arm = Arm(None, [], {"speaker_0": (["a", "b"], [0.25, 0.75], [1.0, 0.0])})
     ax = plots.choices_before_after(Intervention([arm]), "speaker_0")
