@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from marlnb.plots.canvas import DASHES, INK, MUTED, SEQUENTIAL, PlainFigure, agent_colour
+from marlnb.plots.canvas import DASHES, INK, MUTED, SEQUENTIAL, PlainFigure, agent_colour, legend_outside
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.snapshot import Snapshot, with_snapshot
 from marlnb.widgets.core.ui_lock import UI_LOCK
@@ -91,24 +91,27 @@ def still_figure(
     sides: Sequence[Side], index: int, layer: str, order: str, agents: Sequence[str], images: Sequence[bytes | None]
 ) -> Figure:
     """For each side its image, its rewards, and the units of its agents over time, with a line at the step `index`."""
-    n_agents = max(len(_shown_agents(side.view, layer, agents)) for side in sides)
-    figure = PlainFigure(figsize=(6.4 * len(sides), 3.4 + 1.15 * n_agents), dpi=90, layout="constrained")
+    n_rows = max(min(len(_chosen_agents(side.view, layer, agents)), MAX_AGENTS) for side in sides)
+    figure = PlainFigure(figsize=(6.4 * len(sides), 3.4 + 1.15 * n_rows), dpi=90, layout="constrained")
     for side, image, part in zip(sides, images, figure.subfigures(1, len(sides), squeeze=False)[0]):
         view = side.view
         k = min(index, len(view.t) - 1)
-        part.suptitle(f"{side.title}, step {view.t[k]}", fontsize=11, fontweight="bold", color=INK)
-        shown = _shown_agents(view, layer, agents)
-        grid = part.add_gridspec(1 + len(shown), 2, height_ratios=[2.6, *[1.0] * len(shown)])
-        _draw_image(part.add_subplot(grid[0, 0]), image)
-        _draw_rewards(part.add_subplot(grid[0, 1]), view, k)
+        chosen = _chosen_agents(view, layer, agents)
+        shown = chosen[:MAX_AGENTS]
+        others = "" if shown == chosen else f"\n{len(shown)} of {len(chosen)} agents; show_agents([...]) shows others"
+        part.suptitle(f"{side.title}, step {view.t[k]}{others}", fontsize=11, fontweight="bold", color=INK)
+        grid = part.add_gridspec(1 + len(shown), 1, height_ratios=[2.6, *[1.0] * len(shown)])
+        top = grid[0].subgridspec(1, 2)
+        _draw_image(part.add_subplot(top[0]), image)
+        _draw_rewards(part.add_subplot(top[1]), view, k, shown)
         for row, agent in enumerate(shown, 1):
-            _draw_units(part.add_subplot(grid[row, :]), view, agent, layer, order, k)
+            _draw_units(part.add_subplot(grid[row]), view, agent, layer, order, k)
     return figure
 
 
-def _shown_agents(view: EpisodeView, layer: str, agents: Sequence[str]) -> list[str]:
+def _chosen_agents(view: EpisodeView, layer: str, agents: Sequence[str]) -> list[str]:
     chosen = [agent for agent in view.agents if not agents or agent in agents]
-    return [agent for agent in chosen if view.site_of(agent, layer)][:MAX_AGENTS]
+    return [agent for agent in chosen if view.site_of(agent, layer)]
 
 
 def _draw_image(ax: Axes, image: bytes | None) -> None:
@@ -120,18 +123,19 @@ def _draw_image(ax: Axes, image: bytes | None) -> None:
     ax.imshow(np.asarray(Image.open(io.BytesIO(image)).convert("RGB")))
 
 
-def _draw_rewards(ax: Axes, view: EpisodeView, index: int) -> None:
+def _draw_rewards(ax: Axes, view: EpisodeView, index: int, named: Sequence[str]) -> None:
+    """Draws all agents' rewards and values, and a legend of the agents in `named`."""
     agents = list(view.recording.spec.agents)
     for group in view.groups:
         for k, agent in enumerate(group.agents):
             colour, dash = agent_colour(agent, agents), DASHES[agents.index(agent) % len(DASHES)]
-            ax.plot(view.t, group.reward[:, k], color=colour, linestyle=dash, label=agent)
+            ax.plot(view.t, group.reward[:, k], color=colour, linestyle=dash, label=agent if agent in named else "")
             if group.value is not None:
                 ax.plot(view.t, group.value[:, k], color=colour, linestyle=dash, linewidth=0.8, alpha=0.8)
     ax.axvline(view.t[index], color=MUTED)
     ax.set_title("reward (thick), value (thin)", fontsize=9, loc="left", color=INK)
     ax.set_xlabel("time (steps)", color=INK)
-    ax.legend(fontsize=8, frameon=False)
+    legend_outside(ax)
 
 
 def _draw_units(ax: Axes, view: EpisodeView, agent: str, layer: str, order: str, index: int) -> None:

@@ -37,3 +37,21 @@ def test_the_snapshot_shows_the_last_state(listener: mnb.Recording, monkeypatch:
     states = made.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
     (t,) = [model["state"]["t"] for model in states if "bookmarks" in model["state"]]
     assert t == 11
+
+
+def test_a_snapshot_of_some_agents_says_how_many_there_are(
+    listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = mnb.microscope(listener, 3, t=5)
+
+    def title_and_names() -> tuple[str, list[str]]:
+        (part,) = scope.figure().subfigs
+        (legend,) = [ax.get_legend() for ax in part.axes if ax.get_legend() is not None]
+        return part.get_suptitle(), [text.get_text() for text in legend.get_texts()]
+
+    title, names = title_and_names()
+    assert "agents" not in title and names == ["speaker_0", "listener_0"]
+    monkeypatch.setattr("marlnb.widgets.microscope.snapshot.MAX_AGENTS", 1)
+    title, names = title_and_names()
+    assert title.endswith("\n1 of 2 agents; show_agents([...]) shows others") and names == ["speaker_0"]
+    scope.close()
