@@ -84,18 +84,22 @@ class Influence(Result):
         if pairs.empty:
             return f"No influence between agents through {self.through} could be measured; {self.n_episodes} episodes."
         largest = pairs.iloc[0]
-        value = f"{largest.value:.2g} [{largest.low:.2g}, {largest.high:.2g}] {self.units}"
-        n_exact = int((pairs["value"] == 0).sum())
-        exact = f"; {n_exact} are exactly 0" if n_exact else ""
         control = {
             "communication": "whole messages are exchanged between episodes, which is causal for that step; several "
             "sources together were not tested",
             "observation": "an attribution, which is no proof of use",
             "critic": "an attribution, which is no proof of use",
         }.get(self.through, self.through)
+        end = f"; {control}; {self.n_episodes} episodes."
+        if largest.value == 0:
+            exact = f"exactly 0 in {len(pairs)} of {len(pairs)} pairs ({self.measure})"
+            return f"No influence between agents through {self.through}: {exact}{end}"
+        value = f"{largest.value:.2g} [{largest.low:.2g}, {largest.high:.2g}] {self.units}"
+        n_exact = int((pairs["value"] == 0).sum())
+        exact = f"; {n_exact} {'is' if n_exact == 1 else 'are'} exactly 0" if n_exact else ""
         return (
             f"Of {len(pairs)} pairs of agents, {largest.source} influences {largest.agent} most through "
-            f"{self.through}: {value} ({self.measure}){exact}; {control}; {self.n_episodes} episodes."
+            f"{self.through}: {value} ({self.measure}){exact}{end}"
         )
 
     def _repr_table(self) -> pd.DataFrame:

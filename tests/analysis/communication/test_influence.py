@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.communication.counterfactuals import counterfactual_rows
 from marlnb.analysis.communication.feature_sources import features_about
 from marlnb.analysis.communication.influence import influence
-from marlnb.analysis.communication.influence_result import over_episodes
+from marlnb.analysis.communication.influence_result import Influence, over_episodes
 from marlnb.analysis.data.rows import Rows
 from marlnb.errors import AnalysisError
 from marlnb.recording.capture.recorder import record
@@ -133,3 +134,13 @@ def test_invalid_requests_are_rejected(recording: Recording) -> None:
     feature_sources = {"listener_0": {"speaker_9": ["message_*"]}}
     with pytest.raises(AnalysisError, match="agent in feature_sources"):
         influence(recording, "observation", feature_sources=feature_sources)
+
+
+def test_the_verdict_names_no_strongest_influence_where_all_are_0() -> None:
+    values = np.array([[1.0, 0.0], [0.0, 1.0]])
+    result = Influence(values, values, values, ("a", "b"), ("a", "b"), "critic", "mean |contribution|", "reward", 40)
+    assert result.verdict.startswith(
+        "No influence between agents through critic: exactly 0 in 2 of 2 pairs (mean |contribution|); an attribution"
+    )
+    one = replace(result, values=np.array([[1.0, 0.5], [0.0, 1.0]]))
+    assert "b influences a most" in one.verdict and "; 1 is exactly 0; " in one.verdict
