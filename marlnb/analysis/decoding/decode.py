@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,11 +104,13 @@ def decode(
         AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a
             constant site; a recording of several checkpoints with none chosen. With several sites, agents or offsets,
             problems that fail are skipped and listed in the result's warnings. Unknown names in `rows` or `given`, no
-            rows that meet the condition, or `given` for a site that is streamed.
+            rows that meet the condition, or `given` for a site that is streamed. Several time steps in `at`.
     """
     recording = opened_recording(recording)
     if folds < 2 or n_shuffles < 1:
         raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
+    if not (at in ("all", "each") if isinstance(at, str) else isinstance(at, Real)):
+        raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
     sites = match_recorded_sites(recording, site)
     groups = list(dict.fromkeys(name.split("/")[0] for name in sites))
     sources = {group: RowSource(recording, group, policies) for group in groups}

@@ -102,6 +102,9 @@ def test_each_time_step_by_itself(recording: Recording) -> None:
     assert one.of(t=4).score == result.of(t=4).score
     with pytest.raises(AnalysisError, match="from 0 to 24"):
         decode(recording, site=SITE, label="goal", at=25)
+    for several in ([3, 5], range(3), "both"):
+        with pytest.raises(AnalysisError, match="expected at='all', at='each' or one time step; got at="):
+            decode(recording, site=SITE, label="goal", at=several, n_shuffles=1)  # type: ignore[arg-type]
 
 
 def test_agents_are_decoded_one_by_one(team: Recording) -> None:
