@@ -56,7 +56,7 @@ def attribution_bars(
     n_features = values.shape[1]
     order = np.argsort(-np.abs(values.mean(axis=0)), kind="stable")[:max_features]
     ax = axes(ax, height=1.6 + 0.27 * len(order))
-    colour = agent_colour(who, agents) if who in agents else OKABE_ITO[0]
+    colour = agent_colour(who, agents or [who])
     middle_half = {"errorbar": ("pi", 50), "err_kws": {"color": INK, "linewidth": 1.4}, "capsize": 0.2}
     bars = [values[:, feature] for feature in order]
     sns.barplot(bars, orient="h", color=colour, saturation=1, width=0.72, ax=ax, **middle_half)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import (
     INK,
     MUTED,
@@ -31,8 +31,18 @@ if TYPE_CHECKING:
 
 
 def algorithm_colour(algorithm: str, algorithms: Sequence[str]) -> str:
-    """The colour of an algorithm, by its index among all that are compared: the same in every figure."""
-    return OKABE_ITO[list(algorithms).index(algorithm) % len(OKABE_ITO)]
+    """The colour of an algorithm, by its index among all that are compared: the same in every figure.
+
+    Raises:
+        AnalysisError: `algorithms` lacks it.
+    """
+    return OKABE_ITO[_index(algorithm, algorithms) % len(OKABE_ITO)]
+
+
+def _index(algorithm: str, algorithms: Sequence[str]) -> int:
+    if algorithm not in algorithms:
+        raise AnalysisError(unknown("algorithm", algorithm, algorithms))
+    return list(algorithms).index(algorithm)
 
 
 def _without_interval(intervals: Mapping[str, Estimate] | Mapping[str, Band]) -> str:
@@ -70,13 +80,14 @@ def sample_efficiency(
     last = max(float(np.max(np.asarray(frames, dtype=float))) for frames in all_frames)
     scale, unit = (1e6, " (million)") if last >= 1e6 else (1e3, " (thousand)") if last >= 1e3 else (1.0, "")
     for name, (frames, band) in curves.items():
-        xs, style = np.asarray(frames, dtype=float) / scale, line_style(names.index(name))
-        colour, step = style["color"], max(len(names), len(xs) // 12)
+        xs, index = np.asarray(frames, dtype=float) / scale, _index(name, names)
+        style, step = line_style(index), max(len(names), len(xs) // 12)
+        colour = style["color"]
         for frames_of_run, values in runs.get(name, ()):
             ax.plot(np.asarray(frames_of_run, dtype=float) / scale, values, color=colour, alpha=0.35, linewidth=0.8)
         ax.fill_between(xs, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
         # markers of different curves at different x: curves can overlap; a curve of few points has one too
-        first = min(names.index(name) * step // len(names), len(xs) - 1)
+        first = min(index * step // len(names), len(xs) - 1)
         style |= {"markersize": 4.5, "markevery": (first, step)}
         ax.plot(xs, band.value, linewidth=2, label=name, **style)
     reference_lines(ax, references or {})

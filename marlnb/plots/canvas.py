@@ -63,7 +63,13 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def agent_colour(agent: str, agents: Sequence[str]) -> str:
-    """The colour of an agent, by its index among all agents of the environment: the same in every figure."""
+    """The colour of an agent, by its index among all agents of the environment: the same in every figure.
+
+    Raises:
+        AnalysisError: `agents` lacks it.
+    """
+    if agent not in agents:
+        raise AnalysisError(unknown("agent", agent, agents))
     return OKABE_ITO[list(agents).index(agent) % len(OKABE_ITO)]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, axes, bar_with_interval, finish, legend_outside
+from marlnb.plots.canvas import INK, agent_colour, axes, bar_with_interval, finish, legend_outside
 
 if TYPE_CHECKING:
     from marlnb.analysis.concepts.result import ConceptScore, Tcav
@@ -79,7 +79,7 @@ def _bars(results: Tcav | Sequence[Tcav]) -> Bars:
 
 
 def _colour(score: ConceptScore, agents: Sequence[str]) -> str:
-    return agent_colour(score.agent, agents) if score.agent in agents else OKABE_ITO[0]
+    return agent_colour(score.agent, agents or [score.agent])
 
 
 def _finish(ax: Axes, bars: Bars, title: str | None, warnings: Sequence[str], *, verb: str, x: str, y: str) -> Axes:

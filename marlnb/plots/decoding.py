@@ -12,7 +12,6 @@ from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import (
     INK,
     MUTED,
-    OKABE_ITO,
     agent_colour,
     axes,
     choose_agent,
@@ -54,7 +53,7 @@ def decoding_bars(
         )
     score = scores[0]
     candidates: list[tuple[str, float | None, str]] = [
-        ("hidden units\n(trained)", score.score, agent_colour(who, agents) if who in agents else OKABE_ITO[0]),
+        ("hidden units\n(trained)", score.score, agent_colour(who, agents or [who])),
         ("observation\nalone", score.observation, "#8C8C8C"),
         ("hidden units\n(untrained)", score.untrained, "#B4B4B4"),
         ("labels of other\nepisodes", score.shuffled, "#D2D2D2"),
@@ -135,7 +134,7 @@ def _curve(
     if len(set(x)) != len(x):
         raise AnalysisError(f"{who} has several scores at the same x: choose site= (and offset=)")
     scores, xs = [scores[k] for k in np.argsort(x)], np.sort(x)
-    colour = agent_colour(who, agents) if who in agents else OKABE_ITO[0]
+    colour = agent_colour(who, agents or [who])
     score = np.array([s.score for s in scores])
     survives = np.array([s.survives() for s in scores])
     ax.fill_between(xs, [s.low for s in scores], [s.high for s in scores], color=colour, alpha=0.22, linewidth=0)

@@ -192,7 +192,7 @@ def usage_effects(
         agents: all agents of the environment, for this one's colour.
     """
     ax = axes(ax, width=6.0, height=3.6)
-    colour = agent_colour(usage.agent, agents) if usage.agent in agents else OKABE_ITO[0]
+    colour = agent_colour(usage.agent, agents or [usage.agent])
     for k, (test, p) in enumerate(zip(usage.tests, usage.p_holm)):
         spread = np.linspace(-0.12, 0.12, max(len(test.random), 1))
         label = None if k else "random directions"

@@ -310,6 +310,18 @@ def test_an_agent_has_one_colour() -> None:
     assert plots.agent_colour("listener_0", AGENTS) != plots.agent_colour("speaker_0", AGENTS)
 
 
+def test_figures_of_an_agent_or_algorithm_that_is_not_among_all_are_errors() -> None:
+    for figure in (plots.attribution_bars, plots.attribution_by_agent):
+        with pytest.raises(AnalysisError, match="no agent 'listener_0'"):
+            figure(attribution(), agents=["other"])
+    with pytest.raises(AnalysisError, match="no agent 'listener_0'"):
+        plots.decoding_bars(Decoding((Score(),)), agents=["other"])
+    with pytest.raises(AnalysisError, match="no algorithm 'ippo'"):
+        plots.sample_efficiency({"ippo": ([1, 2], interval(0.2, 0.4))}, algorithms=["other"])
+    with pytest.raises(AnalysisError, match="no algorithm 'ippo'"):
+        plots.algorithm_colour("ippo", ["other"])
+
+
 def test_figures_draw_into_given_axes_and_do_not_touch_pyplot() -> None:
     ax = Figure().add_subplot()
     assert plots.attribution_bars(attribution(), ax=ax) is ax
