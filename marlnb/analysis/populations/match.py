@@ -73,7 +73,7 @@ def match(
     first, second = (as_policy_source(source, trust=trust) for source in (a, b))
     if fixed := [name for name in ("checkpoint", "edits", "agents") if name in options]:
         raise ConfigError(f"match has no option {fixed[0]!r}: both players are recorded whole, as trained")
-    rules = league_rules(first, second)
+    threshold = win_threshold or league_rules(first, second).win_threshold
     all_sides = match_sides(first, second)
     label = name or f"{label_of(first)}-{label_of(second)}"
     folder = first.path / MATCHES / label
@@ -93,7 +93,7 @@ def match(
         own = replace(config, name=seating.side.name, episodes=n_episodes)
         recording = record(seating, own, exist=exist, progress=progress)
         recordings[seating.side.name] = recording
-        tables.append(_episodes(recording, seating, all_sides, win_threshold or rules.win_threshold, n_episodes))
+        tables.append(_episodes(recording, seating, all_sides, threshold, n_episodes))
     table = pd.concat(tables, ignore_index=True)
     n_distinct = len(table.drop_duplicates(["side", "length", "return_a", "return_b"]))
     return MatchResult(
@@ -105,6 +105,7 @@ def match(
         recordings=recordings,
         seatings={seating.side.name: seating for seating in chosen},
         explore=explore,
+        win_threshold=threshold,
         warnings=result_warnings(len(table), n_distinct, explore),
     )
 
@@ -137,7 +138,7 @@ def _episodes(
     """One row for each episode of a recorded match.
 
     Raises:
-        ConfigError: all sides always have equal returns.
+        ConfigError: the sides look cooperative, and no threshold says which one wins.
     """
     rows = recording.episodes.iloc[:n]
     names = [side.name for side in sides]
@@ -148,7 +149,8 @@ def _episodes(
         Match(k, "", "match", players, tuple(returns[k]), tuple(outcomes[k]), int(steps))
         for k, steps in enumerate(rows["n_steps"])
     ]
-    check_competitive(played, recording.spec.name)
+    if not win_threshold:
+        check_competitive(played, recording.spec.name)
     own = names.index(seating.side.name)
     return pd.DataFrame(
         {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -33,6 +33,7 @@ class MatchResult(Result):
         recordings: by side of a.
         seatings: by side of a: the policies, for what needs `policy_source=`.
         explore: whether actions were sampled.
+        win_threshold: by side, the return above which it wins; empty: the side with the highest return wins.
         warnings: reasons not to trust the result.
     """
 
@@ -46,6 +47,7 @@ class MatchResult(Result):
     recordings: Mapping[str, Recording]
     seatings: Mapping[str, Seating]
     explore: bool
+    win_threshold: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property

@@ -150,6 +150,8 @@ def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: P
         mnb.match(a, b, sides="north", progress=False)
     with pytest.raises(ConfigError, match=r"mpe/simple_spread .*cooperative"):
         mnb.match(spread, spread, episodes=96, progress=False)
+    says = mnb.match(spread, spread, episodes=96, win_threshold={"agent_0": -1e9}, progress=False)
+    assert says.table()["win_rate"].tolist() == [1, 0, 0] and says.to_json()["win_threshold"] == {"agent_0": -1e9}
     mnb.match(a, b, episodes=2, name="twice", progress=False)
     with pytest.raises(RecordingError, match="name"):
         mnb.match(a, b, episodes=4, name="twice", progress=False)
