@@ -63,9 +63,9 @@ def best_response(
         raise AnalysisError(f"a best response needs a run, or a player of a league; got {type(fixed).__name__}")
     side = _side(fixed, side)
     experiment = replace(_experiment(fixed, algorithm, side), frames=env_steps, seed=seed)
-    learned_by = (algorithm or experiment.algorithm).name
+    learned_by = _algorithms(fixed, algorithm, side)
     weights = fixed.origin().sha256[:8]
-    name = "-".join([*([side] if side else []), str(env_steps), learned_by, str(seed), weights])
+    name = "-".join([*([side] if side else []), str(env_steps), *learned_by, str(seed), weights])
     folder = fixed.path / FOLDER / name if run is None else run
     trained = train(experiment, folder, resume=True, progress=progress)
     response = next(each for each in trained.league.players.values() if each.player.role == RESPONSE)
@@ -74,7 +74,7 @@ def best_response(
     return BestResponse(
         player=label_of(fixed),
         env_steps=int(trained.status()["frames"]),
-        algorithm=learned_by,
+        algorithm=" and ".join(learned_by),
         seed=seed,
         win_rate=games.win_rate,
         mean_return=returns.mean,
@@ -113,6 +113,15 @@ def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, si
         evaluate_every=0,
         tuned=None,
     )
+
+
+def _algorithms(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, side: str) -> list[str]:
+    """The names of the algorithms by which the opponent learns: those of the groups for which it acts."""
+    if algorithm is not None:
+        return [algorithm.name]
+    agents = {agent for each in match_sides(fixed, fixed) if each.name != side for agent in each.agents}
+    groups = [group.name for group in fixed.spec.groups if agents & set(group.agents)]
+    return list(dict.fromkeys(fixed.experiment.algorithm_of(group).name for group in groups))
 
 
 def _side(fixed: Run | LeaguePlayer, side: str | None) -> str:

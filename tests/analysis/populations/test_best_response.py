@@ -63,6 +63,16 @@ def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> N
     assert set(resumed.policies()) == {"adversary", "agent"}
 
 
+def test_the_algorithm_of_a_response_is_that_of_its_group(tmp_path: Path) -> None:
+    mixed = ("algorithms.agent=iql", "+algorithms.agent.learning_starts=16", "frames=128")
+    run = trained(tmp_path / "run", *TAG, *mixed)
+    for side, learned_by in (("adversary", "iql"), ("agent", "ippo")):
+        result = mnb.best_response(run, env_steps=128, side=side, episodes=4, progress=False)
+        assert result.algorithm == learned_by and f"of {learned_by} against run" in result.verdict
+        (response,) = (each for each in result.run.league.players.values() if each.player.role == "response")
+        assert response.experiment.algorithm_of(response.player.side).name == learned_by
+
+
 def test_a_player_of_no_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="nowhere"):
         mnb.best_response(tmp_path / "nowhere", env_steps=128)
