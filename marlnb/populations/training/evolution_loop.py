@@ -164,6 +164,7 @@ class EvolutionLoop:
             "best": self._best,
             "members": members,
             "replay": {} if self._replay is None else self._replay.state_dict(),
+            "judge": self._judge.state_dict(),
         }
         return {"learners": learners, "population": population}
 
@@ -200,6 +201,7 @@ class EvolutionLoop:
                 self._replay.load_state_dict(saved["replay"])
             if self._joined is not None:
                 self._joined.keep([member.loop for member in self.members])
+            self._judge.load_state_dict(saved.get("judge", {}))
         except (RunError, KeyError, TypeError, ValueError, IndexError) as error:
             raise CheckpointError(f"the population cannot be resumed: {error}") from error
 

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from marlnb.algorithms.learner import load_weights, weights_of
 from marlnb.envs.external.interface import ServedEnvs
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
@@ -66,6 +67,8 @@ class Judge(Protocol):
     """Evaluates the members of a generation, by their places in the population."""
 
     def judge(self, members: Mapping[int, Policies]) -> list[Judgement]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -104,6 +107,11 @@ class ReturnJudge:
             frames, means = int(table.length.sum()), evaluation.return_mean
             judgements.append(Judgement(value, table.to_json(), means, evaluation.seed, frames))
         return judgements
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
     def close(self) -> None:
         self._evaluator.close()
@@ -146,6 +154,22 @@ class ContestJudge:
                 table[row, names.index(other)] = 2 * float(np.mean(np.array(outcomes, float))) - 1
         ratings = nash_averaging((table - table.T) / 2).ratings
         return [_with_score(judgement, float(rating)) for judgement, rating in zip(judgements, ratings)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the opponents' weights, since their runs may be trained further, and whether the sides compete."""
+        opponents = {
+            name: {group: weights_of(policy) for group, policy in policies.items()}
+            for name, policies in self.opponents.items()
+        }
+        return {"opponents": opponents, "competes": self._unclear is None}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises CheckpointError if an opponent has other networks now."""
+        for name, weights in state.get("opponents", {}).items():
+            for group, policy in self.opponents[name].items():
+                load_weights(policy, weights[group], f"group {group!r} of evolution.references={name}")
+        if state.get("competes", False):
+            self._unclear = None
 
     def close(self) -> None:
         self._resources.close()

@@ -237,6 +237,19 @@ def test_the_fitness_of_competitors_is_their_win_rate_against_fixed_opponents(tm
     assert run.status()["frames"] == sum(16 * 2 + 3 * 40 for _ in rows)
 
 
+def test_references_stay_the_same_when_their_run_trains_further(tmp_path: Path) -> None:
+    games = [text for text in COMPETITIVE if "evolution" not in text or "evaluation" in text]
+    games += ["algorithm.lr=1", "frames=16"]
+    opponent = mnb.train(Experiment.compose(*games), tmp_path / "opponent", progress=False)
+    words = (*COMPETITIVE, "evolution.fitness=win_rate", f"evolution.references=[{opponent.path}]")
+    whole = mnb.train(Experiment.compose(*words, "frames=600"), tmp_path / "whole", progress=False)
+    run = mnb.train(Experiment.compose(*words), tmp_path / "resumed", progress=False)
+    mnb.resume(opponent, frames=3000, progress=False)
+    assert mnb.resume(run, frames=600, progress=False).population.lineage() == whole.population.lineage()
+    with Trainer.resume(run) as trainer:
+        assert trainer.loop._judge._unclear is None  # the sides compete, and are not checked again
+
+
 def test_nash_averaging_over_the_population(tmp_path: Path) -> None:
     run = mnb.train(Experiment.compose(*COMPETITIVE, "evolution.fitness=nash"), tmp_path / "run", progress=False)
     rows = run.population.lineage()[:3]
