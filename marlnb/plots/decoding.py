@@ -64,7 +64,8 @@ def decoding_bars(
     for x, (_, value, colour) in enumerate(bars):
         ax.bar(x, value, color=colour, edgecolor=INK, linewidth=0.8, width=0.68)
         top = max(value, score.high if x == 0 else value)
-        y, edge = (value - 0.02, "top") if value < 0 else (top + 0.02, "bottom")
+        bottom = min(value, score.low if x == 0 else value)
+        y, edge = (bottom - 0.02, "top") if value < 0 else (top + 0.02, "bottom")
         ax.text(x, y, f"{value:.2f}", ha="center", va=edge, fontsize=9.5, color=INK)
     ax.errorbar(0, score.score, [[score.score - score.low], [score.high - score.score]], color=INK, capsize=5)
     ax.axhline(score.chance, color=INK, linestyle=(0, (4, 2)), linewidth=1.2)
@@ -140,7 +141,8 @@ def _curve(
     ax.fill_between(xs, [s.low for s in scores], [s.high for s in scores], color=colour, alpha=0.22, linewidth=0)
     ax.plot(xs, score, color=colour, linewidth=3.2, label="hidden units (trained)")
     dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgewidth": 1.4}
-    for rows, face, label in ((survives, colour, "above chance (corrected)"), (~survives, "white", "not above chance")):
+    others = " or ".join(dict.fromkeys(decoding.conclusion_of(s) for s in scores if not s.survives()))
+    for rows, face, label in ((survives, colour, "above chance (corrected)"), (~survives, "white", others)):
         if rows.any():
             ax.plot(xs[rows], score[rows], markerfacecolor=face, markeredgecolor=colour, label=label, **dot)
     observation = [s.observation for s in scores]

@@ -74,6 +74,13 @@ def test_the_curve_over_offsets_is_sorted_and_fills_surviving_markers() -> None:
         plots.decoding_over_offset(decoding(score(t=0)))
 
 
+def test_scores_of_too_few_shuffles_are_named_as_such() -> None:
+    scores = [score(t=t, value=0.9, p=0.25) for t in range(3)]
+    for n_shuffles, name in ((3, "too few shuffles"), (19, "not above chance")):
+        ax = plots.decoding_over_time(decoding(*scores, n_shuffles=n_shuffles))
+        assert [line.get_label() for line in ax.lines][1] == name
+
+
 def test_the_curve_over_time_of_one_site() -> None:
     result = decoding(*(score(site, t=t, value=0.3 + t / 10) for site in ("b/h1", "b/h2") for t in range(3)))
     ax = plots.decoding_over_time(result, site="b/h2")
@@ -87,7 +94,10 @@ def test_axes_reach_down_to_negative_scores_and_intervals() -> None:
     unsure = decoding(*(replace(score("b/h1", t=t, value=0.1), low=-0.9, high=1.2) for t in range(3)))
     bottom, top = plots.decoding_over_time(unsure).get_ylim()
     assert bottom < -0.9 and top > 1.2
-    assert plots.decoding_bars(decoding(replace(score(value=-0.2), low=-0.9))).get_ylim()[0] < -0.9
+    bars = plots.decoding_bars(decoding(replace(score(value=-0.2), low=-0.9)))
+    assert bars.get_ylim()[0] < -0.9
+    (number,) = [text for text in bars.texts if text.get_text() == "-0.20"]
+    assert number.get_position()[1] < -0.9  # below its interval
 
 
 def test_the_map_shows_each_score_in_its_cell_with_its_dot() -> None:

@@ -77,6 +77,9 @@ class Decoding:
     checkpoint: int | None = 10
     warnings: tuple[str, ...] = ()
 
+    def conclusion_of(self, score: Score) -> str:
+        return "beyond controls" if score.survives() else "not above chance"
+
     @property
     def agents(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(score.agent for score in self.scores))
