@@ -18,7 +18,9 @@ from marlnb.plots.canvas import (
     choose_agent,
     finish,
     heat_map,
+    legend_outside,
     mean_with_middle_half,
+    width_with_legend,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 """In addition to the colours, for prints in grey."""
+STATE_BEFORE = "the state before"
 
 
 def attribution_bars(
@@ -163,14 +166,15 @@ def attribution_over_lags(
     layers = [(attribution.feature_names[k], size[:, k]) for k in order[:5]]
     if len(order) > 5:
         layers.append((f"{len(order) - 5} others", size[:, order[5:]].sum(1)))
-    ax, lags, bottom = axes(ax), np.arange(len(size)), np.zeros(len(size))
+    ax = axes(ax, width=width_with_legend([*(name for name, _ in layers), STATE_BEFORE]))
+    lags, bottom = np.arange(len(size)), np.zeros(len(size))
     for k, (name, height) in enumerate(layers):
         colour, hatch = OKABE_ITO[k % len(OKABE_ITO)], HATCHES[k % len(HATCHES)]
         ax.bar(-lags, height, bottom=bottom, color=colour, hatch=hatch, edgecolor="white", linewidth=0.5, label=name)
         bottom += height
-    ax.bar(-len(size), np.abs(state[acting]).mean(), color=MUTED, label="the state before")
+    ax.bar(-len(size), np.abs(state[acting]).mean(), color=MUTED, label=STATE_BEFORE)
     ax.set_xticks([*-lags, -len(size)], [*map(str, -lags), "state"])
-    ax.legend(frameon=False, fontsize=8.5)
+    legend_outside(ax)
     heading = title or f"How far back do inputs drive {who}? {attribution.target}"
     up = f"mean |contribution| ({attribution.units})"
     return finish(ax, title=heading, x="steps before the output", y=up, warnings=attribution.warnings)

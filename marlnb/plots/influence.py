@@ -27,7 +27,9 @@ def influence_matrix(influence: Influence, *, title: str | None = None, ax: Axes
         text[k] = f"{values[k]:.2g}\n[{influence.low[k]:.2g}, {influence.high[k]:.2g}]"
     n_agents, n_sources = values.shape
     high = float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
-    ax = axes(ax, width=3.4 + 1.25 * n_sources, height=1.9 + 0.85 * n_agents)
+    longest = max(len(line) for cell in text.flat for line in cell.split("\n"))
+    side = max(0.85, 0.1 + 0.063 * longest)  # inches, in which the longest interval fits
+    ax = axes(ax, width=3.4 + max(1.25, side) * n_sources, height=1.9 + side * n_agents)
     heat_map(ax, values, rows=influence.agents, columns=influence.sources, text=text, low=0, high=high or 1.0,
              square=True, label=f"{influence.measure}\n({influence.units})")  # fmt: skip
     for row, column in np.argwhere(~np.isfinite(values)):

@@ -26,7 +26,10 @@ MAX_WRITTEN_CELLS = 144
 def similarity_map(
     matrix: SimilarityMatrix, *, title: str = "How similar are the units?", ax: Axes | None = None
 ) -> Axes:
-    """The matrix with its numbers; in brackets the similarity of randomly paired episodes, to be subtracted."""
+    """The matrix with its numbers; in brackets the similarity of randomly paired episodes, to be subtracted.
+
+    A matrix of more than 144 cells has colours alone.
+    """
     n_rows, n_columns = matrix.values.shape
     text = None
     if n_rows * n_columns <= MAX_WRITTEN_CELLS:
@@ -35,6 +38,5 @@ def similarity_map(
     label = METHOD_NAMES.get(matrix.method, matrix.method)
     ax = axes(ax, width=3.4 + 0.72 * n_columns, height=2.4 + 0.52 * n_rows)
     heat_map(ax, matrix.values, rows=matrix.rows, columns=columns, label=label, text=text, low=0, high=1, font_size=7.5)
-    return finish(
-        ax, title=title, x="(in brackets: episodes paired at random)", y="", grid="", warnings=matrix.warnings
-    )
+    across = "(in brackets: episodes paired at random)" if text is not None else ""
+    return finish(ax, title=title, x=across, y="", grid="", warnings=matrix.warnings)

@@ -142,6 +142,10 @@ def drawn(ax: Axes) -> str:
 
 def test_figures_show_the_given_numbers() -> None:
     assert "0.25\n(0.10)" in drawn(plots.similarity_map(MATRIX))
+    assert "in brackets" in plots.similarity_map(MATRIX).get_xlabel()
+    names, many = tuple("abcdefghijklm"), np.ones((13, 13))
+    large = replace(MATRIX, rows=names, columns=names, values=many, shuffled=many)
+    assert drawn(plots.similarity_map(large)) == plots.similarity_map(large).get_xlabel() == ""
     assert "0.25" in drawn(plots.development_map(GROWTH))
     curves = plots.development_curves(GROWTH)
     assert [line.get_ydata()[1] for line in curves.lines] == [0.25, 0.75, 0.3, 0.2]

@@ -35,6 +35,15 @@ def test_pairs_are_written_with_their_intervals() -> None:
     assert "NOT TO BE TRUSTED\nfew" in drawn(plots.influence_matrix(influence(warnings=("few",))))
 
 
+def test_intervals_fit_into_their_cells() -> None:
+    values, names = np.full((4, 4), -2.3e-4), ("a", "b", "c", "d")
+    intervals = {"values": values, "low": values - 1e-5, "high": values + 1e-5}
+    ax = plots.influence_matrix(influence(agents=names, sources=names, **intervals))
+    assert "[-0.00024, -0.00022]" in drawn(ax)
+    cell = ax.get_window_extent().width / 4
+    assert all(text.get_window_extent().width < cell for text in ax.texts)
+
+
 def test_shares_are_averaged_at_each_step() -> None:
     share = np.array([[1.0, 4.0], [3.0, np.nan], [5.0, 6.0]])
     shares = SimpleNamespace(share=share, t=np.array([0, 0, 1]), agents=("a", "b"), group="team", warnings=())
@@ -68,6 +77,8 @@ def test_lags_go_back_in_time_and_end_with_the_state() -> None:
     assert heights == {0: pytest.approx(3), -1: pytest.approx(1), -2: pytest.approx(0.5)}
     assert "state" in [label.get_text() for label in ax.get_xticklabels()]
     drawn(ax)
+    legend = ax.get_legend()
+    assert legend is not None and legend.get_window_extent().x0 >= ax.get_window_extent().x1
 
 
 def test_an_isolated_point_has_a_marker() -> None:

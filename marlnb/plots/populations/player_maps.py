@@ -18,7 +18,7 @@ N_NAMED = 2  # pairs at each end
 
 def player_maps_figure(maps: PlayerMaps, *, title: str = "Who wins alike?") -> list[Axes]:
     """Left whose results are alike, in the middle whose units, right both for each pair; extreme ones have names."""
-    results, features, pairs = panels(3, width=2.0 + max(3.2, 0.62 * len(maps.players)), height=5.2)
+    results, features, pairs = panels(3, width=2.0 + max(3.2, 0.72 * len(maps.players)), height=5.2)
     for ax, values, label, low in ((results, maps.results, "alike results", -1), (features, maps.features, "CKA", 0)):
         text = np.vectorize("{:.2f}".format)(values.round(2) + 0.0) if len(maps.players) <= MAX_WRITTEN else None
         names = maps.players

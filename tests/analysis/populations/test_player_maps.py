@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,16 @@ def test_opposite_players_of_equal_units_disagree_most() -> None:
     assert maps.agreement < 0 and "player_0 and player_4 have alike units, but other results" in maps.verdict
     axes = plots.player_maps_figure(maps)
     assert len(axes) == 3 and len(axes[2].collections[0].get_offsets()) == N * (N - 1) // 2
+
+
+@pytest.mark.parametrize("n", [5, 8])
+def test_names_of_eight_letters_do_not_touch(n: int) -> None:
+    names = [f"main_0@{k}" for k in range(n)]
+    results = np.sin(0.3 * np.subtract.outer(np.arange(n), np.arange(n)))
+    ax = plots.player_maps_figure(compare_maps(names, results, np.eye(n), n_permutations=20))[0]
+    ax.figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_players_are_compared_by_their_matches(tmp_path: Path) -> None:
