@@ -26,7 +26,7 @@ def test_an_entry_opens_and_is_what_its_card_says(name: str) -> None:
     run = entry.run
     assert run.policies().keys() == {group.name for group in run.spec.groups}
     if isinstance(run, Run):
-        assert len(run.checkpoints) >= 3
+        assert len(run.checkpoints) >= 3 and "exploring" in repr(run)
         with pytest.raises(CheckpointError):
             run.checkpoint(10**9)
     with entry.recording as recording:

@@ -158,10 +158,10 @@ class RunFolder:
 
     def _repr_html_(self) -> str:
         status, checkpoints = self.status(), [str(checkpoint.iteration) for checkpoint in self.checkpoints]
-        damaged = self.damaged_checkpoints
+        damaged, scores = self.damaged_checkpoints, scores_text(status)
         facts = {
             "state": f"{status['state']}, {status.get('frames', 0):,} of {self.experiment.frames:,} frames",
-            "mean return of one agent": scores_text(status).removeprefix("return ") or "none",
+            **({"mean return of one agent": scores.removeprefix("return ")} if scores else {}),
             "settings": shortened_tuned_text(self.experiment),
             "checkpoints": ", ".join([*checkpoints, *(f"{number} (damaged)" for number in damaged)]) or "none",
             "recordings": ", ".join(self.recordings) or "none",
