@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from marlnb.display.formatting import format_number
 from marlnb.display.notebook_html import frame_html, joined, title_html
 
 ALPHA = 0.05
@@ -116,7 +118,8 @@ class Result(ABC):
 
 def _text_table(table: pd.DataFrame, max_rows: int) -> str:
     has_row_names = not isinstance(table.index, pd.RangeIndex)
-    text = table.head(max_rows).to_string(index=has_row_names, float_format=lambda value: f"{value:.3g}", na_rep="")
+    number = partial(format_number, digits=3)
+    text = table.head(max_rows).to_string(index=has_row_names, float_format=number, na_rep="")
     n_more = len(table) - max_rows
     return text if n_more <= 0 else f"{text}\n... and {n_more} more rows: table()"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from marlnb.display.formatting import format_number
 from marlnb.errors import REPLACEMENT, printable
 
 
@@ -56,7 +57,7 @@ def say(message: str, end: str = "\n") -> None:
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return format_number(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return printable(str(value)).replace("\n", REPLACEMENT).replace("\t", REPLACEMENT)  # a cell is in one line

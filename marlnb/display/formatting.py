@@ -24,6 +24,19 @@ def format_count(number: float) -> str:
     return f"{number / 1e3:.1f}k" if number >= 1000 else f"{number:.0f}"
 
 
+def format_number(value: float, digits: int = 4, *, signed: bool = False) -> str:
+    """Significant digits, and whole numbers in full below a million: `0.01234`, `9054`, `11634`, `1.163e+06`."""
+    sign = "+" if signed else ""
+    text = f"{value:{sign}.{digits}g}"
+    return f"{value:{sign}.0f}" if "e+" in text and abs(value) < 999_999.5 else text
+
+
+def format_interval(value: float, low: float, high: float, digits: int = 3, *, signed: bool = False) -> str:
+    """A number with its interval: `0.512 [0.433, 0.591]`; signed: with a plus where the number is positive."""
+    number = format_number(value, digits, signed=signed)
+    return f"{number} [{format_number(low, digits)}, {format_number(high, digits)}]"
+
+
 def format_clock(seconds: float) -> str:
     """A duration as a clock shows it, for counters that change: `0:42`, `12:05`, `3:07:00`."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -8,9 +8,12 @@ a label or a run that another person made, is shown and does not act.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
+
+from marlnb.display.formatting import format_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +68,7 @@ def picture_html(data: str, kind: str, description: str, style: str = "max-width
 
 def frame_html(table: pd.DataFrame, *, index: bool = True, max_rows: int | None = None, digits: int = 3) -> Markup:
     """A table of pandas, which escapes its texts, as HTML; a missing number is an empty cell."""
-    number = f"%.{digits}g"
+    number = partial(format_number, digits=digits)
     return Markup(table.to_html(index=index, max_rows=max_rows, float_format=number, na_rep="", escape=True))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from marlnb.codec import from_json, to_json
 from marlnb.disk import write_atomically
+from marlnb.display.formatting import format_interval
 from marlnb.errors import ConfigError, RunError
 from marlnb.training.runs.files import read_json
 
@@ -40,7 +41,7 @@ class Score:
 
     @property
     def text(self) -> str:
-        return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return format_interval(self.mean, self.low, self.high)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 
+from marlnb.display.formatting import format_number
 from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import (
     INK,
@@ -192,7 +194,7 @@ def influence_map(
     """
     values = np.asarray(influence, dtype=float)
     ax = axes(ax, width=3.0 + 1.1 * len(sources), height=1.9 + 0.8 * len(agents))
-    text = np.vectorize("{:.2g}".format)(values)
+    text = np.vectorize(partial(format_number, digits=2), otypes=[str])(values)
     heat_map(ax, values, rows=agents, columns=sources, text=text, low=0, square=True,
              label=f"mean |contribution| ({units})")  # fmt: skip
     return finish(ax, title="Which agent influences which", x="whose observation", y="whose output", grid="")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
+from marlnb.display.formatting import format_interval
 from marlnb.plots.canvas import MUTED, agent_colour, axes, finish, heat_map, mean_with_middle_half
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def influence_matrix(influence: Influence, *, title: str | None = None, ax: Axes
     text = np.full(values.shape, "0", dtype=object)
     for cell in np.argwhere(np.isfinite(values) & (values != 0)):
         k = tuple(cell)
-        text[k] = f"{values[k]:.2g}\n[{influence.low[k]:.2g}, {influence.high[k]:.2g}]"
+        text[k] = format_interval(values[k], influence.low[k], influence.high[k], 2).replace(" ", "\n", 1)
     n_agents, n_sources = values.shape
     high = float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
     longest = max(len(line) for cell in text.flat for line in cell.split("\n"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marlnb.config import EnvConfig
+from marlnb.display.formatting import format_number
 from marlnb.display.notebook_html import frame_html, note_html, title_html
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError, unknown
@@ -175,7 +176,7 @@ class RunPopulation:
         if all(member.row.fitness is None for member in self.members):
             return f"{name}, {n_generations} generations; every member diverged>"
         best = self.best
-        return f"{name}, {n_generations} generations; fittest {best.id} with {best.row.fitness:.4g}>"
+        return f"{name}, {n_generations} generations; fittest {best.id} with {format_number(best.row.fitness)}>"
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
@@ -281,7 +282,7 @@ class PopulationMember:
         return self.population.run.policy_index(group)
 
     def __repr__(self) -> str:
-        fitness = "diverged" if self.row.fitness is None else f"fitness {self.row.fitness:.4g}"
+        fitness = "diverged" if self.row.fitness is None else f"fitness {format_number(self.row.fitness)}"
         return f"<member {self.id} of {self.population.run.path}: {self.row.operator}, {fitness}>"
 
     def _check(self, checkpoint: Which) -> None:

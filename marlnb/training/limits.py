@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from marlnb.display.formatting import format_number
 from marlnb.experiment import Experiment
 from marlnb.training.shared_return import earn_differently, shared_return
 
@@ -57,7 +58,7 @@ def return_of_target(experiment: Experiment, returns: Mapping[str, float]) -> fl
     if experiment.target_group is not None:
         return returns.get(experiment.target_group)
     if experiment.target_return is not None and earn_differently(returns):
-        each = ", ".join(f"{name} {value:.4g}" for name, value in returns.items())
+        each = ", ".join(f"{name} {format_number(value)}" for name, value in returns.items())
         raise experiment.missing_target_group(returns, f" ({each})")
     return shared_return(returns)
 

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from marlnb.display.formatting import format_bytes, format_clock, format_count, format_duration
+from marlnb.display.formatting import (
+    format_bytes,
+    format_clock,
+    format_count,
+    format_duration,
+    format_interval,
+    format_number,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +23,30 @@ def test_bytes(size: float, text: str) -> None:
 @pytest.mark.parametrize(("number", "text"), [(999, "999"), (1000, "1.0k"), (12_345, "12.3k"), (1_250_000, "1.25M")])
 def test_counts(number: float, text: str) -> None:
     assert format_count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.012344, "0.01234"),
+        (-12.5, "-12.5"),
+        (9054.2, "9054"),
+        (9999.6, "10000"),
+        (-11_634.2, "-11634"),
+        (999_999.4, "999999"),
+        (1_163_420, "1.163e+06"),
+        (1e-7, "1e-07"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_numbers_have_no_power_of_ten_below_a_million(number: float, text: str) -> None:
+    assert format_number(number) == text
+
+
+def test_a_number_with_its_interval() -> None:
+    assert format_interval(1812.3, -2160.4, 0.51234, signed=True) == "+1812 [-2160, 0.512]"
+    assert format_interval(558.0, 99.7, 1e6, 2) == "558 [100, 1e+06]"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(41.6, "0:42"), (725, "12:05"), (11_220, "3:07:00")])

@@ -73,8 +73,9 @@ def test_tags_are_written_as_markup_only() -> None:
     assert not wrong, f"write them as Markup('...').format(...): {wrong}"
 
 
-def test_a_missing_number_is_an_empty_cell() -> None:
-    shown = frame_html(pd.DataFrame({"p": [0.5, float("nan")]}))
+def test_a_missing_number_is_an_empty_cell_and_thousands_are_in_full() -> None:
+    shown = frame_html(pd.DataFrame({"p": [0.5, float("nan")], "return": [9054.4, 10093.6]}))
+    assert "<td>9054</td>" in shown and "<td>10094</td>" in shown
     assert "<td>0.5</td>" in shown and "<td></td>" in shown
 
 

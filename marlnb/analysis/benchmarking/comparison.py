@@ -10,7 +10,7 @@ import numpy as np
 
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun, ScoreKind, check_unique
 from marlnb.analysis.benchmarking.statistics import normalise
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, format_number
 from marlnb.display.notebook_html import note_html, table_html
 from marlnb.errors import AnalysisError, unknown
 
@@ -37,7 +37,7 @@ class TaskScale:
     high_is: str
 
     def __str__(self) -> str:
-        return f"0 = {self.low_is} ({self.low:.4g}), 1 = {self.high_is} ({self.high:.4g})"
+        return f"0 = {self.low_is} ({format_number(self.low)}), 1 = {self.high_is} ({format_number(self.high)})"
 
 
 @dataclass(frozen=True, repr=False)

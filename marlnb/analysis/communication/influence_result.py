@@ -11,6 +11,7 @@ import pandas as pd
 
 from marlnb.analysis.results import Result, few_episodes_warning, grid_table, mean_of_finite
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
+from marlnb.display.formatting import format_interval
 from marlnb.errors import AnalysisError
 
 N_BOOTSTRAP = 2000
@@ -94,7 +95,7 @@ class Influence(Result):
         if largest.value == 0:
             exact = f"exactly 0 in {len(pairs)} of {len(pairs)} pairs ({self.measure})"
             return f"No influence between agents through {self.through}: {exact}{end}"
-        value = f"{largest.value:.2g} [{largest.low:.2g}, {largest.high:.2g}] {self.units}"
+        value = f"{format_interval(largest.value, largest.low, largest.high, 2)} {self.units}"
         n_exact = int((pairs["value"] == 0).sum())
         exact = f"; {n_exact} {'is' if n_exact == 1 else 'are'} exactly 0" if n_exact else ""
         return (

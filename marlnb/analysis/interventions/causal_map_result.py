@@ -11,7 +11,7 @@ import pandas as pd
 
 from marlnb.analysis.interventions.result import Effect, direct_outcome
 from marlnb.analysis.results import ALPHA, Result
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, format_interval, format_number
 from marlnb.errors import AnalysisError, unknown
 
 
@@ -130,12 +130,13 @@ class CausalMap(Result):
         shown = [k for k, effect in enumerate(effects) if effect.p_holm is not None and effect.p_holm <= ALPHA]
         if not shown:
             widest = max((max(abs(e.low), abs(e.high)) for e in effects), default=np.nan)
-            return f"none is shown to change the return of {names} (no interval goes beyond {widest:.3g})"
+            return f"none is shown to change the return of {names} (no interval goes beyond {format_number(widest, 3)})"
         largest = max(shown, key=lambda k: abs(effects[k].difference))
         unit, effect = self.units[largest], effects[largest]
         number = f"unit {unit.unit}" + (f" of {unit.site}" if len(self.sites) > 1 else "")
-        interval = f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}] (p = {effect.p_holm:.2g})"
-        return f"{len(shown)} change the return of {names}, {number} by {interval}, the most"
+        interval = format_interval(effect.difference, effect.low, effect.high, signed=True)
+        numbers = f"{interval} (p = {effect.p_holm:.2g})"
+        return f"{len(shown)} change the return of {names}, {number} by {numbers}, the most"
 
     def _repr_table(self) -> pd.DataFrame:
         """One row a unit, the largest effects on returns first."""
@@ -145,7 +146,7 @@ class CausalMap(Result):
             row: dict[str, Any] = {"site": each.site, "unit": each.unit}
             for names, groups in alike.items():
                 effect = each.of("return", groups[0])
-                row[f"return of {names}"] = f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+                row[f"return of {names}"] = format_interval(effect.difference, effect.low, effect.high, signed=True)
                 row[f"p (Holm), {names}"] = effect.p_holm
             moved = [e.difference for e in each.effects if e.outcome == choices and e.edited and e.who in self.agents]
             row[f"{choices} (edited agents)"] = float(np.mean(moved)) if moved else np.nan

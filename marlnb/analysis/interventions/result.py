@@ -12,7 +12,7 @@ import pandas as pd
 from marlnb.analysis.interventions.action_sensitivity import NEGLIGIBLE
 from marlnb.analysis.results import ALPHA, Result
 from marlnb.display.array_summary import FieldsSummary
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, format_interval
 from marlnb.errors import AnalysisError, unknown
 
 ActionShares = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
@@ -173,14 +173,13 @@ class Intervention(Result):
             p = min(1.0 if e.p_holm is None else e.p_holm for e in members)
             names = " and ".join(e.who for e in members)
             shown = "changes by" if p <= ALPHA else "is not shown to change:"
-            difference, low, high = numbers
-            clauses.append(f"the return of {names} {shown} {difference:+.3g} [{low:.3g}, {high:.3g}] (p = {p:.2g})")
+            clauses.append(f"the return of {names} {shown} {format_interval(*numbers, signed=True)} (p = {p:.2g})")
         direct = [
             e for e in arm.effects if e.edited and e.outcome == direct_outcome(arm.effects) and e.who in self.agents
         ]
         if direct:
             e = max(direct, key=lambda effect: effect.difference)
-            moved = f"{e.difference:.2g} [{e.low:.2g}, {e.high:.2g}] ({e.units})"
+            moved = f"{format_interval(e.difference, e.low, e.high, 2)} ({e.units})"
             clauses.append(f"the actions of {e.who} on the same states by {moved}")
         text = f"With {', '.join(changes)}{strength}, {', '.join(clauses)}"
         nothing = all((e.p_holm or 1.0) > ALPHA for e in returns) and not any(e.low > NEGLIGIBLE for e in direct)
@@ -217,7 +216,7 @@ class Intervention(Result):
                     "given": name,
                     "without": effect.before,
                     "with": effect.after,
-                    "difference": f"{effect.difference:+.3g} [{effect.low:.3g}, {effect.high:.3g}]",
+                    "difference": format_interval(effect.difference, effect.low, effect.high, signed=True),
                     "p (Holm)": effect.p_holm,
                 }
                 for name, effect in [*returns, *by_class, *direct]

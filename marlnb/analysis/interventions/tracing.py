@@ -24,6 +24,7 @@ from marlnb.analysis.results import MIN_EPISODES_FOR_T_TESTS, few_episodes_warni
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interval
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.config import EnvConfig
+from marlnb.display.formatting import format_interval
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.hooks.capture import all_sites
@@ -193,5 +194,5 @@ def _warnings(clean: np.ndarray, corrupted: np.ndarray, episodes: int) -> Iterat
     yield from few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS)
     lost = paired_test(clean - corrupted)
     if lost.low <= 0 <= lost.high:
-        interval = f"{lost.mean:.3g} [{lost.low:.3g}, {lost.high:.3g}]"
+        interval = format_interval(lost.mean, lost.low, lost.high)
         yield f"the corruption had no clear effect ({interval}), so recovered shares of it mean nothing"

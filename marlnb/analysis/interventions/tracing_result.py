@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.results import Result, grid_table
+from marlnb.display.formatting import format_number
 from marlnb.errors import AnalysisError, unknown
 
 
@@ -71,7 +72,8 @@ class Tracing(Result):
 
     @property
     def verdict(self) -> str:
-        lost = f"the corruption changes the {self.outcome} from {self.clean:.3g} to {self.corrupted:.3g} ({self.units})"
+        clean, corrupted = format_number(self.clean, 3), format_number(self.corrupted, 3)
+        lost = f"the corruption changes the {self.outcome} from {clean} to {corrupted} ({self.units})"
         end = f"{self.settings.get('episodes', '?')} episodes; sites were restored one at a time, not together."
         finite = np.nan_to_num(self.recovered, nan=-np.inf)
         k, j = np.unravel_index(np.argmax(finite), finite.shape)

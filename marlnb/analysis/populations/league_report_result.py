@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.results import Result
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, format_number
 
 MIN_SEEDS = 5
 
@@ -49,8 +49,8 @@ class Measure:
 
     @property
     def text(self) -> str:
-        interval = "" if self.low is None else f" [{self.low:.3g}, {self.high:.3g}]"
-        return f"{self.name} {self.mean:.3g}{interval} (equal: {self.reference:g}): {self.verdict}"
+        interval = "" if self.low is None else f" [{format_number(self.low, 3)}, {format_number(self.high, 3)}]"
+        return f"{self.name} {format_number(self.mean, 3)}{interval} (equal: {self.reference:g}): {self.verdict}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

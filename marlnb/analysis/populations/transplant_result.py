@@ -8,6 +8,7 @@ import pandas as pd
 
 from marlnb.analysis.results import Result, few_episodes_warning
 from marlnb.analysis.stats.paired_test import PairedDifference
+from marlnb.display.formatting import format_interval
 
 INHERITED = 0.5  # share of what scrambled units change that is kept
 MIN_CHANGE = 0.01  # of actions by the control, below which nothing depends on the units
@@ -73,8 +74,9 @@ class Transplant(Result):
         change, control = self.return_change, self.control_return_change
         return (
             f"{what}: {conclusion}: kept {self.kept:.2f} [{self.low:.2f}, {self.high:.2f}] (1: the same actions, 0: as "
-            f"with the units in another order). The return changes by {change.mean:+.3g} [{change.low:.3g}, "
-            f"{change.high:.3g}], in another order by {control.mean:+.3g} [{control.low:.3g}, {control.high:.3g}] "
+            f"with the units in another order). The return changes by "
+            f"{format_interval(change.mean, change.low, change.high, signed=True)}, in another order by "
+            f"{format_interval(control.mean, control.low, control.high, signed=True)} "
             f"(n = {self.n_episodes} episodes)."
         )
 

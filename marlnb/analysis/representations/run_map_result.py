@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.results import Result
+from marlnb.display.formatting import format_number
 
 EQUAL_SHARE = 0.1  # returns count as equal if they differ by less than this share of their range or of their size
 
@@ -61,7 +62,7 @@ class RunMap(Result):
         if pair is None:
             return f"{where}, no two runs have equal returns, so a different representation may mean a different skill."
         row = self.table().set_index(["a", "b"]).loc[pair]
-        returns = f"{row['return_a']:.4g} and {row['return_b']:.4g}"
+        returns = f"{format_number(row['return_a'])} and {format_number(row['return_b'])}"
         return (
             f"{where}, {pair[0]} and {pair[1]} have equal returns ({returns}) and the least similar units: "
             f"CKA {row['similarity']:.2f} (95% interval {row['low']:.2f} to {row['high']:.2f}, shuffled "

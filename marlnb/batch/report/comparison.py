@@ -15,7 +15,7 @@ import numpy as np
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, format_number
 from marlnb.errors import BatchError, unknown
 from marlnb.training.runs.files import EXPERIMENT, METRICS
 from marlnb.training.runs.rows import read_rows
@@ -63,7 +63,7 @@ class TrainingResult:
     seconds: float
 
     def __repr__(self) -> str:
-        score = "no score yet" if np.isnan(self.score) else f"score {self.score:.4g}"
+        score = "no score yet" if np.isnan(self.score) else f"score {format_number(self.score)}"
         return f"<TrainingResult {self.job}: {self.task}, {self.state}, {self.total_frames:,} frames, {score}>"
 
     @property

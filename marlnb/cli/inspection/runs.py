@@ -11,7 +11,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from marlnb.cli.output import print_json, print_table, say
-from marlnb.display.formatting import format_clock, format_count
+from marlnb.display.formatting import format_clock, format_count, format_number
 
 if TYPE_CHECKING:
     from marlnb.training.runs.listing import RunSummary
@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> None:
 def _cells(each: RunSummary) -> list[object]:
     total = f" of {format_count(each.frames_total)}" if each.frames_total else ""
     left = "" if each.eta_s is None else format_clock(each.eta_s)
-    score = ", ".join(f"{group} {value:.4g}" for group, value in each.returns.items())
-    score = score or ("" if each.score is None else f"{each.score:.4g}")
+    score = ", ".join(f"{group} {format_number(value)}" for group, value in each.returns.items())
+    score = score or ("" if each.score is None else format_number(each.score))
     frames = format_count(each.frames) + total
     seed = "" if each.seed is None else str(each.seed)
     return [each.name, each.state, frames, left, score, each.algorithm, each.env, seed, each.host, each.problem]

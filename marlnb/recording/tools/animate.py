@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from marlnb.config import EnvConfig
+from marlnb.display.formatting import format_number
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, RecordingError
@@ -145,7 +146,7 @@ class Camera:
         buffer = io.BytesIO()
         picture.save(buffer, format="PNG")
         self.frames.append(buffer.getvalue())
-        shown = ", ".join(f"{name} {value:.3g}" for name, value in (returns or {}).items())
+        shown = ", ".join(f"{name} {format_number(value, 3)}" for name, value in (returns or {}).items())
         self.captions.append(f"t = {t}" + (f"   return so far: {shown}" if shown else ""))
 
 

@@ -14,7 +14,7 @@ import torch
 
 from marlnb.codec import to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, format_number
 from marlnb.display.notebook_html import table_html, title_html
 from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.vector import VectorEnv
@@ -84,7 +84,7 @@ class Evaluation:
                 group play against each other; `table` has the returns of each.
         """
         if self.table is not None and self.table.zero_sum_groups:
-            each = ", ".join(f"{name} {mean:.4g}" for name, mean, _ in self.rows())
+            each = ", ".join(f"{name} {format_number(mean)}" for name, mean, _ in self.rows())
             raise ConfigError(
                 f"the agents of group {self.table.zero_sum_groups[0]!r} play against each other: their returns add up "
                 f"to 0 in every episode, so there is no score of all of them. Mean returns: {each}. For a score of "
@@ -92,7 +92,7 @@ class Evaluation:
             )
         score = shared_return(self.return_mean)
         if score is None:
-            each = ", ".join(f"{name!r}: {value:.4g}" for name, value in self.return_mean.items())
+            each = ", ".join(f"{name!r}: {format_number(value)}" for name, value in self.return_mean.items())
             raise ConfigError(
                 f"the groups of {self.env} are rewarded differently, so there is no score of all of them; "
                 f"return_mean has each: {{{each}}}"
@@ -100,14 +100,16 @@ class Evaluation:
         return score
 
     def __repr__(self) -> str:
-        scores = [(name, mean, "" if error is None else f" ± {error:.2g}") for name, mean, error in self.rows()]
-        returns = ", ".join(f"{name} {mean:.4g}{error}" for name, mean, error in scores)
-        return f"<{self.title}: mean return {returns}>"
+        scores = [f"{name} {mean}" + (f" ± {error}" if error else "") for name, mean, error in self._row_texts()]
+        return f"<{self.title}: mean return {', '.join(scores)}>"
 
     def _repr_html_(self) -> str:
-        rows = [(name, f"{mean:.4g}", "" if error is None else f"{error:.2g}") for name, mean, error in self.rows()]
         header = ("group or agent", "return of one agent", "standard error over episodes")
-        return title_html(self.title) + table_html(header, rows)
+        return title_html(self.title) + table_html(header, self._row_texts())
+
+    def _row_texts(self) -> list[tuple[str, str, str]]:
+        rows = self.rows()
+        return [(name, format_number(mean), "" if se is None else format_number(se, 2)) for name, mean, se in rows]
 
     def rows(self) -> list[tuple[str, float, float | None]]:
         """(name, mean return, standard error) of each group; of each agent where a group's play against each other."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from marlnb.display.formatting import format_number
 from marlnb.errors import RunError
 from marlnb.training.runs.files import LOCK, STATUS, is_damage, read_json
 from marlnb.training.runs.lock import is_locked
@@ -59,5 +60,5 @@ def scores_text(status: Mapping[str, Any]) -> str:
 
 
 def _by_group(returns: Any) -> str:
-    values = returns if isinstance(returns, dict) else {}
-    return " ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, int | float))
+    values = returns.items() if isinstance(returns, dict) else ()
+    return " ".join(f"{name} {format_number(value)}" for name, value in values if isinstance(value, int | float))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.methods import METHODS as ATTRIBUTION_METHODS
 from marlnb.analysis.decoding.result import Decoding
+from marlnb.display.formatting import format_number
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.file.reader import Recording
@@ -158,8 +159,8 @@ class Controls:
     def _play_again(self, edits: Sequence[Edit]) -> None:
         def show(sides: list[Side]) -> None:
             self._show_sides(view, sides)
-            changes = ", ".join(f"{agent} {value:+.4g}" for agent, value in return_changes(sides).items())
-            effect = f"return with the edit minus without: {changes}"
+            changes = [f"{agent} {format_number(value, signed=True)}" for agent, value in return_changes(sides).items()]
+            effect = f"return with the edit minus without: {', '.join(changes)}"
             self.edits.show_status(f"{effect} (one episode; for many use mnb.intervene)")
 
         view = self.microscope.view
@@ -210,7 +211,7 @@ def _episodes(microscope: Controlled) -> list[tuple[str, int]]:
     recording = microscope.recording
     options = []
     for number, episode in recording.episodes.iterrows():
-        returns = ", ".join(f"{episode[agent]:.3g}" for agent in recording.agents[:4])
+        returns = ", ".join(format_number(episode[agent], 3) for agent in recording.agents[:4])
         more = ", …" if len(recording.agents) > 4 else ""
         options.append((f"{number}: {int(episode['length'])} steps, returns {returns}{more}", int(number)))
     return options

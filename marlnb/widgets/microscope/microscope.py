@@ -11,6 +11,7 @@ from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.config import EnvConfig
+from marlnb.display.formatting import format_number
 from marlnb.errors import AnalysisError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -262,7 +263,7 @@ class Microscope:
         return self._display.bundle()
 
     def __repr__(self) -> str:
-        returns = ", ".join(f"{agent} {value:.3g}" for agent, value in self.view.returns.items())
+        returns = ", ".join(f"{agent} {format_number(value, 3)}" for agent, value in self.view.returns.items())
         return f"Microscope({self.recording.path.name}, episode {self.view.episode}, step {self.t}; returns: {returns})"
 
     def figure(self) -> Figure:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import ipywidgets as w
 from matplotlib.axes import Axes
 
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, format_number
 from marlnb.display.notebook_html import picture_html
 from marlnb.plots.populations.lineage import lineage_tree, option_schedules
 from marlnb.populations.evolution.lineage import LINEAGE, Lineage
@@ -120,9 +120,8 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
         best, n_generations = now.members[0], 1 + max(row.generation for row in now.rows)
         config = self.population.config
         means = f" Fitness is the mean of the last {config.window} scores." if config.window > 1 else ""
-        fittest = (
-            "each diverged" if best.row.fitness is None else f"the fittest is {best.id} with {best.row.fitness:.4g}"
-        )
+        fitness = best.row.fitness
+        fittest = "each diverged" if fitness is None else f"the fittest is {best.id} with {format_number(fitness)}"
         self._line.show_note(
             f"{count(n_generations, 'generation')} of {config.population} members; {fittest}. "
             f"Below: the last generation, the fittest first.{means}"
@@ -158,7 +157,7 @@ def _offer(dropdown: Dropdown, names: list[str]) -> None:
 
 def _cells(row: Lineage, options: Sequence[str]) -> list[str]:
     changes = [f"{path.rpartition('.')[2]} {_text(old)} → {_text(new)}" for path, (old, new) in row.changes.items()]
-    numbers = ["" if value is None else f"{value:.4g}" for value in (row.fitness, row.score)]
+    numbers = ["" if value is None else format_number(value) for value in (row.fitness, row.score)]
     values = [_text(row.options[path]) for path in options]
     return [row.id, row.parent_id or "", row.operator, *numbers, ", ".join(changes), *values]
 

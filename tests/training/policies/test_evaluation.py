@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,12 @@ def test_json_says_what_was_evaluated(toy_run: Run) -> None:
     data = json.loads(json.dumps(evaluation.to_json()))
     assert data["episodes"] == 1 and data["return_se"] == {"a": None, "b": None} and data["env"] == "toy/count"
     assert data["return_mean"]["b"] == 0.0 and data["checkpoint"] == 3 and data["edits"] == []
+
+
+def test_large_returns_are_shown_in_full(toy_run: Run) -> None:
+    evaluation = evaluate(toy_run, episodes=2)
+    large = replace(evaluation, return_mean={"a": 11634.2, "b": -9054.4}, return_se={"a": 562.3, "b": 7.25})
+    assert repr(large).endswith("mean return a 11634 ± 562, b -9054 ± 7.2>")
 
 
 def test_a_random_policy_scores_what_is_known_of_it(native_run: Run) -> None:

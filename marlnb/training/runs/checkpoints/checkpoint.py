@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import problem_of
+from marlnb.display.formatting import format_number
 from marlnb.errors import CheckpointError, CheckpointWriteError
 from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.files import METRICS, numbered, read_lines
@@ -48,7 +49,7 @@ class Checkpoint:
         return shared_return(self.returns)
 
     def __repr__(self) -> str:
-        returns = ", ".join(f"{name} {value:.4g}" for name, value in self.returns.items())
+        returns = ", ".join(f"{name} {format_number(value)}" for name, value in self.returns.items())
         mean = f", mean return {returns}" if returns else ""
         return f"<Checkpoint {self.iteration} in {self.path.parent}: {self.frames:,} frames{mean}>"
 
