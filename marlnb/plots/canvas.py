@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -201,16 +202,22 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: S
 def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = None, offset: float = 0.0) -> None:
     """Adds a legend to the right of the axes, where it hides no data.
 
+    One that is longer than the figure is high has several columns, for which the figure becomes wider.
+
     Args:
         size: of its markers in square points; None: as they are drawn in the axes.
         offset: distance from the axes in points, for labels that are written between them and the legend.
     """
     figure = ax.get_figure(root=True)
     assert figure is not None
+    _, names = ax.get_legend_handles_labels()
+    max_rows = max(1, int(5 * figure.get_figheight() - 3))  # that fit next to the axes
+    n_columns = max(1, ceil(len(names) / max_rows))
+    if isinstance(figure, PlainFigure):
+        figure.set_figwidth(figure.get_figwidth() + (n_columns - 1) * _column_width(names))
     anchor = ax.transAxes + ScaledTranslation(offset / 72, 0, figure.dpi_scale_trans)
-    legend = ax.legend(
-        frameon=False, fontsize=8.5, title=title, loc="upper left", bbox_to_anchor=(1, 1), bbox_transform=anchor
-    )
+    style: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "loc": "upper left", "ncols": n_columns}
+    legend = ax.legend(title=title, bbox_to_anchor=(1, 1), bbox_transform=anchor, **style)
     for handle in legend.legend_handles if size is not None else ():
         handle.set_sizes([size])  # type: ignore[union-attr]
     show_as_text(legend)
@@ -222,7 +229,11 @@ def width_with_legend(names: Iterable[str], *, offset: float = 0.0) -> float:
     Args:
         offset: as for `legend_outside`.
     """
-    return 5.8 + max((0.55 + 0.066 * len(name) for name in names), default=0.0) + offset / 72
+    return 5.8 + _column_width(names) + offset / 72
+
+
+def _column_width(names: Iterable[str]) -> float:
+    return max((0.55 + 0.066 * len(name) for name in names), default=0.0)
 
 
 def width_with_title(title: str, *, left: float) -> float:

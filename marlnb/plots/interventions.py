@@ -9,7 +9,18 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import INK, MUTED, OKABE_ITO, agent_colour, axes, finish, heat_map, line_style
+from marlnb.plots.canvas import (
+    INK,
+    MUTED,
+    OKABE_ITO,
+    agent_colour,
+    axes,
+    finish,
+    heat_map,
+    legend_outside,
+    line_style,
+    width_with_legend,
+)
 
 if TYPE_CHECKING:
     from marlnb.analysis.interventions.result import Arm, Effect, Intervention
@@ -108,8 +119,9 @@ def strength_response(
         if agent not in by_who:
             raise AnalysisError(unknown(f"{outcome} of agent", agent, by_who))
     of_agents = [agent for agent in intervention.agents if agent in by_who]
-    ax = axes(ax)
-    for k, who in enumerate(agents or of_agents or by_who):
+    names = list(agents or of_agents or by_who)
+    ax = axes(ax, width=width_with_legend(names))
+    for k, who in enumerate(names):
         effects = by_who[who]
         rows = [(strength, e.difference, e.low, e.high) for strength, e in zip(strengths, effects)]
         x, y, low, high = np.array(sorted(rows, key=lambda row: row[0]), dtype=float).T  # type: ignore[arg-type, return-value]
@@ -118,7 +130,7 @@ def strength_response(
         ax.plot(x, y, linewidth=2.2, label=who or "episode", **style)
     units = effects[0].units
     ax.axhline(0, color=INK, linewidth=1.0)
-    ax.legend(frameon=False, fontsize=8.5)
+    legend_outside(ax)
     name = OUTCOME_NAMES.get(outcome, outcome)
     kinds = [edit["edit"] for edit in intervention.edits]
     strength_units = {STRENGTH_UNITS[kind] for kind in kinds if kind in STRENGTH_UNITS}

@@ -109,6 +109,7 @@ def test_strength_response_is_sorted_by_strength() -> None:
     np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), [[-1, 1], [0, 0], [2, 4]])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(AGENTS)
     shown(ax)
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
     assert ax.get_xlabel() == "strength (standard deviations along the direction)"
     both = ({"edit": "steer"}, {"edit": "scale"})
     assert plots.strength_response(Intervention(arms, edits=both)).get_xlabel() == "strength"

@@ -375,6 +375,15 @@ def test_long_names_neither_cover_the_data_nor_are_cut_off() -> None:
         assert not any(legend.get_window_extent().overlaps(text.get_window_extent()) for text in ax.texts)
 
 
+def test_a_legend_of_many_lines_has_columns_and_leaves_the_axes_their_size() -> None:
+    sizes = []
+    for n in (4, 24):
+        ax = plots.learning_curve([1e3, 2e3], {f"agent_{k}": [k, k + 1] for k in range(n)})
+        assert _cut_off(ax) == []
+        sizes.append(ax.get_window_extent().size)
+    np.testing.assert_allclose(sizes[1], sizes[0], rtol=0.05)
+
+
 FORMULA = r"$\frac{$ and a $\alpha$"
 
 
