@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from marlnb.errors import ShapeError
-from marlnb.plots.canvas import INK, SEQUENTIAL, axes, finish
+from marlnb.plots.canvas import SEQUENTIAL, axes, finish, label_colour_bar
 
 MAX_FRAME_INCHES = 2.6  # longest side of a frame in a filmstrip
 LABEL_WIDTH_INCHES = 0.62  # of the time below a frame
@@ -48,7 +48,7 @@ def activation_map(
         ordered.T, aspect="auto", cmap=SEQUENTIAL, vmin=low, vmax=top or 1.0, interpolation="nearest", extent=edges
     )
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
-    bar.set_label("activation", color=INK)
+    label_colour_bar(bar, "activation")
     bar.outline.set_visible(False)  # type: ignore[operator]
     if order == "similarity":  # rows are not unit numbers
         ax.set_yticks([])

@@ -110,7 +110,7 @@ def aggregate_intervals(
     note = "\n".join(filter(None, (note, textwrap.fill(_without_interval(next(iter(aggregates.values()))), 140))))
     n_note_lines = note.count("\n") + 1 if note else 0
     height = 1.5 + 0.5 * len(names) + 0.2 * n_note_lines
-    figure = PlainFigure(figsize=(2.6 * len(aggregates) + 0.8, height), dpi=110, layout="constrained")
+    figure = PlainFigure(figsize=(2.6 * len(aggregates) + 0.8, height), dpi=110)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
     shared: Axes | None = None
     for k, (aggregate, estimates) in enumerate(aggregates.items()):
@@ -120,7 +120,10 @@ def aggregate_intervals(
             estimate, colour = estimates[name], algorithm_colour(name, names)
             ax.barh(row, estimate.high - estimate.low, left=estimate.low, height=0.55, color=colour, alpha=0.35)
             ax.plot([estimate.value] * 2, [row - 0.275, row + 0.275], color=colour, linewidth=3, solid_capstyle="butt")
-            ax.text(estimate.value, row - 0.33, f"{estimate.value:.2f}", ha="center", va="bottom", fontsize=8.5)
+            number = ax.text(
+                estimate.value, row - 0.33, f"{estimate.value:.2f}", ha="center", va="bottom", fontsize=8.5
+            )
+            number.set_color(INK)
         ax.set_ylim(len(names) - 0.5, -0.75)
         ax.set_yticks(range(len(names)), names)
         ax.use_sticky_edges = False

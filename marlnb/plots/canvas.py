@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
@@ -28,7 +29,16 @@ MAX_WARNINGS = 4
 
 
 class PlainFigure(Figure):
-    """A figure that shows its texts as they are: a `$` in a name of a user starts no formula."""
+    """A white figure that shows its texts as they are: a `$` in a name of a user starts no formula.
+
+    It and its axes are white in dark styles too: the colours of all figures are chosen for a white background.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"facecolor": "white", "layout": "constrained"} | options)
+
+    def add_subplot(self, *args: Any, **options: Any) -> Axes:  # type: ignore[override]
+        return super().add_subplot(*args, **{"facecolor": "white"} | options)
 
     def draw(self, renderer: Any) -> None:
         show_as_text(self)
@@ -49,18 +59,13 @@ def axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.8) -> Axes:
     """`ax`, or the axes of a new figure of this size in inches."""
     if ax is not None:
         return ax
-    return _figure(width, height).add_subplot(facecolor="white")
+    return PlainFigure(figsize=(width, height), dpi=110).add_subplot()
 
 
 def panels(n: int, *, width: float = 6.4, height: float = 3.4) -> list[Axes]:
     """`n` axes side by side in a new figure, each of this size in inches."""
-    figure = _figure(width * n, height)
-    return [figure.add_subplot(1, n, k + 1, facecolor="white") for k in range(n)]
-
-
-def _figure(width: float, height: float) -> Figure:
-    """White in dark styles too: the colours of all figures are chosen for a white background."""
-    return PlainFigure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
+    figure = PlainFigure(figsize=(width * n, height), dpi=110)
+    return [figure.add_subplot(1, n, k + 1) for k in range(n)]
 
 
 def agent_colour(agent: str, agents: Sequence[str]) -> str:
@@ -144,9 +149,15 @@ def heat_map(
     slanted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
     ax.set_xticks(np.arange(len(columns)) + 0.5, list(columns), **slanted)
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), rotation=0)
-    mesh.colorbar.set_label(label, color=INK, fontsize=9)  # type: ignore[union-attr]
-    mesh.colorbar.ax.tick_params(colors=INK)  # type: ignore[union-attr]
-    show_as_text(mesh.colorbar.ax)  # type: ignore[union-attr]
+    label_colour_bar(mesh.colorbar, label, fontsize=9)  # type: ignore[arg-type]
+
+
+def label_colour_bar(bar: Colorbar, label: str, *, fontsize: float | None = None) -> None:
+    """Labels a colour bar, in the colour of the other texts."""
+    bar.set_label(label, color=INK, fontsize=fontsize)
+    bar.outline.set_edgecolor(INK)  # type: ignore[operator]
+    bar.ax.tick_params(colors=INK)
+    show_as_text(bar.ax)
 
 
 def mean_with_middle_half(
@@ -189,7 +200,7 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: S
         ax.spines[side].set_color(MUTED)
     ax.tick_params(colors=INK, labelsize=9)
     legend = ax.get_legend()
-    for text in legend.get_texts() if legend is not None else ():
+    for text in [legend.get_title(), *legend.get_texts()] if legend is not None else ():
         text.set_color(INK)
     if grid:
         ax.grid(axis=grid, color="#E3E3E3", linewidth=0.8)  # type: ignore[arg-type]
@@ -216,7 +227,13 @@ def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = N
     if isinstance(figure, PlainFigure):
         figure.set_figwidth(figure.get_figwidth() + (n_columns - 1) * _column_width(names))
     anchor = ax.transAxes + ScaledTranslation(offset / 72, 0, figure.dpi_scale_trans)
-    style: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "loc": "upper left", "ncols": n_columns}
+    style: dict[str, Any] = {
+        "frameon": False,
+        "fontsize": 8.5,
+        "loc": "upper left",
+        "ncols": n_columns,
+        "labelcolor": INK,
+    }
     legend = ax.legend(title=title, bbox_to_anchor=(1, 1), bbox_transform=anchor, **style)
     for handle in legend.legend_handles if size is not None else ():
         handle.set_sizes([size])  # type: ignore[union-attr]

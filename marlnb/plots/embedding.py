@@ -8,7 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.errors import ShapeError
-from marlnb.plots.canvas import INK, MARKERS, OKABE_ITO, SEQUENTIAL, agent_colour, axes, finish, legend_outside
+from marlnb.plots.canvas import (
+    MARKERS,
+    OKABE_ITO,
+    SEQUENTIAL,
+    agent_colour,
+    axes,
+    finish,
+    label_colour_bar,
+    legend_outside,
+)
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.embedding import Embedding
@@ -44,11 +53,11 @@ def embedding_map(embedding: Embedding, *, title: str | None = None, ax: Axes | 
         _classes(ax, embedding, size)
     else:
         if not known.all():
-            ax.legend(loc="upper right", fontsize=8)
+            ax.legend(loc="upper right", fontsize=8, facecolor="white")
         x, y = points[known, :2].T
         scatter = ax.scatter(x, y, c=embedding.color[known], s=size, cmap=SEQUENTIAL, linewidths=0)
         bar = ax.figure.colorbar(scatter, ax=ax, pad=0.02)
-        bar.set_label(embedding.color_name, color=INK)
+        label_colour_bar(bar, embedding.color_name)
         bar.outline.set_visible(False)  # type: ignore[operator]
     if len(embedding.explained):
         across, up = (f"principal component {k + 1} ({embedding.explained[k]:.0%} of the variance)" for k in range(2))

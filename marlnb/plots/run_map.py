@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, MUTED, axes, finish
+from marlnb.plots.canvas import INK, MUTED, axes, finish, label_colour_bar
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.run_map_result import RunMap
@@ -32,7 +32,7 @@ def run_map_figure(run_map: RunMap, *, title: str = "Runs by what they represent
     if known.any():
         figure = ax.get_figure(root=True)
         assert figure is not None
-        figure.colorbar(points, ax=ax, label="return per agent and episode (reward)")
+        label_colour_bar(figure.colorbar(points, ax=ax), "return per agent and episode (reward)")
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.15)
     note = f"distance √(2 − 2 CKA); two dimensions show {run_map.explained:.0%} of it"

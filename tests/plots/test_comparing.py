@@ -7,10 +7,13 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.text import Text
 
 from marlnb import plots
+from marlnb.analysis.benchmarking.statistics import Estimate
 from marlnb.analysis.communication.communication_result import Communication
 from marlnb.analysis.representations.development_result import Development
 from marlnb.analysis.representations.embedding import Embedding
@@ -172,6 +175,22 @@ def test_classes_named_after_colours_have_these_colours() -> None:
 
     assert drawn_in("green", "blue") == ["#009E73", "#0072B2"]
     assert drawn_in("green", "near") == ["#0072B2", "#E69F00"]  # some that are not: all as they come
+
+
+def test_figures_are_dark_on_white_in_a_dark_style() -> None:
+    estimates = {"IQM": {"mappo": Estimate(0.5, 0.4, 0.6)}}
+    with style.context("dark_background"):
+        figures = [
+            plots.aggregate_intervals(estimates),
+            plots.activation_map(np.eye(3), agent="a").figure,
+            plots.embedding_map(MAP).figure,
+            plots.embedding_map(replace(MAP, color_is_class=False)).figure,
+        ]
+    for figure in figures:
+        figure.savefig(BytesIO(), format="png")
+        texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+        assert len(texts) > 5 and [text.get_text() for text in texts if max(to_rgb(text.get_color())) > 0.5] == []
+        assert {to_hex(face.get_facecolor()) for face in (figure, figure.axes[0])} == {"#ffffff"}
 
 
 def test_legends_are_outside_the_axes() -> None:

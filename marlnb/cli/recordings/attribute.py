@@ -84,7 +84,7 @@ def _draw(attribution: Attribution, path: Path) -> None:
     from marlnb.plots.canvas import PlainFigure
 
     n_bars = min(MAX_BARS, len(attribution.feature_names))
-    figure = PlainFigure(figsize=(7.0, (1.6 + 0.27 * n_bars) * len(attribution.agents)), layout="constrained")
+    figure = PlainFigure(figsize=(7.0, (1.6 + 0.27 * n_bars) * len(attribution.agents)))
     axes = figure.subplots(len(attribution.agents), 1, squeeze=False)
     for ax, agent in zip(axes[:, 0], attribution.agents):
         attribution_bars(attribution, agent=agent, agents=attribution.agents, ax=ax)

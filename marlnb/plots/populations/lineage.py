@@ -20,6 +20,7 @@ from marlnb.plots.canvas import (
     SEQUENTIAL,
     axes,
     finish,
+    label_colour_bar,
     legend_outside,
     width_with_legend,
 )
@@ -85,7 +86,7 @@ def _draw_similarities(ax: Axes, inheritance: Inheritance, edges: Mapping[str, E
     others = [edge for name, edge in edges.items() if name not in names]
     ax.add_collection(LineCollection(others, colors=MUTED, linewidths=0.6, alpha=0.6, zorder=1))
     bar = ax.figure.colorbar(lines, ax=ax, pad=0.02)
-    bar.set_label(f"CKA of child and parent at {inheritance.site}", color=INK, fontsize=9)
+    label_colour_bar(bar, f"CKA of child and parent at {inheritance.site}", fontsize=9)
 
 
 def _draw_concept(ax: Axes, inheritance: Inheritance, concept: str, points: Mapping[str, tuple[float, float]]) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import ipywidgets as w
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.gridspec import SubplotSpec
 from PIL import Image
 
 from marlnb.plots.canvas import DASHES, INK, MUTED, SEQUENTIAL, PlainFigure, agent_colour, legend_outside
@@ -92,7 +93,7 @@ def still_figure(
 ) -> Figure:
     """For each side its image, its rewards, and the units of its agents over time, with a line at the step `index`."""
     n_rows = max(min(len(_chosen_agents(side.view, layer, agents)), MAX_AGENTS) for side in sides)
-    figure = PlainFigure(figsize=(6.4 * len(sides), 3.4 + 1.15 * n_rows), dpi=90, layout="constrained")
+    figure = PlainFigure(figsize=(6.4 * len(sides), 3.4 + 1.15 * n_rows), dpi=90)
     for side, image, part in zip(sides, images, figure.subfigures(1, len(sides), squeeze=False)[0]):
         view = side.view
         k = min(index, len(view.t) - 1)
@@ -102,16 +103,24 @@ def still_figure(
         part.suptitle(f"{side.title}, step {view.t[k]}{others}", fontsize=11, fontweight="bold", color=INK)
         grid = part.add_gridspec(1 + len(shown), 1, height_ratios=[2.6, *[1.0] * len(shown)])
         top = grid[0].subgridspec(1, 2)
-        _draw_image(part.add_subplot(top[0]), image)
-        _draw_rewards(part.add_subplot(top[1]), view, k, shown)
+        _draw_image(_axes(part, top[0]), image)
+        _draw_rewards(_axes(part, top[1]), view, k, shown)
         for row, agent in enumerate(shown, 1):
-            _draw_units(part.add_subplot(grid[row]), view, agent, layer, order, k)
+            _draw_units(_axes(part, grid[row]), view, agent, layer, order, k)
     return figure
 
 
 def _chosen_agents(view: EpisodeView, layer: str, agents: Sequence[str]) -> list[str]:
     chosen = [agent for agent in view.agents if not agents or agent in agents]
     return [agent for agent in chosen if view.site_of(agent, layer)]
+
+
+def _axes(part: SubFigure, cell: SubplotSpec) -> Axes:
+    """White in dark styles too, as the figure is."""
+    ax = part.add_subplot(cell, facecolor="white")
+    ax.tick_params(colors=INK)
+    ax.spines[:].set_color(INK)
+    return ax
 
 
 def _draw_image(ax: Axes, image: bytes | None) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from matplotlib import style
+from matplotlib.colors import to_hex
 
 import marlnb as mnb
+from marlnb.plots.canvas import INK
 from tests.widgets.kernels import run_cells
 
 CELLS = (
@@ -55,3 +58,11 @@ def test_a_snapshot_of_some_agents_says_how_many_there_are(
     title, names = title_and_names()
     assert title.endswith("\n1 of 2 agents; show_agents([...]) shows others") and names == ["speaker_0"]
     scope.close()
+
+
+def test_the_picture_is_dark_on_white_in_a_dark_style(listener: mnb.Recording) -> None:
+    with style.context("dark_background"):
+        figure = mnb.microscope(listener, 3, t=5).figure()
+    assert {to_hex(face.get_facecolor()) for face in (figure, *figure.axes)} == {"#ffffff"}
+    texts = [*figure.axes[1].get_legend().get_texts(), *figure.axes[2].get_xticklabels()]
+    assert {to_hex(text.get_color()) for text in texts} == {INK}
