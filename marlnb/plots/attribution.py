@@ -193,7 +193,7 @@ def influence_map(
         sources: names of the columns, whose observation.
     """
     values = np.asarray(influence, dtype=float)
-    ax = axes(ax, width=3.0 + 1.1 * len(sources), height=1.9 + 0.8 * len(agents))
+    ax = axes(ax, width=3.0 + 1.1 * len(sources), height=max(3.0, 1.9 + 0.8 * len(agents)))
     text = np.vectorize(partial(format_number, digits=2), otypes=[str])(values)
     heat_map(ax, values, rows=agents, columns=sources, text=text, low=0, square=True,
              label=f"mean |contribution| ({units})")  # fmt: skip

@@ -49,6 +49,8 @@ def show_as_text(artist: Artist) -> None:
     """Turns formulas off in all texts of a figure or an axes, but the powers of ten of a logarithmic axis."""
     for text in artist.findobj(Text):
         text.set_parse_math(False)  # type: ignore[attr-defined]
+        if "$" in text.get_text():  # type: ignore[attr-defined]
+            text.set_wrap(False)  # type: ignore[attr-defined]  # matplotlib would measure its lines as formulas
     for axis in artist.findobj(Axis):
         if axis.get_scale() == "log":  # type: ignore[attr-defined]
             for label in axis.get_ticklabels(which="both"):  # type: ignore[attr-defined]
@@ -154,7 +156,7 @@ def heat_map(
 
 def label_colour_bar(bar: Colorbar, label: str, *, fontsize: float | None = None) -> None:
     """Labels a colour bar, in the colour of the other texts."""
-    bar.set_label(label, color=INK, fontsize=fontsize)
+    bar.set_label(label, color=INK, fontsize=fontsize, wrap=True)
     bar.outline.set_edgecolor(INK)  # type: ignore[operator]
     bar.ax.tick_params(colors=INK)
     show_as_text(bar.ax)
@@ -190,10 +192,13 @@ def mean_with_middle_half(
 
 
 def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: Sequence[str] = ()) -> Axes:
-    """Adds the title and the axis labels, opens the frame, draws a light grid behind the data and raises an `alarm`."""
-    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
-    ax.set_xlabel(x, color=INK)
-    ax.set_ylabel(y, color=INK)
+    """Adds the title and the axis labels, opens the frame, draws a light grid behind the data and raises an `alarm`.
+
+    A title or label that is longer than the figure is wide (or high) has several lines.
+    """
+    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10, wrap=True)
+    ax.set_xlabel(x, color=INK, wrap=True)
+    ax.set_ylabel(y, color=INK, wrap=True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for side in ("left", "bottom"):

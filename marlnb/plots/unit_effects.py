@@ -53,6 +53,7 @@ def causal_map(
     ax.axhline(0, color=INK, linewidth=1.0)
     ax.legend(frameon=False, fontsize=8.5, ncols=2)
     name = OUTCOME_NAMES.get(outcome, outcome)
-    heading = title or f"{result.edit['edit']} of each unit of {units[0].site}: {name} of {who or 'the episode'}"
+    of = f" of {who}" if who else ""
+    heading = title or f"{result.edit['edit']} of each unit of {units[0].site}: {name}{of}"
     up = f"{name}: change ({effects[0].units})"
     return finish(ax, title=heading, x="unit, edited alone", y=up, warnings=result.warnings)

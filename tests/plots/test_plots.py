@@ -345,7 +345,8 @@ def _cut_off(ax: Axes) -> list[str]:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     legend = ax.get_legend()
-    texts = [*ax.texts, ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]  # type: ignore[attr-defined]
+    texts = [*ax.texts, ax.title, ax._left_title, ax.xaxis.label]  # type: ignore[attr-defined]
+    texts += [each.yaxis.label for each in figure.axes]  # those of colour bars too
     texts += legend.get_texts() if legend is not None else ()
     boxes = {text.get_text(): text.get_window_extent(canvas.get_renderer()) for text in texts if text.get_text()}
     width, height = canvas.get_width_height()
@@ -361,6 +362,9 @@ def test_long_names_neither_cover_the_data_nor_are_cut_off() -> None:
         plots.sample_efficiency(dict.fromkeys(names, (frames, estimate)), references=levels),
         plots.performance_profile(dict.fromkeys(names, estimate), [0.0, 1.0], note="a note of the scale, " * 9),
         plots.return_distribution([1.0, 2.0, 4.0], references=levels, title="returns, each one in $"),
+        plots.influence_map(np.ones((1, 2)), agents=["listener_0"], sources=AGENTS, units="reward"),
+        plots.influence_map(np.ones((2, 2)), agents=AGENTS, sources=AGENTS, units="reward for a landmark, " * 3),
+        plots.attribution_bars(attribution(target="the logit of a long choice, " * 4, units="logits, " * 12)),
         plots.filmstrip(np.zeros((9, 700, 100, 3), np.uint8), n=4),
         plots.filmstrip(np.zeros((9, 70, 70, 3), np.uint8), n=1, title="one picture of an episode and its long title"),
         plots.setting_scores(

@@ -113,6 +113,7 @@ def test_the_result_opens_with_its_verdict(mapped: CausalMap) -> None:
 
 
 def test_the_figure_has_a_point_for_each_unit(mapped: CausalMap) -> None:
+    assert plots.causal_map(mapped, "length").get_title(loc="left").endswith(": length of the episode")
     ax = plots.causal_map(mapped, "tv_direct", "listener_0")
     points = sorted(x for container in ax.containers for x in container.get_children()[0].get_xdata())  # type: ignore[attr-defined]
     assert points == [*range(64)] and "unit" in ax.get_xlabel()
