@@ -176,7 +176,8 @@ class RunPopulation:
         if all(member.row.fitness is None for member in self.members):
             return f"{name}, {n_generations} generations; every member diverged>"
         best = self.best
-        return f"{name}, {n_generations} generations; fittest {best.id} with {format_number(best.row.fitness)}>"
+        fitness = format_number(best.row.fitness or 0.0)
+        return f"{name}, {n_generations} generations; fittest {best.id} with {fitness}>"
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from marlnb.analysis.results import Result
-from marlnb.display.formatting import count, format_number
+from marlnb.display.formatting import count, format_interval, format_number
 
 MIN_SEEDS = 5
 
@@ -49,8 +49,10 @@ class Measure:
 
     @property
     def text(self) -> str:
-        interval = "" if self.low is None else f" [{format_number(self.low, 3)}, {format_number(self.high, 3)}]"
-        return f"{self.name} {format_number(self.mean, 3)}{interval} (equal: {self.reference:g}): {self.verdict}"
+        mean = format_number(self.mean, 3)
+        if self.low is not None and self.high is not None:
+            mean = format_interval(self.mean, self.low, self.high)
+        return f"{self.name} {mean} (equal: {self.reference:g}): {self.verdict}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
