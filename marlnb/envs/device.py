@@ -9,13 +9,14 @@ from marlnb.errors import ConfigError
 
 def check_device(device: str | torch.device) -> torch.device:
     """Raises ConfigError if this machine has no such device."""
-    devices = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
+    n_gpus = torch.cuda.device_count()
+    devices = ", ".join(["cpu", *(f"cuda:{index}" for index in range(n_gpus))])
     try:
         parsed = torch.device(device)
     except RuntimeError as error:
         raise ConfigError(f"no device {device!r}; valid: {devices}") from error
     if parsed.type not in ("cpu", "cuda"):
         raise ConfigError(f"device {device!r} cannot be trained on; valid: {devices}")
-    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"no device {device!r}; torch finds {torch.cuda.device_count()} CUDA devices here")
+    if parsed.type == "cuda" and (parsed.index or 0) >= n_gpus:
+        raise ConfigError(f"no device {device!r}; torch finds {n_gpus} CUDA devices here; valid: {devices}")
     return parsed

@@ -10,6 +10,7 @@ from marlnb.experiment import Experiment
 from marlnb.training.shared_return import earn_differently, shared_return
 
 LENGTHS = ("frames", "max_iterations", "max_minutes", "max_agent_steps")  # options of an Experiment
+CHANGEABLE = (*LENGTHS, "device")  # options that `resume` can change
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.profiler import record_function
 
 from marlnb.algorithms.captured import Captured, CUDAGraph, NewGraph, not_captured
-from marlnb.algorithms.learner import Learner
+from marlnb.algorithms.learner import Learner, restore_generator
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.display.notice import print_notice
@@ -233,7 +233,7 @@ class Loop:
         load_learners(self.learners, state.get("learners", {}))
         try:
             self._streams.load_state_dict(state["random"])
-            self._generator.set_state(state["generator"])
+            restore_generator(self._generator, state["generator"])
             self.episodes.load_state_dict(state["scores"])
             if state["env"] is None:
                 self.begin(iteration)

@@ -18,7 +18,7 @@ from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
-from marlnb.training.limits import LENGTHS, Trained, limits_of, reached_limit
+from marlnb.training.limits import CHANGEABLE, LENGTHS, Trained, limits_of, reached_limit
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end
 from marlnb.training.report import Report
@@ -86,6 +86,7 @@ def resume(
     max_iterations: int | None = None,
     max_minutes: float | None = None,
     max_agent_steps: int | None = None,
+    device: str | None = None,
     trust: bool = False,
     progress: bool = True,
     on_report: Sequence[Callable[[Report], None]] = (),
@@ -97,19 +98,22 @@ def resume(
         run: the run or its folder.
         frames: a new total length, to train a complete run further.
         max_iterations, max_minutes, max_agent_steps: new values of these limits.
+        device: to continue on, such as "cpu" where there is no GPU; the run keeps it.
         trust: allow the code that another person's folder names; those of your own trainings need none.
         progress, on_report, callbacks: as in `train`.
     Raises:
-        As `train`; the limits stay as they were if the training cannot start.
+        As `train`; limits and device stay as they were if the training cannot start.
         ConfigError: a new limit is less than has been trained.
         TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
     """
     opened = opened_run(run, trust=trust)
-    given = dict(zip(LENGTHS, (frames, max_iterations, max_minutes, max_agent_steps), strict=True))
+    if device is not None:
+        check_device(device)
+    given = dict(zip(CHANGEABLE, (frames, max_iterations, max_minutes, max_agent_steps, device), strict=True))
     before = opened.experiment
     changed = {name: value for name, value in given.items() if value not in (None, getattr(before, name))}
     if changed:
-        _change_limits(opened, changed)
+        _change(opened, changed)
     return drive(opened, progress, on_report, callbacks, before=before)
 
 
@@ -152,7 +156,7 @@ def drive(
 
     Args:
         is_new: the folder was created just now: it is deleted again if the training cannot start.
-        before: with the limits that the run has again if the training cannot start; None: they did not change.
+        before: what the run is of again if the training cannot start; None: it did not change.
     """
     status = run.status()
     job = os.environ.get(JOB_VARIABLE)
@@ -197,7 +201,7 @@ def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool, befo
                 if is_new:  # the corrected experiment may use the same name
                     run.discard_unstarted()
                 elif before is not None and before != run.experiment:
-                    _write_limits(run, before)
+                    _write_experiment(run, before)
         raise
 
 
@@ -229,23 +233,23 @@ def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
     return {**dict.fromkeys(LENGTHS), "frames": status.get("frames_total"), **status.get("limits", {})}
 
 
-def _change_limits(run: Run, changes: Mapping[str, Any]) -> None:
+def _change(run: Run, changes: Mapping[str, Any]) -> None:
     experiment = replace(run.experiment, **changes)
     with RunLock(run.path / LOCK):
         done = _trained(run).by_limit
         for name, value in changes.items():
-            if value < done[name]:
+            if name in done and value < done[name]:
                 amount = f"{round(done[name], 3)} {name.removeprefix('max_').replace('_', ' ')}"
                 raise ConfigError(f"{name}={value} is less than the {amount} that {run.path} has been trained for")
-        _write_limits(run, experiment)
+        _write_experiment(run, experiment)
 
 
-def _write_limits(run: Run, experiment: Experiment) -> None:
+def _write_experiment(run: Run, experiment: Experiment) -> None:
     write_atomically(run.path / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
-    earlier, run.experiment = limits_of(run.experiment), experiment
-    for name, value in limits_of(experiment).items():
-        if value != earlier[name]:
-            run.log_event(f"{name} changed from {earlier[name]} to {value}")
+    earlier, run.experiment = run.experiment, experiment
+    for name in CHANGEABLE:
+        if (value := getattr(experiment, name)) != getattr(earlier, name):
+            run.log_event(f"{name} changed from {getattr(earlier, name)} to {value}")
 
 
 def _trained(run: Run) -> Trained:

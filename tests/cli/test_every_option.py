@@ -40,7 +40,7 @@ train env=mpe/simple_spread algorithm=ippo {TINY} run={{run}} --quiet --config-d
 every_iterations=1,episodes=1
 train env=mpe/simple_spread algorithm=ippo {TINY} run={{run}} --resume --quiet
 train env=mpe/simple_spread algorithm=ippo {TINY} seed=0,1 --jobs 1 --dry-run
-resume {{run}} --frames 30 --max-iterations 3 --max-minutes 9 --max-agent-steps 90 --trust --quiet
+resume {{run}} --frames 30 --max-iterations 3 --max-minutes 9 --max-agent-steps 90 --device cpu --trust --quiet
 resume {{run}} --record every_iterations=1,episodes=1,name=other
 evaluate {{run}} --episodes 2 --seed 5 --policy run --checkpoint last --explore --n-envs 1 --ablate \
 agent/actor/hidden_1:0 --json

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from marlnb.cli import main
 from marlnb.errors import ConfigError, MarlnbError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
+from marlnb.training.trainer import Trainer
 from tests.forked import Forked
 from tests.training.toys import count_experiment
 
@@ -152,9 +154,38 @@ def test_runs_without_a_name_are_numbered(tmp_path: Path, monkeypatch: pytest.Mo
     assert paths == ["runs/count-ippo-0-1", "runs/count-ippo-0-2"]
 
 
+def test_a_run_continues_on_another_device(tmp_path: Path) -> None:
+    path = train(count_experiment("frames=64"), tmp_path / "r", progress=False).path
+    experiment = path / "experiment.json"
+    experiment.write_text(experiment.read_text().replace('"cpu"', '"cuda:99"'))  # as if trained on another machine
+    for device in (None, "cuda:98"):
+        with pytest.raises(ConfigError, match=r"no device 'cuda:9.'; .*; valid: cpu"):
+            resume(path, frames=96, device=device, progress=False)
+    with pytest.raises(RunError, match=r"device: cuda:99 there, cpu here; resume\(run, device=...\) changes it"):
+        train(count_experiment("frames=64"), path, resume=True, progress=False)
+    assert Run.open(path).experiment == count_experiment("frames=64", "device=cuda:99")
+    assert main(["resume", str(path), "--frames", "96", "--device", "cpu", "--quiet"]) == 0
+    run = Run.open(path)
+    assert run.experiment == count_experiment("frames=96") and run.status()["frames"] == 96
+    assert any("device changed from cuda:99 to cpu" in line for line in run.events())
+
+
+def test_the_state_of_another_kind_of_generator_is_left_out(tmp_path: Path) -> None:
+    """A GPU's generator has 16 bytes."""
+    run = train(count_experiment("frames=64"), tmp_path / "r", progress=False)
+    with Trainer.resume(run) as trainer:
+        state = run.checkpoint().load() | {"generator": torch.zeros(16, dtype=torch.uint8)}
+        trainer.loop.load_state_dict(state, 2)
+        trainer.loop.advance()
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
-    [("device=cuda:99", "CUDA devices here"), ("device=toaster", "no device 'toaster'"), ("loggers=[paper]", "paper")],
+    [
+        ("device=cuda:99", "CUDA devices here; valid: cpu"),
+        ("device=toaster", "no device 'toaster'"),
+        ("loggers=[paper]", "paper"),
+    ],
 )
 def test_what_cannot_run_is_refused_before_a_folder_is_made(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -3,6 +3,7 @@
 examples:
   marlnb resume runs/spread
   marlnb resume runs/spread --frames 2_000_000     train a complete run further
+  marlnb resume runs/spread --device cpu           continue where there is no GPU
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-iterations", type=int, metavar="N", help="new limit of the iterations, all sessions together")
     add("--max-minutes", type=float, metavar="M", help="new limit of the training time, all sessions together")
     add("--max-agent-steps", type=int, metavar="N", help="new limit of the steps of single agents")
+    add("--device", metavar="D", help="continue on this device, such as cpu where there is no GPU")
     add_record_argument(parser)
     add_trust_argument(parser)
     add("--quiet", action="store_true", help="no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from marlnb.training.limits import LENGTHS
+    from marlnb.training.limits import CHANGEABLE
     from marlnb.training.train import resume
 
     callbacks, progress = chosen_callbacks(arguments), not arguments.quiet
-    limits = {name: getattr(arguments, name) for name in LENGTHS}
+    changes = {name: getattr(arguments, name) for name in CHANGEABLE}
     return end_of_training(
-        resume(arguments.run, **limits, trust=arguments.trust, progress=progress, callbacks=callbacks)
+        resume(arguments.run, **changes, trust=arguments.trust, progress=progress, callbacks=callbacks)
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marlnb.errors import RunError, TrustError
-from marlnb.training.limits import LENGTHS
+from marlnb.training.limits import CHANGEABLE
 from marlnb.training.runs.code import code_label
 from marlnb.training.runs.files import EXPERIMENT, read_json
 
@@ -50,8 +50,8 @@ def check_same(run: RunFolder, experiment: Experiment) -> None:
     changed = differences([dict(_flat(each.to_json())) for each in (theirs, experiment)])
     texts = [f"{key}: {there} there, {here} here" for key, (there, here) in changed.items() if key != "tuned"]
     if texts:
-        lengths = [key for key in changed if key in LENGTHS]
-        hint = f"; resume(run, {'=..., '.join(lengths)}=...) changes its length" if lengths else ""
+        names = [key for key in changed if key in CHANGEABLE]
+        hint = f"; resume(run, {'=..., '.join(names)}=...) changes {'them' if names[1:] else 'it'}" if names else ""
         raise RunError(f"{run.path} is a run of another experiment; {'; '.join(texts)}{hint}")
 
 
