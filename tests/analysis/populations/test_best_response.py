@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import marlnb as mnb
+from marlnb.analysis.stats.bootstrap import Interval
 from marlnb.errors import AnalysisError, RunError
 
 RPS = (
@@ -28,8 +29,8 @@ def test_a_response_finds_most_of_what_a_perfect_one_wins_and_not_more(tmp_path:
     assert result.exact == pytest.approx(exact) and result.env_steps == 8192
     assert 0.7 * exact < result.mean_return and result.low <= exact
     assert result.low < result.mean_return < result.high and "a perfect response has" in result.verdict
-    assert result.win_rate.low < 0.5 and "an opponent beats it" in result.verdict  # few wins pay more than many losses
-    assert "no exploit was found" in replace(result, low=-0.1).verdict
+    even = replace(result, win_rate=Interval(0.5, 0.45, 0.55))  # few wins can pay more than many losses
+    assert "an opponent beats it" in even.verdict and "no exploit was found" in replace(even, low=-0.1).verdict
     again = mnb.best_response(run, env_steps=8_000, episodes=400, progress=False)  # neither trains nor plays again
     assert again.mean_return == result.mean_return and again.run.path == result.run.path
     assert result.to_json()["player"] == "run"
