@@ -347,6 +347,8 @@ def build_loop(experiment: Experiment, env: VectorEnv, device: torch.device, fol
         training = Loop(experiment, env, device)
         compile_long_training(experiment, training.learners)
         return training
+    if experiment.league is not None and experiment.cuda_graphs:
+        print_notice(not_captured("a league", "Python chooses who acts in its matches"))
     loop: TrainingLoop = population_support().build_loop(experiment, env, device, folder)
     return loop
 

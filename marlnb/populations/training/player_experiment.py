@@ -18,7 +18,7 @@ Part = TypeVar("Part")
 
 
 def player_experiment(experiment: Experiment, spec: EnvSpec, player: Player, n_resets: int = 0) -> Experiment:
-    """The experiment of one player, without league, whose tables have groups and agents only.
+    """The experiment of one player, without league and CUDA graphs, whose tables have groups and agents only.
 
     `algorithms`, `models` and `critics` may name a player, a role, a group of agents, and networks also an agent; the
     first of these that is named counts. The seed, and so the first weights, depend on the player and on its resets.
@@ -33,6 +33,7 @@ def player_experiment(experiment: Experiment, spec: EnvSpec, player: Player, n_r
     return replace(
         experiment,
         league=None,
+        cuda_graphs=False,
         algorithms=by_group(experiment.algorithms),
         models=by_group(experiment.models),
         critics=by_group(experiment.critics),

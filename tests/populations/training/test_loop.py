@@ -77,6 +77,13 @@ def test_a_killed_league_continues_with_the_same_bits(tmp_path: Path, overrides:
         assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, key
 
 
+def test_a_league_says_once_that_it_is_not_captured(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    experiment = Experiment.compose(*RPS, "frames=64", "cuda_graphs=true")
+    Trainer(experiment, Run.create(tmp_path / "r", experiment)).close()
+    error = capfd.readouterr().err
+    assert error.count("not captured") == 1 and "a league is not captured as a CUDA graph" in error
+
+
 def test_what_opponents_see_and_do_does_not_enter_the_update(tmp_path: Path) -> None:
     """Two equal trainings; in one the opponents' cells are overwritten before the update."""
     experiment = Experiment.compose(*RPS, "frames=64")
