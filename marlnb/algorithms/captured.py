@@ -49,9 +49,14 @@ class CUDAGraph:
 
     def capture(self, function: Callable[[], T]) -> T:
         torch.cuda.synchronize(self._device)
-        # other threads, such as a FlightRecorder's, may use the device during the capture
-        with torch.cuda.device(self._device), torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-            return function()
+        with torch.cuda.device(self._device):
+            stream = torch.cuda.current_stream()
+            try:
+                # other threads, such as a FlightRecorder's, may use the device during the capture
+                with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                    return function()
+            finally:  # torch leaves its own stream in use if the end of the capture raises an error
+                torch.cuda.set_stream(stream)
 
     def replay(self) -> None:
         self._graph.replay()

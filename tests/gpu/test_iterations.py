@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from marlnb.algorithms.captured import WARM_UP_CALLS
+from marlnb.algorithms.captured import WARM_UP_CALLS, CUDAGraph
 from marlnb.algorithms.rollout import Rollout
 from marlnb.experiment import Experiment
 from marlnb.training.loop import Loop
@@ -76,6 +76,13 @@ def test_graphs_equal_eager(algorithm: str, env: str, model: str) -> None:
         assert learner._captured is not None and learner._captured.is_captured
         for weight, expected in zip(learner.policy.parameters(), eager.learners[name].policy.parameters(), strict=True):
             torch.testing.assert_close(weight, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_a_failed_capture_leaves_the_stream_as_it_was() -> None:
+    stream, value = torch.cuda.current_stream(), torch.ones((), device=DEVICE)
+    with pytest.raises(RuntimeError):
+        CUDAGraph(torch.device(DEVICE), []).capture(value.item)
+    assert torch.cuda.current_stream() == stream and float(value + 1) == 2
 
 
 def test_a_restored_training_is_captured_again() -> None:
