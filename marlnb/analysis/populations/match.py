@@ -66,7 +66,7 @@ def match(
         options: further options of `marlnb.record`, as `sites=...`, `frames=1` or `seed=...`.
     Raises:
         ConfigError: the players have other groups, observations or actions, cannot take different sides, or share
-            their returns; or the environment has one side only.
+            their returns; the environment has one side only, or `win_threshold` names another one.
         RecordingError: there are recordings of this name with other players or options.
         CheckpointError: a snapshot is missing or damaged.
     """
@@ -75,6 +75,10 @@ def match(
         raise ConfigError(f"match has no option {fixed[0]!r}: both players are recorded whole, as trained")
     threshold = win_threshold or league_rules(first, second).win_threshold
     all_sides = match_sides(first, second)
+    side_names = [each.name for each in all_sides]
+    for side in win_threshold or ():
+        if side not in side_names:
+            raise ConfigError(unknown(f"side of {first.spec.name} in win_threshold", side, side_names))
     label = name or f"{label_of(first)}-{label_of(second)}"
     folder = first.path / MATCHES / label
     iterations = (first.origin(checkpoints[0]).iteration, second.origin(checkpoints[1]).iteration)

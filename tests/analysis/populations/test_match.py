@@ -135,6 +135,8 @@ def test_sides_are_played_by_their_own_players(tmp_path: Path) -> None:
     assert list(result.recordings) == ["agent"]
     caught = result.recording.episodes[["adversary_0", "adversary_1", "adversary_2"]].mean(axis=1).to_numpy() > 0
     assert result.episodes["score"].tolist() == [0.0 if each else 1.0 for each in caught]
+    with pytest.raises(ConfigError, match=r"no side of .*simple_tag in win_threshold 'adversaries'; did you mean"):
+        mnb.match(runner, chaser, episodes=3, win_threshold={"adversaries": 0}, progress=False)
     with pytest.raises(ConfigError, match=r"adversary_main_0 plays only adversary .* only adversary, so they cannot"):
         mnb.match(chaser, tag["adversary_main_exploiter_0"], progress=False)
 
