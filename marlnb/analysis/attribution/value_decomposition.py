@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,6 @@ from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
-
-if TYPE_CHECKING:
-    pass
 
 Of = Literal["taken", "best"]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -47,9 +46,6 @@ from marlnb.models.hooks.sites import Site
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
-
-if TYPE_CHECKING:
-    pass
 
 BATCH_ROWS = 4096
 MIN_EPISODES = 20

@@ -10,8 +10,6 @@ label are permuted).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
@@ -30,9 +28,6 @@ from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
-
-if TYPE_CHECKING:
-    pass
 
 MIN_LABEL_LEFT = 1e-6
 """Share of the label's variance that must be left beyond what is given."""

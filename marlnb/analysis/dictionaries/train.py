@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,9 +20,6 @@ from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder, SparseK
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.progress import StatusLine
-
-if TYPE_CHECKING:
-    pass
 
 AUXILIARY_WEIGHT = 1 / 32
 PRIOR_WEIGHT, MIN_RELATIVE_POWER = 0.05, 1e-6

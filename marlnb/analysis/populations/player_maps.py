@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
@@ -20,9 +19,6 @@ from marlnb.populations.matches.seating import label_of
 from marlnb.populations.ratings.elo import log_odds
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySource
-
-if TYPE_CHECKING:
-    pass
 
 MIN_PLAYERS = 4
 EPISODES = 40  # of each match

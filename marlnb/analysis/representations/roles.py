@@ -7,7 +7,6 @@ questions are therefore tested separately, each against its own null hypothesis.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -22,9 +21,6 @@ from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
-
-if TYPE_CHECKING:
-    pass
 
 MAX_POINTS = 1000
 """A silhouette needs the distances of all pairs of points."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import rankdata
@@ -34,9 +33,6 @@ from marlnb.analysis.stats.given_patterns import residual
 from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
-
-if TYPE_CHECKING:
-    pass
 
 MIN_EPISODES_PER_BIN = 5
 

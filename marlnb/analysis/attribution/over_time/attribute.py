@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.episode_index import integers_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
-
-if TYPE_CHECKING:
-    pass
 
 MAX_EXAMPLES = 16384  # rows times quadrature points that go through the network at once
 
