@@ -69,7 +69,9 @@ def test_values_of_a_rollout_equal_the_policys_moment_by_moment(
         with torch.no_grad():
             return policy.value(observations, state=moments["state"][:, t], recurrent=recurrent)
 
-    recurrent, values, finals = policy.initial_critic_recurrent(4, "cpu"), [], []
+    shape = policy.critic_recurrent_shape
+    recurrent = None if shape is None else torch.zeros(4, policy.group.n_agents, *shape)
+    values, finals = [], []
     for t in range(20):
         if recurrent is not None:
             recurrent = torch.where(rollout["is_init"][:, t, :, None, None], 0.0, recurrent)

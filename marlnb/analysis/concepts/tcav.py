@@ -109,7 +109,7 @@ def concept_activation(
     spec = source.env.group(source.group)
     rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
     output = resolve_output(spec.action, to, target)
-    policy = choose_policy(source, policies or None, checkpoint, output)
+    policy = choose_policy(source, policies, checkpoint, output)
     concept_site = find_site(policy.sites(), site)
     labels = resolve_label(source, rows, concept)
     truth = _is_true(labels, value)

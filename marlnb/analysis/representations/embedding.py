@@ -21,6 +21,7 @@ from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
 
 EmbeddingMethod = Literal["pca", "umap"]
+DIMENSIONS = 2
 BATCH_ROWS = 8192
 N_CHECKED_POINTS = 1000
 MIN_TRUSTWORTHINESS = 0.85
@@ -29,7 +30,7 @@ MIN_POINTS = 100
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Embedding(Result):
-    """Points in few dimensions, one for each time step and agent.
+    """Points in two dimensions, one for each time step and agent.
 
     Attributes:
         method: pca or umap.
@@ -98,10 +99,8 @@ def embed(
     color: Label | None = None,
     agents: Sequence[str] | None = None,
     checkpoint: int | None = None,
-    dimensions: int = 2,
     max_points: int = 4000,
     n_neighbors: int = 15,
-    min_distance: float = 0.1,
     seed: int = 0,
 ) -> Embedding:
     """An embedding of a site's units: principal components of all time steps, or UMAP of a sample of them.
@@ -115,10 +114,8 @@ def embed(
         color: a label as in `decode`, a feature that the agent observes, `t` or `action`; None: the agent.
         agents: names; None for all agents of the site.
         checkpoint: iteration whose rows are read; required if a recording spans several.
-        dimensions: of the embedding.
         max_points: drawn at random; UMAP is fitted to these, PCA to all rows.
         n_neighbors: UMAP's, and of the trustworthiness.
-        min_distance: UMAP's min_dist.
         seed: of the sample and of UMAP.
     Raises:
         AnalysisError: an unknown method; units that never vary; fewer rows than neighbours; UMAP is not installed.
@@ -126,10 +123,8 @@ def embed(
     recording = opened_recording(recording)
     if method not in get_args(EmbeddingMethod):
         raise AnalysisError(unknown("method of embedding", method, get_args(EmbeddingMethod)))
-    if dimensions < 1 or max_points < 10:
-        raise AnalysisError(
-            f"dimensions must be 1 or more and max_points 10 or more; got {dimensions} and {max_points}"
-        )
+    if max_points < 10:
+        raise AnalysisError(f"max_points must be 10 or more; got {max_points}")
     names = site_agents(recording, site, agents)
     views = [View(recording, site, agent, checkpoint=checkpoint).open() for agent in names]
     n_rows = sum(map(len, views))
@@ -140,11 +135,11 @@ def embed(
     row = sample - (ends - [len(view) for view in views])[agent_index]  # among its agent's rows
     rows = [row[agent_index == k] for k in range(len(views))]
     x = np.concatenate([view.at(view_rows) for view, view_rows in zip(views, rows)]).astype(np.float64)
-    mean, components, explained = _principal_components(views, n_rows, dimensions)
+    mean, components, explained = _principal_components(views, n_rows)
     if method == "pca":
         points = (x - mean) @ components
     else:
-        points, explained = _umap(x, dimensions, n_neighbors, min_distance, seed), np.empty(0)
+        points, explained = _umap(x, n_neighbors, seed), np.empty(0)
     labels = None if color is None else [row_values(view, color) for view in views]
 
     def sampled(by_view: Iterable[np.ndarray]) -> np.ndarray:
@@ -172,9 +167,7 @@ def embed(
     )
 
 
-def _principal_components(
-    views: Sequence[Units], n_rows: int, dimensions: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _principal_components(views: Sequence[Units], n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean `[unit]`, components `[unit, dimension]` and their share of the variance, in two passes over all rows."""
     n_units = views[0].n_units
     mean, products = np.zeros(n_units), np.zeros((n_units, n_units))
@@ -187,10 +180,10 @@ def _principal_components(
     variances, vectors = np.linalg.eigh(products)
     if variances[-1] <= 1e-12 * n_rows:
         raise AnalysisError(f"{views[0].name} never varies: there is nothing to embed")
-    components = vectors[:, ::-1][:, :dimensions]
+    components = vectors[:, ::-1][:, :DIMENSIONS]
     # an eigenvector's sign is arbitrary: make its largest entry positive, so that figures are reproducible
     sign = np.sign(components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])])
-    return mean, components * sign, np.maximum(variances[::-1][:dimensions], 0) / variances.clip(min=0).sum()
+    return mean, components * sign, np.maximum(variances[::-1][:DIMENSIONS], 0) / variances.clip(min=0).sum()
 
 
 def _batches(views: Sequence[Units]) -> Iterator[np.ndarray]:
@@ -199,7 +192,7 @@ def _batches(views: Sequence[Units]) -> Iterator[np.ndarray]:
             yield view.at(np.arange(start, min(start + BATCH_ROWS, len(view)))).astype(np.float64)
 
 
-def _umap(x: np.ndarray, dimensions: int, n_neighbors: int, min_distance: float, seed: int) -> np.ndarray:
+def _umap(x: np.ndarray, n_neighbors: int, seed: int) -> np.ndarray:
     if len(x) <= n_neighbors:
         raise AnalysisError(f"UMAP with n_neighbors={n_neighbors} needs more than {n_neighbors} points; got {len(x)}")
     try:
@@ -209,9 +202,7 @@ def _umap(x: np.ndarray, dimensions: int, n_neighbors: int, min_distance: float,
     except ImportError:
         raise AnalysisError("UMAP is not installed: pip install 'marlnb[umap]', or use method='pca'") from None
     # a seed allows one thread only; n_jobs=1 avoids umap's warning about that
-    model = umap.UMAP(
-        n_components=dimensions, n_neighbors=n_neighbors, min_dist=min_distance, random_state=seed, n_jobs=1
-    )
+    model = umap.UMAP(n_components=DIMENSIONS, n_neighbors=n_neighbors, random_state=seed, n_jobs=1)
     with torch_threads(torch.get_num_threads()):  # umap's numba sets OpenMP's threads, which torch uses too
         return np.asarray(model.fit_transform(x.astype(np.float32)), dtype=np.float64)
 

@@ -79,9 +79,3 @@ class ActorCritic(ActorPolicy):
 
     def networks(self) -> list[tuple[str, Network, bool]]:
         return [("actor", self.actor.network, False), ("critic", self.critic.network, self.critic.shared_forward)]
-
-    def initial_critic_recurrent(self, n_envs: int, device: torch.device | str) -> Tensor | None:
-        """Zeros `[env, agent, layer, unit]`, None for a feed-forward critic."""
-        if self.critic_recurrent_shape is None:
-            return None
-        return torch.zeros(n_envs, self.group.n_agents, *self.critic_recurrent_shape, device=device)

@@ -50,10 +50,6 @@ class Match:
     round: int = 0
     seed: int | None = None
 
-    @property
-    def is_self_play(self) -> bool:
-        return len(set(self.players.values())) == 1
-
 
 def outcomes_of(
     sides: Sequence[str],

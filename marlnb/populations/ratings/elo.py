@@ -109,12 +109,6 @@ def transitive_part(table: np.ndarray) -> np.ndarray:
     return np.asarray(np.asarray(table, float).mean(1))
 
 
-def cyclic_part(table: np.ndarray) -> np.ndarray:
-    """C `[player, opponent]`: an antisymmetric table without its transitive part."""
-    rating = transitive_part(table)
-    return np.asarray(np.asarray(table, float) - (rating[:, None] - rating[None]))
-
-
 def cycles(wins: np.ndarray, games: np.ndarray, *, prior_draws: float = 1.0) -> Cycles:
     """The cyclic part of results in which some pairs have not met.
 

@@ -1,4 +1,4 @@
-"""Matrix games of two players: equilibria, their distance, and the classic ways to find them.
+"""Matrix games of two players: equilibria, their distance, and ways to find them.
 
 `row_payoffs` and `column_payoffs` are `[row action, column action]`; x `[row action]` and y `[column action]` are mixed
 strategies. Without `column_payoffs` the game is zero-sum: they are -row_payoffs.
@@ -6,7 +6,6 @@ strategies. Without `column_payoffs` the game is zero-sum: they are -row_payoffs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -39,50 +38,6 @@ def zero_sum_nash(row_payoffs: np.ndarray) -> tuple[Profile, float]:
     x, value = _maximin(a)
     y, _ = _maximin(-a.T)
     return Profile(x, y), value
-
-
-def fictitious_play(
-    row_payoffs: np.ndarray,
-    n_iterations: int,
-    column_payoffs: np.ndarray | None = None,
-    start: tuple[int, int] = (0, 0),
-) -> Profile:
-    """The average strategies after both players answered, n times, the other's average so far with a best response.
-
-    Both play `start` first; ties go to the lowest action. The averages of zero-sum games converge to an equilibrium
-    (Robinson 1951); those of Shapley's game (1964) do not.
-    """
-    a, b = _both(row_payoffs, column_payoffs)
-    counts_x, counts_y = np.eye(a.shape[0])[start[0]], np.eye(a.shape[1])[start[1]]
-    row_values, column_values = a[:, start[1]].copy(), b[start[0]].copy()  # against the opponent's counts
-    for _ in range(n_iterations):
-        row, column = int(row_values.argmax()), int(column_values.argmax())
-        counts_x[row] += 1
-        counts_y[column] += 1
-        row_values += a[:, column]
-        column_values += b[row]
-    return Profile(counts_x / (n_iterations + 1), counts_y / (n_iterations + 1))
-
-
-def double_oracle(row_payoffs: np.ndarray, start: tuple[int, int] = (0, 0)) -> Iterator[tuple[Profile, float]]:
-    """PSRO with exact best responses: (equilibrium of the actions so far, its NashConv in the game) per iteration.
-
-    Each iteration adds both best responses; it ends when they are not new.
-
-    Source: McMahan et al. 2003.
-    """
-    a = np.asarray(row_payoffs, float)
-    rows, columns = [start[0]], [start[1]]
-    while True:
-        restricted, _ = zero_sum_nash(a[np.ix_(rows, columns)])
-        x, y = np.zeros(a.shape[0]), np.zeros(a.shape[1])
-        x[rows], y[columns] = restricted
-        yield Profile(x, y), nash_conv(a, x, y)
-        row, column = int((a @ y).argmax()), int((x @ -a).argmax())
-        if row in rows and column in columns:
-            return
-        rows += [row] if row not in rows else []
-        columns += [column] if column not in columns else []
 
 
 def projected_replicator_dynamics(

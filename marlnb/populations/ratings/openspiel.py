@@ -23,11 +23,6 @@ def uniform(state: Any) -> Sequence[float]:
     return [1 / n_actions] * n_actions
 
 
-def first_action(state: Any) -> Sequence[float]:
-    """Always the first legal action."""
-    return [1.0] + [0.0] * (len(state.legal_actions()) - 1)
-
-
 def nash_conv(game: str, policy: Policy) -> float:
     """What the players could gain in sum if each of them best responded to the others; 0 in an equilibrium.
 

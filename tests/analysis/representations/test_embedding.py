@@ -50,12 +50,12 @@ def test_umap_separates_planted_clusters_and_is_seeded() -> None:
     rng = np.random.default_rng(0)
     which = np.repeat(np.arange(3), 12)
     x = 8 * np.eye(3, 10)[which] + rng.standard_normal((36, 10))
-    points = _umap(x, 2, 6, 0.1, 0)
+    points = _umap(x, 6, 0)
     assert torch.get_num_threads() == 1
     centres = np.stack([points[which == k].mean(axis=0) for k in range(3)])
     reach = max(np.linalg.norm(points[which == k] - centres[k], axis=1).max() for k in range(3))
     assert min(np.linalg.norm(centres[a] - centres[b]) for a, b in permutations(range(3), 2)) > 2 * reach
-    np.testing.assert_array_equal(points, _umap(x, 2, 6, 0.1, 0))
+    np.testing.assert_array_equal(points, _umap(x, 6, 0))
 
 
 def test_invalid_requests_are_rejected(recording: Recording) -> None:

@@ -137,8 +137,8 @@ def test_a_recurrent_critic_hands_on_a_state_for_each_agent(
     share: bool, build_policy: Callable[..., ActorCritic], observations: dict
 ) -> None:
     policy = build_policy("gru", share=share, centralised=True)
-    entering = policy.initial_critic_recurrent(4, "cpu")
-    assert entering is not None
+    assert policy.critic_recurrent_shape is not None
+    entering = torch.zeros(4, 3, *policy.critic_recurrent_shape)
     value, leaving = policy.value(observations, recurrent=entering)
     assert value.shape == (4, 3) and leaving is not None and leaving.shape == entering.shape
     assert not torch.equal(policy.value(observations, recurrent=leaving)[0], value)

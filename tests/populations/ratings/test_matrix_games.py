@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from marlnb.populations.ratings.matrix_games import (
-    double_oracle,
-    fictitious_play,
+    Profile,
     nash_conv,
     project_on_simplex,
     projected_replicator_dynamics,
@@ -18,6 +19,44 @@ RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 BIASED = np.array([[0, -25, 50], [25, 0, -5], [-50, 5, 0]])  # OpenSpiel's matrix_brps
 SHAPLEY_ROW = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]])
 SHAPLEY_COLUMN = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]])
+
+
+def fictitious_play(row_payoffs: np.ndarray, n_iterations: int, column_payoffs: np.ndarray | None = None) -> Profile:
+    """The average strategies after both players answered, n times, the other's average so far with a best response.
+
+    Both play action 0 first; ties go to the lowest action. The averages of zero-sum games converge to an equilibrium
+    (Robinson 1951); those of Shapley's game (1964) do not.
+    """
+    a, b = row_payoffs, -row_payoffs if column_payoffs is None else column_payoffs
+    counts_x, counts_y = np.eye(a.shape[0])[0], np.eye(a.shape[1])[0]
+    row_values, column_values = a[:, 0].astype(float), b[0].astype(float)  # against the opponent's counts
+    for _ in range(n_iterations):
+        row, column = int(row_values.argmax()), int(column_values.argmax())
+        counts_x[row] += 1
+        counts_y[column] += 1
+        row_values += a[:, column]
+        column_values += b[row]
+    return Profile(counts_x / (n_iterations + 1), counts_y / (n_iterations + 1))
+
+
+def double_oracle(row_payoffs: np.ndarray) -> Iterator[tuple[Profile, float]]:
+    """PSRO with exact best responses: (equilibrium of the actions so far, its NashConv in the game) per iteration.
+
+    Each iteration adds both best responses; it ends when they are not new.
+
+    Source: McMahan et al. 2003.
+    """
+    a, rows, columns = row_payoffs, [0], [0]
+    while True:
+        restricted, _ = zero_sum_nash(a[np.ix_(rows, columns)])
+        x, y = np.zeros(a.shape[0]), np.zeros(a.shape[1])
+        x[rows], y[columns] = restricted
+        yield Profile(x, y), nash_conv(a, x, y)
+        row, column = int((a @ y).argmax()), int((x @ -a).argmax())
+        if row in rows and column in columns:
+            return
+        rows += [row] if row not in rows else []
+        columns += [column] if column not in columns else []
 
 
 @pytest.mark.parametrize(("game", "expected"), [(RPS, (2, 2, 0)), (BIASED, (50, 10, 0))])

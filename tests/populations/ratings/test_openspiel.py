@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from marlnb.errors import AnalysisError
-from marlnb.populations.ratings.openspiel import first_action, nash_conv, policy_values, uniform
+from marlnb.populations.ratings.openspiel import nash_conv, policy_values, uniform
 
 pyspiel = pytest.importorskip("pyspiel")
 THIRD = 1 / 3
+
+
+def first_action(state: Any) -> Sequence[float]:
+    """Always the first legal action."""
+    return [1.0] + [0.0] * (len(state.legal_actions()) - 1)
 
 
 def kuhn_equilibrium(state: Any) -> list[float]:
