@@ -1,4 +1,4 @@
-"""What off-policy algorithms share: their options, and the loop of storing a rollout, sampling and gradient steps.
+"""What off-policy algorithms share: the loop of storing a rollout, sampling and gradient steps.
 
 A subclass builds its networks, states its losses, and implements one gradient step on a sample (`learn`).
 """

@@ -1,4 +1,4 @@
-"""What on-policy algorithms share: their options, and the loop from a rollout to gradient steps.
+"""What on-policy algorithms share: the loop from a rollout to gradient steps.
 
 Read `OnPolicyLearner` from top to bottom: it values the rollout, estimates advantages, cuts the rollout into samples
 and takes gradient steps on minibatches. `marlnb.algorithms.ppo` and `torchrl_loss` state the loss.

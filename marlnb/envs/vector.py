@@ -96,8 +96,8 @@ class VectorEnv(ABC):
         state_axis: axis of the environments in the tensors of `state_dict`, so that the states of several can be joined
             to one (`marlnb.envs.joined`); None: they cannot.
         restarts_by_mask: whether each step computes the start of an episode for all envs, and selects with
-            `torch.where` those that start. Then a step asks for no value, never waits for a GPU, and can be captured as
-            a CUDA graph: its tensors keep their places. None: the environment does not step on tensors alone.
+            `torch.where` those that start. If true, a step never waits for a value from the device and can be captured
+            as a CUDA graph: its tensors keep their places. None: the environment does not step on tensors alone.
         steps_in_processes: whether other processes step between `start_step` and `finish_step`.
         episode_stride: difference between the seeds of an environment's successive episodes; None: n_envs.
     """

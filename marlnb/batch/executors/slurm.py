@@ -133,7 +133,7 @@ class SlurmExecutor(Executor):
         to_cancel = [submitted[job.name] for job, _ in to_end if job.name in submitted]
         for cluster in sorted({task.record.cluster for task in to_cancel}):
             cancel_tasks(cluster, [task.id for task in to_cancel if task.record.cluster == cluster])
-        for job, status in to_end:  # after SLURM has answered, so that a call that failed can be repeated
+        for job, status in to_end:
             if not job.is_executing and job.status() == status:  # it has not run in the meantime
                 job.write_status(replace(status, state="stopped", reason="cancelled"))
 

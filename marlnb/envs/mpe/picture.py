@@ -1,4 +1,4 @@
-"""Copies the state of one env into mpe2's own environment, which draws it, or steps on from it as a reference.
+"""Copies a state into mpe2's environment, to draw it or as a reference in tests.
 
 Messages below a picture have the names of actions (`say_2`), as everywhere else; mpe2 itself writes "sends C".
 """

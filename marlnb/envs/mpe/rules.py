@@ -1,5 +1,7 @@
-"""MPE as rules of a batched environment: a scenario's episodes. From the same state and actions, the numbers equal
-mpe2's."""
+"""The rules of an MPE scenario, for many episodes at once.
+
+From the same state and actions, the numbers equal mpe2's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that read a recording take it open, or its path."""
+"""Accepts an open recording or its path."""
 
 from __future__ import annotations
 
