@@ -298,9 +298,7 @@ class OnPolicyLearner(Learner):
     def _step(self, minibatch: Minibatch, learning_rates: LearningRates) -> tuple[dict[str, Tensor], Tensor]:
         """One gradient step; metrics, and each part's gradient norm."""
         loss, metrics = self.loss(minibatch)
-        # autograd.grad, not backward(): nothing accumulates in .grad, so there is nothing to zero
-        gradients = torch.autograd.grad(loss, self._optimizer.all_parameters)
-        return metrics, self._optimizer.apply(gradients, learning_rates, self.config.max_grad_norm)
+        return metrics, self._optimizer.step(loss, learning_rates, self.config.max_grad_norm)
 
     def _epoch(
         self, step: GradientStep, samples: dict[str, Tensor], learning_rates: LearningRates

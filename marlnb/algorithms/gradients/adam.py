@@ -89,12 +89,12 @@ class PartAdam:
         """Counts steps in a tensor, which a CUDA graph can do; up to rounding the steps are the same."""
         self.steps = torch.tensor(float(self.steps), dtype=torch.float64, device=self.all_parameters[0].device)
 
-    def step(self, loss: Tensor, lr: Mapping[str, float], max_norm: float) -> Tensor:
+    def step(self, loss: Tensor, lr: Mapping[str, float | Tensor], max_norm: float) -> Tensor:
         """One gradient step.
 
         Args:
             loss: a scalar.
-            lr: learning rate of each part.
+            lr: learning rate of each part: a number, or a tensor `[]` on the device.
             max_norm: bound on each part's gradient norm; 0: none.
         Returns:
             each part's gradient norm before clipping, `[part]`.
@@ -103,7 +103,7 @@ class PartAdam:
         return self.apply(torch.autograd.grad(loss, self.all_parameters), lr, max_norm)
 
     def apply(self, gradients: Sequence[Tensor], lr: Mapping[str, float | Tensor], max_norm: float) -> Tensor:
-        """As `step`, with the gradients of `all_parameters`; a learning rate may be a tensor `[]` on the device."""
+        """As `step`, with the gradients of `all_parameters`."""
         factors = self.count_step(lr)
         return adam_step(list(self.parameters.values()), gradients, self.all_moments, factors, max_norm, self.eps)
 
