@@ -20,7 +20,7 @@ from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, unknown
-from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.policy import Policy, device_of
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
 from marlnb.training.collect.seeds import derive_seed
@@ -246,8 +246,7 @@ def score_policies(
 
 def action_generator(env: VectorEnv, policies: Mapping[str, Policy], seed: int) -> torch.Generator:
     """The generator of sampled actions, on the policies' device."""
-    tensors = (tensor for policy in policies.values() for tensor in (*policy.parameters(), *policy.buffers()))
-    device = next((tensor.device for tensor in tensors), env.device)
+    device = device_of(*policies.values(), default=env.device)
     return torch.Generator(device=device).manual_seed(derive_seed(seed, "actions"))
 
 
