@@ -15,6 +15,11 @@ def relative_to(size: np.ndarray, delta: np.ndarray) -> np.ndarray:
     return np.abs(delta) / np.maximum(size, max(floor, 1e-30))
 
 
+def unexplained_share(relative_delta: np.ndarray) -> float:
+    """The share of the output that is unexplained at 5% of the rows, or more of it."""
+    return float(np.quantile(relative_delta, 0.95))
+
+
 def not_converged(unexplained: float, tolerance: float, advice: str) -> str:
     """The warning about an attribution of which a share is unexplained at 5% of the rows."""
     return (
@@ -28,5 +33,5 @@ def describe_convergence(relative_delta: np.ndarray, tolerance: float) -> str:
     finite = relative_delta[np.isfinite(relative_delta)]
     if not len(finite):
         return "nothing is finite"
-    share = float(np.quantile(finite, 0.95))
+    share = unexplained_share(finite)
     return f"at 95% of the steps all but {share:.1%} of the output adds up (tolerated: {tolerance:.0%})"

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.attribution.convergence import TOLERANCE, describe_convergence, not_converged, relative_to
+from marlnb.analysis.attribution.convergence import (
+    TOLERANCE,
+    describe_convergence,
+    not_converged,
+    relative_to,
+    unexplained_share,
+)
 from marlnb.analysis.attribution.faithfulness import Faithfulness
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.analysis.attribution.storage import BY_ROW, WHOLE, AttributionFile, attribution_path, read
@@ -130,7 +136,7 @@ class Attribution(Result):
                 "state or baseline is not; tables and figures leave them out"
             )
         elif self.complete:
-            unexplained = float(np.quantile(self.relative_delta[acting], 0.95))
+            unexplained = unexplained_share(self.relative_delta[acting])
             if unexplained > self.tolerance:
                 advice = "raise n_steps" if self.n_steps else "use integrated_gradients"
                 if self.site:

@@ -13,7 +13,7 @@ from captum.attr import IntegratedGradients
 from torch import Tensor
 
 from marlnb.analysis.attribution.config import AttributionConfig
-from marlnb.analysis.attribution.convergence import TOLERANCE, not_converged, relative_to
+from marlnb.analysis.attribution.convergence import TOLERANCE, not_converged, relative_to, unexplained_share
 from marlnb.analysis.attribution.gradients import by_sum
 from marlnb.analysis.attribution.outputs import Output, pick
 from marlnb.analysis.attribution.task import check_all_recorded, policy_of
@@ -84,7 +84,7 @@ class ValueDecomposition(Result):
     @property
     def warnings(self) -> tuple[str, ...]:
         messages = []
-        unexplained = float(np.quantile(self.relative_delta, 0.95))
+        unexplained = unexplained_share(self.relative_delta)
         if not np.isfinite(self.total).all():
             messages.append("some totals are not finite")
         elif unexplained > TOLERANCE:
@@ -110,7 +110,7 @@ class ValueDecomposition(Result):
     @property
     def verdict(self) -> str:
         parts = ", ".join(f"{line.agent} {line.part:.0%}" for line in self.table().itertuples())
-        unexplained = float(np.quantile(self.relative_delta, 0.95))
+        unexplained = unexplained_share(self.relative_delta)
         added = "a sum, so shares are exact" if self.mixer == "sum" else (
             f"at 95% of the steps all but {unexplained:.1%} of the shares adds up"
         )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.attribution.convergence import not_converged, relative_to
+from marlnb.analysis.attribution.convergence import not_converged, relative_to, unexplained_share
 from marlnb.analysis.data.row_condition import rows_note
 from marlnb.analysis.results import Result
 
@@ -97,7 +97,7 @@ class TemporalAttribution(Result):
             )
         if not finite.any():
             return tuple(messages)
-        unexplained = float(np.quantile(self.relative_delta[finite], 0.95))
+        unexplained = unexplained_share(self.relative_delta[finite])
         if unexplained > self.tolerance:
             messages.append(not_converged(unexplained, self.tolerance, "raise n_steps"))
         if finite.sum() > 1 and float(np.ptp(self.score[finite])) == 0.0:
@@ -145,7 +145,7 @@ class TemporalAttribution(Result):
         finite = self._finite
         if not finite.any():
             return "nothing is finite"
-        return f"at 95% of the steps all but {float(np.quantile(self.relative_delta[finite], 0.95)):.1%} adds up"
+        return f"at 95% of the steps all but {unexplained_share(self.relative_delta[finite]):.1%} adds up"
 
     def _repr_table(self) -> pd.DataFrame:
         return self.table()
