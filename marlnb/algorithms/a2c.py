@@ -15,7 +15,7 @@ from torch import Tensor
 from marlnb.algorithms.configs.a2c import A2CConfig
 from marlnb.algorithms.losses import HUBER_DELTA, masked_mean, regression_loss
 from marlnb.algorithms.on_policy import Minibatch
-from marlnb.algorithms.ppo import Evaluation, PolicyGradientLearner
+from marlnb.algorithms.ppo import MinibatchOutput, PolicyGradientLearner
 from marlnb.config import LEARNERS
 
 
@@ -25,11 +25,11 @@ class A2CLearner(PolicyGradientLearner):
 
     config: A2CConfig
 
-    def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        return a2c_loss(self.config, evaluation, minibatch)
+    def policy_gradient_loss(self, output: MinibatchOutput, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        return a2c_loss(self.config, output, minibatch)
 
 
-def a2c_loss(config: A2CConfig, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+def a2c_loss(config: A2CConfig, output: MinibatchOutput, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of a minibatch, each term a mean over the agents that acted; and metrics without gradient:
 
         L = -log pi(a|s) A + value_coef L_value - entropy_coef H
@@ -37,10 +37,10 @@ def a2c_loss(config: A2CConfig, evaluation: Evaluation, minibatch: Minibatch) ->
     Source: Mnih et al. 2016, section 4 and algorithm S3 (arXiv:1602.01783).
     """
     weight = minibatch.get("weight")
-    policy_loss = -masked_mean(evaluation.log_prob * minibatch["advantage"], weight)
-    errors = regression_loss(evaluation.value, minibatch["target"], config.value_loss, delta=HUBER_DELTA)
+    policy_loss = -masked_mean(output.log_prob * minibatch["advantage"], weight)
+    errors = regression_loss(output.value, minibatch["target"], config.value_loss, delta=HUBER_DELTA)
     value_loss = masked_mean(errors, weight)
-    entropy = masked_mean(evaluation.entropy, weight)
+    entropy = masked_mean(output.entropy, weight)
     loss = policy_loss + config.value_coef * value_loss
     if config.entropy_coef:
         loss = loss - config.entropy_coef * entropy

@@ -46,7 +46,7 @@ class PPOTerms(Protocol):
     def value_loss(self) -> RegressionLoss: ...
 
 
-class Evaluation(NamedTuple):
+class MinibatchOutput(NamedTuple):
     """What the policy in training says about a minibatch.
 
     Attributes:
@@ -67,20 +67,20 @@ class PolicyGradientLearner(OnPolicyLearner):
     """
 
     def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.policy_gradient_loss(self.evaluate(minibatch), minibatch)
+        return self.policy_gradient_loss(self.evaluate_minibatch(minibatch), minibatch)
 
     @abstractmethod
-    def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+    def policy_gradient_loss(self, output: MinibatchOutput, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a minibatch, and metrics without gradient.
 
         Args:
-            evaluation: of the policy in training.
+            output: of the policy in training.
             minibatch: as in `OnPolicyLearner.loss`.
         """
 
-    def evaluate(self, minibatch: Minibatch) -> Evaluation:
+    def evaluate_minibatch(self, minibatch: Minibatch) -> MinibatchOutput:
         """Runs the actor and the critic on a minibatch."""
-        return evaluate(self.policy.actor, self.policy.critic, minibatch, partial(self._run, minibatch))
+        return evaluate_minibatch(self.policy.actor, self.policy.critic, minibatch, partial(self._run, minibatch))
 
     def _run(self, minibatch: Minibatch, part: Part, network: Network, x: Tensor) -> Tensor:
         if not self.recurrent:
@@ -91,9 +91,9 @@ class PolicyGradientLearner(OnPolicyLearner):
         return network.sequence(x, minibatch.get(f"{part}_state"), minibatch["is_init"], acted)[0]
 
 
-def evaluate(
+def evaluate_minibatch(
     actor: Actor, critic: Critic, minibatch: Minibatch, run: Callable[[Part, Network, Tensor], Tensor]
-) -> Evaluation:
+) -> MinibatchOutput:
     """What an actor and a critic say about a minibatch.
 
     Args:
@@ -103,7 +103,7 @@ def evaluate(
     parameters = actor.distribution.mask(actor.with_std(output), minibatch.get("action_mask"))
     log_prob, entropy = actor.distribution.evaluate(parameters, minibatch["stored"])
     inputs = critic.expand_inputs(minibatch["joint"] if critic.centralised else minibatch["observation"])
-    return Evaluation(log_prob, entropy, critic.agent_values(run("critic", critic.network, inputs)))
+    return MinibatchOutput(log_prob, entropy, critic.agent_values(run("critic", critic.network, inputs)))
 
 
 @LEARNERS.register(IPPOConfig)
@@ -116,8 +116,8 @@ class PPOLearner(PolicyGradientLearner):
         super().__init__(config, context)
         self.needs_old_values = config.value_clip is not None
 
-    def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        return ppo_loss(self.config, evaluation, minibatch)
+    def policy_gradient_loss(self, output: MinibatchOutput, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        return ppo_loss(self.config, output, minibatch)
 
     def stops_after(self, metrics: Mapping[str, Tensor]) -> bool:
         """Once the mean KL exceeds `target_kl`."""
@@ -126,7 +126,7 @@ class PPOLearner(PolicyGradientLearner):
 
 def ppo_loss(
     config: PPOTerms,
-    evaluation: Evaluation,
+    output: MinibatchOutput,
     minibatch: Minibatch,
     mean: Callable[[Tensor, Tensor | None], Tensor] = masked_mean,
 ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -140,14 +140,14 @@ def ppo_loss(
     Source: Schulman et al. 2017, equation 9 (arXiv:1707.06347).
     """
     weight = minibatch.get("weight")
-    log_ratio = evaluation.log_prob - minibatch["log_prob"]
+    log_ratio = output.log_prob - minibatch["log_prob"]
     ratio = log_ratio.exp()
     policy_loss = -mean(clipped_surrogate(ratio, minibatch["advantage"], config.clip), weight)
     value_error = value_errors(
-        evaluation.value, minibatch["target"], config.value_loss, minibatch.get("value"), config.value_clip
+        output.value, minibatch["target"], config.value_loss, minibatch.get("value"), config.value_clip
     )
     value_loss = mean(value_error, weight)
-    entropy = mean(evaluation.entropy, weight)
+    entropy = mean(output.entropy, weight)
     loss = policy_loss + config.value_coef * value_loss
     if isinstance(config.entropy_coef, Tensor) or config.entropy_coef:
         loss = loss - config.entropy_coef * entropy

@@ -13,7 +13,7 @@ from torchrl.objectives import A2CLoss
 from marlnb.algorithms.a2c import A2CLearner, a2c_loss
 from marlnb.algorithms.configs.a2c import A2CConfig, MAA2CConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
-from marlnb.algorithms.ppo import Evaluation, ppo_loss
+from marlnb.algorithms.ppo import MinibatchOutput, ppo_loss
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from tests.algorithms.test_ppo import DISCRETE, SMALL, build, experience, probe_env, signs
@@ -36,10 +36,10 @@ def gradients(learner: A2CLearner, loss: Tensor) -> list[Tensor]:
 
 def test_the_loss_of_three_actions_is_that_of_a_calculation_by_hand() -> None:
     """-(-1 * 2 - 3 * -1) / 2 = -0.5; values 0.5 * (4 + 0) / 2 = 1; entropy (1 + 0.5) / 2; the third did not act."""
-    evaluation = Evaluation(torch.tensor([-1.0, -3.0, -9.0]), torch.tensor([1.0, 0.5, 9.0]), torch.tensor([2.0, 1, 9]))
+    output = MinibatchOutput(torch.tensor([-1.0, -3.0, -9.0]), torch.tensor([1.0, 0.5, 9.0]), torch.tensor([2.0, 1, 9]))
     batch = {"advantage": torch.tensor([2.0, -1, 7]), "target": torch.tensor([0.0, 1, 7])}
     config = A2CConfig(entropy_coef=0.1, value_coef=0.5)
-    loss, metrics = a2c_loss(config, evaluation, batch | {"weight": torch.tensor([1.0, 1, 0])})
+    loss, metrics = a2c_loss(config, output, batch | {"weight": torch.tensor([1.0, 1, 0])})
     assert loss.item() == pytest.approx(-0.5 + 0.5 * 1 - 0.1 * 0.75)
     assert [metrics[name].item() for name in ("policy_loss", "value_loss", "entropy")] == pytest.approx([-0.5, 1, 0.75])
 
@@ -93,8 +93,8 @@ def test_the_gradient_is_that_of_ppos_first_step(weight: bool) -> None:
     """Huang et al. 2022 (arXiv:2205.09123): at a ratio of 1, grad r A = grad log pi A."""
     learner = build(A2CConfig(entropy_coef=0.01), probe_env(DISCRETE), SMALL["mlp"], n_envs=24, steps=1)
     batch = minibatch(learner, weight=weight)
-    ppo, _ = ppo_loss(IPPOConfig(entropy_coef=0.01), learner.evaluate(batch), batch)
-    a2c, _ = a2c_loss(learner.config, learner.evaluate(batch), batch)
+    ppo, _ = ppo_loss(IPPOConfig(entropy_coef=0.01), learner.evaluate_minibatch(batch), batch)
+    a2c, _ = a2c_loss(learner.config, learner.evaluate_minibatch(batch), batch)
     for mine, other in zip(gradients(learner, a2c), gradients(learner, ppo), strict=True):
         torch.testing.assert_close(mine, other)
 

@@ -340,5 +340,5 @@ def test_values_are_clipped_around_the_critics_own_output_whatever_the_scale_of_
     )
     for _ in range(3):
         samples, _ = learner.prepare(rollout)
-        torch.testing.assert_close(learner.evaluate(samples).value, samples["value"])
+        torch.testing.assert_close(learner.evaluate_minibatch(samples).value, samples["value"])
         learner.update(rollout)

@@ -15,7 +15,7 @@ from torchrl.objectives import ClipPPOLoss, MAPPOLoss
 
 from marlnb.algorithms.configs.ppo import IPPOConfig, MAPPOConfig
 from marlnb.algorithms.gae import rollout_values
-from marlnb.algorithms.ppo import Evaluation, PPOLearner, ppo_loss
+from marlnb.algorithms.ppo import MinibatchOutput, PPOLearner, ppo_loss
 from marlnb.config import LearnerContext
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.specs import ActionSpec, EnvSpec
@@ -123,7 +123,7 @@ def test_the_clipped_surrogate_by_hand() -> None:
     }
     ratio = torch.tensor([1.5, 0.5, 1.5, 0.5])
     entropy = torch.full((4,), 2.0)
-    loss, metrics = ppo_loss(CONFIG, Evaluation(ratio.log(), entropy, torch.zeros(4)), sample)
+    loss, metrics = ppo_loss(CONFIG, MinibatchOutput(ratio.log(), entropy, torch.zeros(4)), sample)
     policy_loss = -(1.2 + 0.5 - 1.5 - 0.8) / 4
     value_loss = 0.5 * 1 / 4
     kl = ((ratio - 1) - ratio.log()).mean()
@@ -137,9 +137,9 @@ def test_rows_without_weight_are_as_if_absent() -> None:
     log_prob, entropy, value = torch.randn(3, 10, 2)
     sample = {key: torch.randn(10, 2) for key in ("log_prob", "advantage", "target")}
     acted = torch.rand(10, 2) < 0.5
-    got = ppo_loss(CONFIG, Evaluation(log_prob, entropy, value), sample | {"weight": acted.float()})
+    got = ppo_loss(CONFIG, MinibatchOutput(log_prob, entropy, value), sample | {"weight": acted.float()})
     only = {key: x[acted] for key, x in sample.items()}
-    expected = ppo_loss(CONFIG, Evaluation(log_prob[acted], entropy[acted], value[acted]), only)
+    expected = ppo_loss(CONFIG, MinibatchOutput(log_prob[acted], entropy[acted], value[acted]), only)
     for ours, theirs in zip(got, expected):
         torch.testing.assert_close(ours, theirs)
 
@@ -148,8 +148,8 @@ def test_value_clipping_takes_the_worse_of_two_and_huber_grows_linearly() -> Non
     sample = {"log_prob": torch.zeros(2), "advantage": torch.zeros(2), "target": torch.tensor([1.0, 30.0])}
     sample["value"] = torch.tensor([0.0, 0.0])
     value, zeros = torch.tensor([1.0, 0.0]), torch.zeros(2)
-    evaluation = Evaluation(zeros, zeros, value)
-    clipped = ppo_loss(replace(CONFIG, value_clip=0.2), evaluation, sample)[1]
+    output = MinibatchOutput(zeros, zeros, value)
+    clipped = ppo_loss(replace(CONFIG, value_clip=0.2), output, sample)[1]
     assert clipped["value_loss"] == pytest.approx((0.5 * 0.8**2 + 0.5 * 900) / 2)
-    huber = ppo_loss(replace(CONFIG, value_loss="huber"), evaluation, sample)[1]
+    huber = ppo_loss(replace(CONFIG, value_loss="huber"), output, sample)[1]
     assert huber["value_loss"] == pytest.approx((0 + 10 * (30 - 5)) / 2)

@@ -12,7 +12,7 @@ from torch import Tensor
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.on_policy import Minibatch
-from marlnb.algorithms.ppo import Evaluation, PPOLearner, approximate_kl
+from marlnb.algorithms.ppo import MinibatchOutput, PPOLearner, approximate_kl
 from marlnb.config import ALGORITHMS, LEARNERS, option
 
 
@@ -30,8 +30,8 @@ class IPPOKLLearner(PPOLearner):
 
     config: IPPOKLConfig
 
-    def policy_gradient_loss(self, evaluation: Evaluation, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, metrics = super().policy_gradient_loss(evaluation, minibatch)
-        log_ratio = evaluation.log_prob - minibatch["log_prob"]
+    def policy_gradient_loss(self, output: MinibatchOutput, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, metrics = super().policy_gradient_loss(output, minibatch)
+        log_ratio = output.log_prob - minibatch["log_prob"]
         kl = masked_mean(approximate_kl(log_ratio), minibatch.get("weight"))
         return loss + self.config.kl_coef * kl, metrics

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from marlnb.algorithms.configs.ppo import IPPOConfig
-from marlnb.algorithms.ppo import Evaluation, ppo_loss
+from marlnb.algorithms.ppo import MinibatchOutput, ppo_loss
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, LearnerContext
 from marlnb.models.networks.configs.mlp import MLPConfig
 from tests.algorithms.conftest import two_groups
@@ -30,11 +30,11 @@ def kind() -> Iterator[type[Any]]:
 def test_the_penalty_by_hand(kind: type[Any]) -> None:
     """Ratios 2 and 1/2: r - 1 - log r is 1 - log 2 and -1/2 + log 2, on average 1/4."""
     minibatch = {"log_prob": torch.zeros(2), "advantage": torch.ones(2), "target": torch.zeros(2)}
-    evaluation = Evaluation(torch.tensor([2.0, 0.5]).log(), torch.zeros(2), torch.zeros(2))
+    output = MinibatchOutput(torch.tensor([2.0, 0.5]).log(), torch.zeros(2), torch.zeros(2))
     env, model = two_groups(DISCRETE), MLPConfig(hidden=(4,))
     context = LearnerContext(env.groups[0], env, model, model)
-    with_penalty, _ = kind(kl_coef=3.0).build(context).policy_gradient_loss(evaluation, minibatch)
-    without, metrics = ppo_loss(IPPOConfig(), evaluation, minibatch)
+    with_penalty, _ = kind(kl_coef=3.0).build(context).policy_gradient_loss(output, minibatch)
+    without, metrics = ppo_loss(IPPOConfig(), output, minibatch)
     assert float(metrics["kl"]) == pytest.approx(0.25)
     assert float(with_penalty - without) == pytest.approx(3 * 0.25)
 

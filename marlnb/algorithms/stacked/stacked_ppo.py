@@ -17,7 +17,7 @@ from torch import Tensor
 from marlnb.algorithms.configs.choices import RegressionLoss
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.losses import masked_means
-from marlnb.algorithms.ppo import Part, PPOLearner, evaluate, ppo_loss
+from marlnb.algorithms.ppo import Part, PPOLearner, evaluate_minibatch, ppo_loss
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.stacked.stacked_adam import StackedAdam
 from marlnb.algorithms.stacked.stacked_learner import StackedLearner, check_simultaneous
@@ -133,8 +133,8 @@ class StackedPPO:
         def run(_: Part, network: Network, x: Tensor) -> Tensor:
             return network(x)[0]
 
-        evaluation = evaluate(self._actor, self._critic, minibatch, run)
-        return ppo_loss(self._terms, evaluation, minibatch, masked_means)
+        output = evaluate_minibatch(self._actor, self._critic, minibatch, run)
+        return ppo_loss(self._terms, output, minibatch, masked_means)
 
     def _terms_of(self, configs: Sequence[IPPOConfig]) -> Terms:
         def option(name: str, *shape: int) -> Any:
