@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from marlnb import errors
+from marlnb.cli.exit_codes import BAD_INPUT, DONE, FAILED, INTERRUPTED
 from marlnb.cli.output import print_text, say
 from marlnb.errors import MarlnbError, nearest
 
@@ -28,7 +29,6 @@ COMMANDS = {
     for folder in [importlib.import_module(f"{__name__}.{subject}") for subject in SUBJECTS]
     for command in pkgutil.iter_modules(folder.__path__)
 }
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _INPUT_ERRORS = (
     *(errors.ConfigError, errors.RunError, errors.SiteError, errors.ShapeError),
     *(errors.RecordingError, errors.AnalysisError, errors.BatchError),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from marlnb.cli.exit_codes import INTERRUPTED
 from marlnb.cli.output import print_text, say
 
 if TYPE_CHECKING:
     from marlnb.recording.capture.while_training import RecordWhileTraining
     from marlnb.training.runs.run import Run
-
-STOPPED = 130
 
 
 def add_record_argument(parser: argparse.ArgumentParser) -> None:
@@ -52,4 +51,4 @@ def end_of_training(run: Run) -> int:
             say(f"for the greedy return: marlnb evaluate {run.path}")
         return 0
     say(f"stopped before the end; to resume: marlnb resume {run.path}")
-    return STOPPED
+    return INTERRUPTED

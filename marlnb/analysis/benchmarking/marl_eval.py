@@ -25,9 +25,9 @@ import numpy as np
 from marlnb.errors import AnalysisError, shown, unknown
 from marlnb.text_files import read_text
 from marlnb.training.shared_return import earn_differently
+from marlnb.values import MAX_INTEGER
 
 MAX_DIGITS = 18  # of a seed
-MAX_FRAMES = 2**63 - 1
 RETURN = "return"
 ABSOLUTE = "absolute_metrics"
 ScoreKind = Literal["final", "best", "absolute"]
@@ -174,7 +174,7 @@ def _evaluated_run(task: str, algorithm: str, seed: str, entry: Any, where: str)
     ]
     for at, step in steps:
         frames, seconds = step.get("step_count"), step.get("elapsed_time")
-        if not isinstance(frames, int) or isinstance(frames, bool) or not 0 <= frames <= MAX_FRAMES:
+        if not isinstance(frames, int) or isinstance(frames, bool) or not 0 <= frames <= MAX_INTEGER:
             raise AnalysisError(f"{at}: step_count must be a number of frames; got {shown(frames, 60)}")
         if seconds is not None and not _is_number(seconds):
             raise AnalysisError(f"{at}: elapsed_time must be a number of seconds; got {shown(seconds, 60)}")

@@ -26,8 +26,6 @@ from marlnb.errors import BatchError, MarlnbError, RunError, StoppedError
 from marlnb.training.runs.files import is_run, may_precede
 from marlnb.training.runs.lock import is_locked
 
-STOPPED = 130
-
 
 def execute(
     notebook: str | Path, out: str | Path, parameters: Mapping[str, Any] | None = None, *, progress: bool = True
@@ -108,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{describe_failure(job, status)}\nsee {executed}", file=sys.stderr)
     else:
         print(f"{status.state} ({status.reason}); the same command continues with {job.folder}", file=sys.stderr)
-    return STOPPED if status.reason == "SIGINT" else EXIT_CODES[status.state]
+    return EXIT_CODES["stopped"] if status.reason == "SIGINT" else EXIT_CODES[status.state]
 
 
 if __name__ == "__main__":

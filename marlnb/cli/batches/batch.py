@@ -23,6 +23,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marlnb.cli.exit_codes import INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, say
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
@@ -153,5 +154,5 @@ def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
             say(f"the jobs have saved and stopped; to continue: marlnb batch {batch.path}")
         else:
             say(f"the jobs keep running; to watch: marlnb watch {batch.path}; to end them: marlnb cancel {batch.path}")
-        return 130
+        return INTERRUPTED
     return end_of_batch(batch, as_json=arguments.json, show_failures=silent)

@@ -16,6 +16,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, say
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from marlnb.batch.batch import Batch
     from marlnb.batch.overview import JobRow
 
-FAILED, NOT_YET, INTERRUPTED = 1, os.EX_TEMPFAIL, 130
+NOT_YET = os.EX_TEMPFAIL
 MAX_FAILURES_SHOWN = 5
 
 

@@ -18,13 +18,12 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_text, quiet_stdout, say
 from marlnb.errors import BatchError
 
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch
-
-FAILED, STOPPED = 1, 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         except KeyboardInterrupt:
             say(f"to watch again: marlnb watch {batch.path}; to end the jobs: marlnb cancel {batch.path}")
-            return STOPPED
+            return INTERRUPTED
     return _end(batch, once=arguments.once, as_json=arguments.json)
 
 
@@ -75,4 +74,4 @@ def _end(batch: Batch, *, once: bool, as_json: bool) -> int:
         return FAILED
     if once or results == {"complete"}:
         return 0
-    return STOPPED if "stopped" in results else FAILED
+    return INTERRUPTED if "stopped" in results else FAILED

@@ -17,6 +17,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, quiet_stdout, say
 from marlnb.cli.trust_option import add_trust_argument
 from marlnb.display.formatting import count
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from marlnb.batch.benchmark.benchmark import Benchmark
     from marlnb.batch.benchmark.spec import BenchmarkSpec
 
-FAILED, STOPPED = 1, 130
 DEFAULT_SEEDS = 3
 
 
@@ -132,5 +132,5 @@ def _end(result: Benchmark, as_json: bool) -> int:
         say(f"failed: {name}: {message}")
     if result.stopped:
         say(f"stopped before the end; to continue: marlnb benchmark {result.path}")
-        return STOPPED
+        return INTERRUPTED
     return FAILED if result.failed else 0

@@ -9,8 +9,8 @@ from typing import Any
 
 from marlnb.errors import RunError
 from marlnb.training.runs.files import EVALUATIONS, parse_line, read_lines
+from marlnb.values import MAX_INTEGER
 
-MAX_INT = 2**63 - 1
 STATES = ("created", "running", "paused", "interrupted", "stopped", "complete", "failed")
 BY_NAME = ("returns", "agent_returns", "recent_returns", "evaluation", "learning")  # of groups or agents
 _STATUS_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -56,7 +56,7 @@ def checked_row(row: Mapping[str, Any], where: str, lists: bool) -> dict[str, An
         if name == "returns" and any(isinstance(item, list) != lists for item in (value or {}).values()):
             raise RunError(f"{where} is damaged: expected returns by group; got {str(value)[:80]}")
         for number in _leaves(value):
-            if not isinstance(number, int | float | None) or (isinstance(number, int) and abs(number) > MAX_INT):
+            if not isinstance(number, int | float | None) or (isinstance(number, int) and abs(number) > MAX_INTEGER):
                 raise RunError(f"{where} is damaged: expected numbers in {name}; got {str(number)[:80]!r}")
     return {name: {} if name in BY_NAME and value is None else value for name, value in row.items()}
 
@@ -74,7 +74,7 @@ def checked_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_json(value: Any) -> bool:
     """Whether a value can be written as JSON again, and computed with: infinities, NaN and huge integers cannot."""
-    return isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= MAX_INT
+    return isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= MAX_INTEGER
 
 
 def _leaves(value: Any) -> Iterator[Any]:
