@@ -26,7 +26,7 @@ from marlnb.models.policies.critic import Critic
 Part = Literal["actor", "critic"]
 
 
-class PPOTerms(Protocol):
+class PPOCoefficients(Protocol):
     """The options that the loss reads: an `IPPOConfig`, or those of several trainings at once as tensors.
 
     Attributes:
@@ -125,7 +125,7 @@ class PPOLearner(PolicyGradientLearner):
 
 
 def ppo_loss(
-    config: PPOTerms,
+    config: PPOCoefficients,
     output: MinibatchOutput,
     minibatch: Minibatch,
     mean: Callable[[Tensor, Tensor | None], Tensor] = masked_mean,

@@ -31,8 +31,8 @@ from marlnb.models.policies.stacked_policy import StackedPolicy
 EQUAL_OPTIONS = ("epochs", "minibatch_frames", "n_minibatches", "adam_eps", "value_loss", "squash", "std_of")
 
 
-class Terms(NamedTuple):
-    """The options of several trainings that PPO's loss reads (`PPOTerms`)."""
+class StackedPPOCoefficients(NamedTuple):
+    """The options of several trainings that PPO's loss reads (`PPOCoefficients`)."""
 
     clip: float | Tensor
     value_clip: float | Tensor | None
@@ -65,7 +65,7 @@ class StackedPPO:
         self._actor = stack(actors[0], self._adam.parts["actor"].weights)
         self._critic = stack(critics[0], self._adam.parts["critic"].weights)
         self._device = next(actors[0].parameters()).device
-        self._terms = self._terms_of([learner.config for learner in self.learners])
+        self._coefficients = self._coefficients_of([learner.config for learner in self.learners])
 
     def policy(self, generators: Sequence[torch.Generator], rows: slice) -> Policy:
         first = self.learners[0]
@@ -134,16 +134,16 @@ class StackedPPO:
             return network(x)[0]
 
         output = evaluate_minibatch(self._actor, self._critic, minibatch, run)
-        return ppo_loss(self._terms, output, minibatch, masked_means)
+        return ppo_loss(self._coefficients, output, minibatch, masked_means)
 
-    def _terms_of(self, configs: Sequence[IPPOConfig]) -> Terms:
+    def _coefficients_of(self, configs: Sequence[IPPOConfig]) -> StackedPPOCoefficients:
         def option(name: str, *shape: int) -> Any:
             values = [getattr(config, name) for config in configs]
             if len(set(values)) == 1:
                 return values[0]  # the same number for all, with the bits of a single training
             return torch.tensor(values, device=self._device).view(-1, *shape)
 
-        return Terms(
+        return StackedPPOCoefficients(
             clip=option("clip", 1, 1),
             value_clip=option("value_clip", 1, 1),
             value_coef=option("value_coef"),
