@@ -272,10 +272,10 @@ class ReplayBuffer:
         last, steps = rows, torch.ones_like(rows)
         for k in range(1, self.n_steps):
             ended = self._rows[done_key].index_select(0, last).flatten(1).any(1) | (self._overflow[last] >= 0)
-            goes_on = (steps == k) & ~ended & (n_later >= k * self._n_envs)
-            last = torch.where(goes_on, (last + self._n_envs) % self._size, last)
-            more = self._rows[reward_key].index_select(0, last) * goes_on[:, None, None]
-            reward, steps = reward.add(more, alpha=self.gamma**k), steps + goes_on
+            continues = (steps == k) & ~ended & (n_later >= k * self._n_envs)
+            last = torch.where(continues, (last + self._n_envs) % self._size, last)
+            more = self._rows[reward_key].index_select(0, last) * continues[:, None, None]
+            reward, steps = reward.add(more, alpha=self.gamma**k), steps + continues
         now = {key: value.index_select(0, rows) for key, value in self._rows.items() if key[0] != "next"}
         return self._read(last) | now | {reward_key: reward, "steps": steps[:, None]}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.stacked.stack_learners import STACKABLE, check_together
-from marlnb.algorithms.stacked.stacked_learner import INSTEAD
+from marlnb.algorithms.stacked.stacked_learner import TRAIN_SEPARATELY_HINT
 from marlnb.envs.regroup import build_env
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError
@@ -60,5 +60,5 @@ def _check_single(experiment: Experiment) -> None:
         if is_problem:
             raise ConfigError(
                 f"trainings in one batch do not support {what}; they support {STACKABLE}, and networks of kind mlp. "
-                f"{INSTEAD}"
+                f"{TRAIN_SEPARATELY_HINT}"
             )

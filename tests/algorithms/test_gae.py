@@ -86,7 +86,7 @@ def test_values_of_a_rollout_equal_the_policys_moment_by_moment(
     assert (got.state_in is None) == (model.name == "mlp")
 
 
-def test_a_critics_state_goes_on_in_the_next_rollout(
+def test_a_critics_state_continues_in_the_next_rollout(
     make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
 ) -> None:
     torch.manual_seed(0)

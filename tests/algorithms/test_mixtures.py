@@ -97,7 +97,7 @@ def kind_of(name: str) -> str:
 
 
 @pytest.mark.parametrize(("adversary", "agent"), sampled_pairs())
-def test_every_pair_trains_is_saved_and_goes_on(tmp_path: Path, source: Run, adversary: str, agent: str) -> None:
+def test_every_pair_trains_is_saved_and_continues(tmp_path: Path, source: Run, adversary: str, agent: str) -> None:
     experiment = pair(source, adversary, agent)
     with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
         before = weights(trainer)

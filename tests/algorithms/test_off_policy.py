@@ -93,7 +93,7 @@ def test_targets_never_take_a_gradient_and_are_copies() -> None:
         assert not parameter.requires_grad and parameter.data_ptr() not in own
 
 
-def test_a_saved_state_goes_on() -> None:
+def test_a_saved_state_continues() -> None:
     config = IQLConfig(learning_starts=0, updates=2, batch_size=16)
     first, second = (config.build(LearnerContext(GROUP, ENV, MODEL, MODEL, 4, 20)) for _ in range(2))
     assert isinstance(first, QLearner)

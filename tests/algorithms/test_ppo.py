@@ -205,7 +205,7 @@ def leaves(state: Mapping[str, Any]) -> list[Any]:
 )
 @pytest.mark.parametrize("model", ["mlp", "gru"])
 @pytest.mark.parametrize("action", [DISCRETE, CONTINUOUS], ids=lambda a: a.kind)
-def test_a_resumed_learner_goes_on_bit_for_bit(
+def test_a_resumed_learner_continues_bit_for_bit(
     config: IPPOConfig,
     model: str,
     action: ActionSpec,

@@ -209,7 +209,7 @@ def test_sequences_are_runs_of_one_copy_with_the_state_that_entered(n_steps: int
     assert len({env_index for env_index, _ in starts}) == 3
 
 
-def test_a_loaded_memory_goes_on_as_the_saved_one() -> None:
+def test_a_loaded_memory_continues_as_the_saved_one() -> None:
     for chunk, turns in ((1, False), (1, True), (4, False)):
         stream, replay = Stream(3, turns=turns), memory(60, chunk)
         for rollouts in (0, 2, 9):  # empty, part full, round

@@ -114,7 +114,7 @@ def test_a_failing_run_is_reported_and_the_others_continue(tmp_path: Path) -> No
     assert main(["benchmark", str(result.path), "--no-report", "--quiet"]) == 1  # tried again, and failed again
 
 
-def test_what_was_interrupted_goes_on_and_ends_in_the_same_numbers(tmp_path: Path, done: Benchmark) -> None:
+def test_what_was_interrupted_continues_and_ends_in_the_same_numbers(tmp_path: Path, done: Benchmark) -> None:
     options: dict[str, Any] = {"algorithms": ["ippo"], "environments": ["toy/count"], "seeds": 1}
     made = toy_benchmark(tmp_path / "b", **options)
     folder = made.path / "runs" / "toy" / "count" / "ippo" / "seed_0"
@@ -252,7 +252,7 @@ def test_processes_side_by_side_end_in_the_same_numbers(tmp_path: Path, capfd: p
     assert [run.absolute for run in scores[0]] == [run.absolute for run in scores[1]]
 
 
-def test_a_signal_saves_what_is_running_and_the_same_line_goes_on(tmp_path: Path) -> None:
+def test_a_signal_saves_what_is_running_and_the_same_line_continues(tmp_path: Path) -> None:
     words = words_of(tmp_path / "b", "--seeds", "1", "--no-report", "frames=2_000_000", "evaluate_every=1000")
     process = subprocess.Popen([sys.executable, "-m", "marlnb", *words], stderr=subprocess.PIPE, text=True)
     folder = tmp_path / "b" / "runs" / "mpe" / "simple_spread" / "ippo" / "seed_0"

@@ -95,8 +95,8 @@ def test_the_cap_lasts_across_watch_processes_and_a_submission_resets_it(make: M
 
 
 def test_failed_and_stopped_jobs_are_listed_and_not_restarted(make: Maker) -> None:
-    goes_on = f"until [ -e go_on ]; do sleep 0.05; done; [ ${{PWD##*=}} = 2 ] || exit 1; {COMPLETE}"
-    batch = make("", n=(0, 1, 2), python=make.script(goes_on), at_once=2)
+    continues = f"until [ -e go_on ]; do sleep 0.05; done; [ ${{PWD##*=}} = 2 ] || exit 1; {COMPLETE}"
+    batch = make("", n=(0, 1, 2), python=make.script(continues), at_once=2)
     batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
     executor_of(batch).submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
     first_look, then = (batch.job(name).folder / "go_on" for name in ("n=0", "n=2"))

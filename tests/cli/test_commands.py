@@ -276,7 +276,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
     assert "Traceback" not in printed.err and printed.out == ""
 
 
-def test_an_interrupt_keeps_what_was_trained_and_resume_goes_on(tmp_path: Path) -> None:
+def test_an_interrupt_keeps_what_was_trained_and_resume_continues(tmp_path: Path) -> None:
     folder = tmp_path / "long"
     command = [sys.executable, "-m", "marlnb", "train", *TINY, "frames=100_000_000", "--quiet", f"run={folder}"]
     training = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -86,7 +86,7 @@ def test_constant_ends_or_is_cut() -> None:
     assert config("probe/constant", endless=True).answers(0.9)[0].value == pytest.approx((10.0, 10.0))
 
 
-def test_an_agent_dies_and_the_other_goes_on() -> None:
+def test_an_agent_dies_and_the_other_continues() -> None:
     env = config("probe/dying").build(1)
     assert rows(env.reset(0)).alive.tolist() == [[True, True]]
     first = act(env, [[1, 1]])

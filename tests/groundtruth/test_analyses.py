@@ -95,7 +95,7 @@ def test_tables_join_what_was_run_in_parts(planted_instance):
         analyses(["ablat"])
 
 
-def test_a_grid_that_was_interrupted_goes_on_where_it_stopped(tmp_path, monkeypatch):
+def test_a_grid_that_was_interrupted_continues_where_it_stopped(tmp_path, monkeypatch):
     asked = {"names": ["ablate"], "circuits": ["role_switch"], "episodes": 4, "path": tmp_path}
     made = benchmark([5], **asked)
     ledger = tmp_path / "scores.jsonl"

@@ -35,7 +35,7 @@ def to_the_recording(source: Path, folder: Path) -> Path:
     return folder / source.name
 
 
-def test_the_quickstart_runs_and_goes_on_from_what_is_there(tmp_path: Path) -> None:
+def test_the_quickstart_runs_and_continues_from_what_is_there(tmp_path: Path) -> None:
     quickstart = next(path for path in NOTEBOOKS if path.stem == "quickstart")
     folder = tmp_path / "run"
     execute(quickstart, folder, SMALL["quickstart"], progress=False)

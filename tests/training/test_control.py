@@ -40,7 +40,7 @@ def training(tmp_path: Path) -> Training:
     return started
 
 
-def test_a_paused_training_stands_still_and_goes_on(training: Training) -> None:
+def test_a_paused_training_stands_still_and_continues(training: Training) -> None:
     training.pause()
     _until(lambda: training.run.status()["state"] == "paused")
     stood = _iterations(training.run)

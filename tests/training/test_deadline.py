@@ -89,7 +89,7 @@ def test_an_end_in_the_past_is_not_heeded(clock) -> None:
     assert deadline.ignored and deadline.reason_to_stop(0) is None
 
 
-def test_a_training_saves_before_its_allocation_ends_and_goes_on_in_the_next(
+def test_a_training_saves_before_its_allocation_ends_and_continues_in_the_next(
     clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("MARLNB_JOB", raising=False)

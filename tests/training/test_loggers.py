@@ -25,7 +25,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         check_loggers(["wandb"])
 
 
-def test_tensorboard_gets_every_number_and_goes_on_after_a_resume(tmp_path: Path) -> None:
+def test_tensorboard_gets_every_number_and_continues_after_a_resume(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -29,8 +29,8 @@ from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.stacked_policy import StackedDeterministicPolicy
 
 # options that may differ: numbers of the gradient step, and those that each learner reads by itself
-OF_THE_STEP = ("lr", "lr_critic", "gamma", "tau", "max_grad_norm", "batch_size")
-OF_EACH = ("buffer_frames", "learning_starts", "save_replay", "noise", "noise_final", "noise_frames")
+STEP_OPTIONS = ("lr", "lr_critic", "gamma", "tau", "max_grad_norm", "batch_size")
+LEARNER_OPTIONS = ("buffer_frames", "learning_starts", "save_replay", "noise", "noise_final", "noise_frames")
 
 
 class StackedDDPG:
@@ -49,12 +49,12 @@ class StackedDDPG:
     def __init__(self, learners: Sequence[DDPGLearner]) -> None:
         check_ddpg(learners)
         self.learners = list(learners)
-        self._joint, self._parts = _joint(self.learners)
+        self._stacked, self._parts = _stacked_learner(self.learners)
 
     def bind(self, others: Mapping[str, StackedLearner]) -> None:
         names = self.learners[0].other_learners
-        self._joint.other_learners = {
-            name: other._joint for name, other in others.items() if name in names and isinstance(other, StackedDDPG)
+        self._stacked.other_learners = {
+            name: other._stacked for name, other in others.items() if name in names and isinstance(other, StackedDDPG)
         }
 
     def policy(self, generators: Sequence[torch.Generator], rows: slice) -> Policy:
@@ -67,8 +67,8 @@ class StackedDDPG:
             learner.store(rollout)
         if not self._are_in_step():
             return [learner.learn_from_replay() for learner in self.learners]
-        n, self._joint.steps = self.learners[0].updates_due, self.learners[0].steps
-        means = self._joint.take_steps(n, self._sample)
+        n, self._stacked.steps = self.learners[0].updates_due, self.learners[0].steps
+        means = self._stacked.take_steps(n, self._sample)
         for learner in self.learners:
             learner.steps += n
             learner.explore()
@@ -99,18 +99,18 @@ class StackedDDPG:
             samples = [learner.replay.sample(size) for learner, size in zip(self.learners, sizes)]
             by_training = {key: tuple(sample[key] for sample in samples) for key in samples[0]}
         joined = {key: torch.stack([_extended(part, n) for part in parts]) for key, parts in by_training.items()}
-        for of_one, size in zip(joined[self._joint.group.name, "acting"], sizes):
+        for of_one, size in zip(joined[self._stacked.group.name, "acting"], sizes):
             of_one[size:] = False
         return joined
 
 
-def _joint(learners: Sequence[DDPGLearner]) -> tuple[DDPGLearner, dict[str, StackedPart]]:
+def _stacked_learner(learners: Sequence[DDPGLearner]) -> tuple[DDPGLearner, dict[str, StackedPart]]:
     """A copy of the first learner with the networks, optimizers and options of all: its equations are then theirs.
 
     Returns:
         the learner, and the stacked weights of its networks.
     """
-    first, joint = learners[0], copy.copy(learners[0])
+    first, stacked = learners[0], copy.copy(learners[0])
     optimizers = {
         name: StackedAdam(
             [learner.optimizers[name] for learner in learners],
@@ -118,30 +118,30 @@ def _joint(learners: Sequence[DDPGLearner]) -> tuple[DDPGLearner, dict[str, Stac
         )
         for name, optimizer in first.optimizers.items()
     }
-    joint.optimizers = optimizers  # type: ignore[assignment]  # they step as a PartAdam does
+    stacked.optimizers = optimizers  # type: ignore[assignment]  # they step as a PartAdam does
     parts = dict(itertools.chain.from_iterable(adam.parts.items() for adam in optimizers.values()))
     weights = {f"{part}.{name}": weight for part in parts for name, weight in parts[part].weights.items()}
-    joint.policy = stack(first.policy, weights)
+    stacked.policy = stack(first.policy, weights)
     targets = {part: stack_weights([learner.targets[part] for learner in learners]) for part in first.targets}
     views = {part: stacked_views(first.targets[part], matrix) for part, matrix in targets.items()}
-    joint.targets = stack(
+    stacked.targets = stack(
         first.targets, {f"{part}.{name}": weight for part in views for name, weight in views[part].items()}
     )
-    joint.target_weights = list(targets.values())
-    joint.followed_weights = [parts[part].matrix for part in targets]
-    joint.config = _joint_config([learner.config for learner in learners], joint.target_weights[0].device)
-    joint.generator = [learner.generator for learner in learners]  # type: ignore[misc]
-    joint.mean = masked_means
-    return joint, parts
+    stacked.target_weights = list(targets.values())
+    stacked.followed_weights = [parts[part].matrix for part in targets]
+    stacked.config = _stacked_config([learner.config for learner in learners], stacked.target_weights[0].device)
+    stacked.generator = [learner.generator for learner in learners]  # type: ignore[misc]
+    stacked.mean = masked_means
+    return stacked, parts
 
 
-def _joint_config(configs: Sequence[IDDPGConfig], device: torch.device) -> IDDPGConfig:
+def _stacked_config(configs: Sequence[IDDPGConfig], device: torch.device) -> IDDPGConfig:
     """The options of all: numbers that differ are tensors, whose first axis is the training."""
-    joint = copy.copy(configs[0])
+    stacked = copy.copy(configs[0])
 
     def column(name: str, values: Sequence[Any], *shape: int, dtype: torch.dtype = torch.float32) -> None:
         tensor = torch.tensor(values, dtype=dtype, device=device).view(-1, *shape)
-        object.__setattr__(joint, name, tensor)  # of a frozen dataclass: numbers would be checked, tensors cannot be
+        object.__setattr__(stacked, name, tensor)  # of a frozen dataclass: numbers would be checked, tensors cannot be
 
     column("lr", [config.lr for config in configs], 1, dtype=torch.float64)
     column("lr_critic", [config.lr_critic or config.lr for config in configs], 1, dtype=torch.float64)
@@ -150,7 +150,7 @@ def _joint_config(configs: Sequence[IDDPGConfig], device: torch.device) -> IDDPG
         values = [getattr(config, name) for config in configs]
         if len(set(values)) > 1:  # else the same number for all, with the bits of a single training
             column(name, values, *shape)
-    return joint
+    return stacked
 
 
 def _extended(values: Tensor, n: int) -> Tensor:
@@ -170,7 +170,7 @@ def check_ddpg(learners: Sequence[DDPGLearner]) -> None:
             raise ConfigError(f"trainings in one batch need the same algorithm; {where} has {kinds}")
         for name in (field.name for field in fields(learner.config)):
             values = getattr(first.config, name), getattr(learner.config, name)
-            if values[0] != values[1] and name not in (*OF_THE_STEP, *OF_EACH):
+            if values[0] != values[1] and name not in (*STEP_OPTIONS, *LEARNER_OPTIONS):
                 raise ConfigError(
                     f"trainings in one batch need equal algorithm.{name}; {where} has {values[0]} and {values[1]}"
                 )

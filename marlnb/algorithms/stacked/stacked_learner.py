@@ -11,7 +11,7 @@ from marlnb.algorithms.rollout import Rollout
 from marlnb.errors import ConfigError
 from marlnb.models.policies.policy import Policy
 
-INSTEAD = (
+TRAIN_SEPARATELY_HINT = (
     "Train these in processes (seed=0..7 --jobs 2), and members of a population one after the other "
     "(evolution.together=false)"
 )
@@ -21,7 +21,8 @@ def check_simultaneous(group: str, *, simultaneous: bool) -> None:
     """Raises ConfigError if the agents of a group take turns."""
     if not simultaneous:
         raise ConfigError(
-            f"agents of group {group!r} take turns; trainings in one batch need all to act at every step. {INSTEAD}"
+            f"agents of group {group!r} take turns; trainings in one batch need all to act at every step. "
+            f"{TRAIN_SEPARATELY_HINT}"
         )
 
 

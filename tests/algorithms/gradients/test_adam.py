@@ -42,7 +42,7 @@ def test_without_a_bound_the_gradient_stays() -> None:
     assert norms.isfinite().all() and norms[0] > 0
 
 
-def test_a_saved_state_goes_on_bit_for_bit() -> None:
+def test_a_saved_state_continues_bit_for_bit() -> None:
     batches = torch.randn(6, 32, 4)
     straight, resumed = parts(), parts()
     adam = PartAdam(straight, eps=1e-5)

@@ -167,7 +167,7 @@ def check_step(
         torch.testing.assert_close(changed, wanted.detach(), atol=1e-6, rtol=1e-3)
 
 
-def test_without_a_compiler_training_goes_on_and_says_so_once(
+def test_without_a_compiler_training_continues_and_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")

@@ -85,7 +85,7 @@ def test_a_notebook_trains_on_the_node_that_it_was_given(hub: Hub, person: Perso
     person.photograph("complete")
 
 
-def test_a_training_is_saved_before_its_allocation_ends_and_goes_on_in_the_next(hub: Hub, person: Person) -> None:
+def test_a_training_is_saved_before_its_allocation_ends_and_continues_in_the_next(hub: Hub, person: Person) -> None:
     cell = TRAINING.format(run="runs/long", frames=100_000_000)
     hub.write("long.ipynb", ALLOCATION, cell)
     person.end_server()

@@ -302,7 +302,7 @@ def test_a_reset_tells_that_the_episode_is_over() -> None:
         simulator.join()
 
 
-def test_restored_it_goes_on_as_if_every_simulator_had_died() -> None:
+def test_restored_it_continues_as_if_every_simulator_had_died() -> None:
     def play(client: Client) -> None:
         episode = client.begin_episode()
         episode.act({"boss": [1.0]})

@@ -150,7 +150,7 @@ def random_messages(env: ExternalEnv, n: int) -> None:
     raw.socket.close()
 
 
-def test_training_goes_on_with_the_others(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_training_continues_with_the_others(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """The good simulator's rewards are all that is learned from."""
     monkeypatch.setattr(server, "GREETING_S", 0.5)
     reasons: dict[str, str] = {}

@@ -98,7 +98,7 @@ def test_two_simulators_are_solved_by_two_algorithms_through_a_kill(tmp_path: Pa
     recording.close()
 
 
-def test_a_training_without_simulators_goes_on_when_one_comes(tmp_path: Path, processes: list[Process]) -> None:
+def test_a_training_without_simulators_continues_when_one_comes(tmp_path: Path, processes: list[Process]) -> None:
     folder = tmp_path / "run"
     simulator(processes, folder, 3)  # leaves after three episodes, in the first rollout
 

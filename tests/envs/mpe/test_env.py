@@ -57,7 +57,7 @@ def test_an_episode_does_not_depend_on_the_number_of_envs(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_saved_state_goes_on_bit_for_bit_in_another_environment(name: str) -> None:
+def test_a_saved_state_continues_bit_for_bit_in_another_environment(name: str) -> None:
     config = ENVIRONMENTS.get(name)(max_cycles=9, state=True)
     env, other = config.build(3), config.build(3)
     env.reset(seed=1)
@@ -83,7 +83,7 @@ def test_a_saved_state_goes_on_bit_for_bit_in_another_environment(name: str) -> 
             assert torch.equal(rows.reward, theirs.groups[group].reward)
 
 
-def test_a_state_in_another_order_in_memory_goes_on_as_well() -> None:
+def test_a_state_in_another_order_in_memory_continues_as_well() -> None:
     usual, other = SimpleSpreadConfig().build(3), SimpleSpreadConfig().build(3)
     step, generator = usual.reset(seed=1), torch.Generator().manual_seed(0)
     other.reset(seed=1)

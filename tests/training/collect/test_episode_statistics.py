@@ -52,7 +52,7 @@ def test_recent_returns_are_of_the_newest_hundred_episodes() -> None:
     assert keeper.recent_returns == {"a": 4.0, "b": 4.0}  # (1 + 3) / 2: b earns it twice, a's agents once and thrice
 
 
-def test_a_saved_keeper_goes_on_as_it_was() -> None:
+def test_a_saved_keeper_continues_as_it_was() -> None:
     draws = np.random.default_rng(1)
     spec = Count(CountConfig(), 3).spec
     keeper, other = EpisodeTracker(spec, 3), EpisodeTracker(spec, 3)

@@ -88,7 +88,7 @@ def test_a_panel_begins_nothing_while_another_process_trains(elsewhere: Elsewher
         panel.close()
 
 
-def test_a_training_that_was_killed_is_interrupted_and_goes_on_here(elsewhere: Elsewhere) -> None:
+def test_a_training_that_was_killed_is_interrupted_and_continues_here(elsewhere: Elsewhere) -> None:
     panel = attach(elsewhere.folder)
     try:
         panel.buttons["save"].click()

@@ -88,7 +88,7 @@ def test_notes_are_of_the_weights_not_of_the_number(run: Run, tmp_path: Path) ->
     assert notes.note(9) == "the first nine"
 
 
-def test_a_removed_checkpoint_is_gone_and_the_run_goes_on_from_the_one_before(run: Run) -> None:  # noqa: F811
+def test_a_removed_checkpoint_is_gone_and_the_run_continues_from_the_one_before(run: Run) -> None:  # noqa: F811
     remove_checkpoint(run, 9)
     assert [one.iteration for one in run.checkpoints] == [3, 6]
     assert sorted(path.name for path in (run.path / "checkpoints").iterdir()) == ["3", "6"]
