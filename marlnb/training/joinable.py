@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
-from marlnb.algorithms.stacked.stack_learners import STACKABLE, check_together
+from marlnb.algorithms.stacked.stack_learners import STACKABLE, check_stackable_learners
 from marlnb.algorithms.stacked.stacked_learner import TRAIN_SEPARATELY_HINT
 from marlnb.envs.regroup import build_env
 from marlnb.envs.workers.closing import closing_pools
@@ -34,7 +34,7 @@ def check_parts(experiment: Experiment) -> None:
     """
     with build_env(experiment, 1, device=experiment.device) as env:
         for learner in build_learners(experiment, env.spec).values():
-            check_together([learner])
+            check_stackable_learners([learner])
 
 
 def _check_single(experiment: Experiment) -> None:

@@ -9,7 +9,7 @@ from marlnb.errors import ConfigError
 RegressionLoss = Literal["l2", "huber"]
 
 
-def check_together(where: str, final: str, value: float | None, frames: str, n_frames: int) -> None:
+def check_both_set(where: str, final: str, value: float | None, frames: str, n_frames: int) -> None:
     """Raises ConfigError if only one of the options of a linear change is set.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from marlnb.algorithms.configs.choices import check_together
+from marlnb.algorithms.configs.choices import check_both_set
 from marlnb.algorithms.configs.off_policy import CentralisedCriticConfig, QActorCriticConfig
 from marlnb.config import ALGORITHMS, ModelConfig, SearchRange, option
 
@@ -45,7 +45,7 @@ class IDDPGConfig(QActorCriticConfig):
         self, where: str, actor: ModelConfig, critic: ModelConfig, n_envs: int, rollout_steps: int
     ) -> None:
         super().check_networks(where, actor, critic, n_envs, rollout_steps)
-        check_together(where, "noise_final", self.noise_final, "noise_frames", self.noise_frames)
+        check_both_set(where, "noise_final", self.noise_final, "noise_frames", self.noise_frames)
 
 
 @ALGORITHMS.register("maddpg")

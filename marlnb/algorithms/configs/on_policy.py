@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from marlnb.algorithms.configs.choices import RegressionLoss, check_together
+from marlnb.algorithms.configs.choices import RegressionLoss, check_both_set
 from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
 from marlnb.models.policies.choices import Squash, StdOf
@@ -93,7 +93,7 @@ class OnPolicyConfig(AlgorithmConfig):
         n_samples = n_envs * steps // (self.sequence_length if recurrent else 1)
         if self.n_minibatches > n_samples:
             raise ConfigError(f"{where}: {self.n_minibatches} minibatches of {n_samples} samples; at most {n_samples}")
-        check_together(where, "lr_final", self.lr_final, "anneal_frames", self.anneal_frames)
+        check_both_set(where, "lr_final", self.lr_final, "anneal_frames", self.anneal_frames)
 
 
 @dataclass(frozen=True)

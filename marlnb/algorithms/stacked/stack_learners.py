@@ -19,13 +19,13 @@ STACKABLE = "ippo, mappo, iddpg, maddpg and matd3"
 
 
 def stack_learners(learners: Sequence[Learner]) -> StackedLearner:
-    """Learners of one group of agents, each of another training, as one. Raises as `check_together`."""
-    check_together(learners)
+    """Learners of one group of agents, each of another training, as one. Raises as `check_stackable_learners`."""
+    check_stackable_learners(learners)
     ppo, ddpg = _of_kind(learners, PPOLearner), _of_kind(learners, DDPGLearner)
     return StackedPPO(ppo) if ppo else StackedDDPG(ddpg)
 
 
-def check_together(learners: Sequence[Learner]) -> None:
+def check_stackable_learners(learners: Sequence[Learner]) -> None:
     """Raises ConfigError: learners of one group in several trainings cannot learn together; it names those that can."""
     ppo, ddpg = _of_kind(learners, PPOLearner), _of_kind(learners, DDPGLearner)
     if len(ppo) == len(learners):
@@ -41,9 +41,9 @@ def check_together(learners: Sequence[Learner]) -> None:
 
 
 def have_equal_shapes(learners: Sequence[Learner]) -> bool:
-    """Whether learners that can each be joined with their like, as `check_together` says, can be joined together."""
+    """Whether learners that can be stacked have networks of equal shapes, so that they can be stacked together."""
     try:
-        check_together(learners)
+        check_stackable_learners(learners)
     except ConfigError:
         return False
     return True
