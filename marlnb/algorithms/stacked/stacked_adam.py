@@ -32,8 +32,8 @@ class StackedPart:
         self.matrix = stack_weights(modules)
         views = stacked_views(modules[0], self.matrix)
         self.weights = {parameter: weight.requires_grad_() for parameter, weight in views.items()}
-        of_parts = [optimizer.moments[name] for optimizer in optimizers]
-        self.moments = tuple(torch.stack([moments[k] for moments in of_parts]) for k in range(len(BETAS)))
+        moments_by_optimizer = [optimizer.moments[name] for optimizer in optimizers]
+        self.moments = tuple(torch.stack([moments[k] for moments in moments_by_optimizer]) for k in range(len(BETAS)))
         for row, optimizer in enumerate(optimizers):
             optimizer.moments[name] = tuple(moment[row] for moment in self.moments)
 
@@ -79,7 +79,7 @@ class StackedAdam:
 
     def __init__(self, optimizers: Sequence[PartAdam], modules: Mapping[str, Sequence[nn.Module]]) -> None:
         self._optimizers, self._eps = list(optimizers), optimizers[0].eps
-        self.parts = {name: StackedPart(name, of_part, optimizers) for name, of_part in modules.items()}
+        self.parts = {name: StackedPart(name, part_modules, optimizers) for name, part_modules in modules.items()}
         self.parameters = {name: list(part.weights.values()) for name, part in self.parts.items()}
 
     def step(self, loss: Tensor, lr: Mapping[str, Tensor], max_norm: Tensor) -> Tensor:
@@ -92,11 +92,11 @@ class StackedAdam:
         Returns:
             each part's gradient norm before clipping, `[training, part]`.
         """
-        weights = [weight for of_part in self.parameters.values() for weight in of_part]
+        weights = [weight for part_weights in self.parameters.values() for weight in part_weights]
         gradients = iter(torch.autograd.grad(loss.sum(), weights))
         joined = {
-            name: torch.cat([next(gradients).flatten(1) for _ in of_part], dim=1)
-            for name, of_part in self.parameters.items()
+            name: torch.cat([next(gradients).flatten(1) for _ in part_weights], dim=1)
+            for name, part_weights in self.parameters.items()
         }
         return self._apply(joined, lr, max_norm)
 

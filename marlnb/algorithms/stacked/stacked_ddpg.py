@@ -74,7 +74,7 @@ class StackedDDPG:
             learner.explore()
         numbers = torch.stack(tuple(means.values()), dim=1).tolist()  # one transfer from the device
         counts = [{"updates": float(n), "replay_frames": float(len(learner.replay))} for learner in self.learners]
-        return [{**dict(zip(means, row)), **of_one} for row, of_one in zip(numbers, counts)]
+        return [{**dict(zip(means, row)), **count} for row, count in zip(numbers, counts)]
 
     def _are_in_step(self) -> bool:
         """Whether all make the same number of gradient steps now, at small minibatches, with the same networks due."""
@@ -99,8 +99,8 @@ class StackedDDPG:
             samples = [learner.replay.sample(size) for learner, size in zip(self.learners, sizes)]
             by_training = {key: tuple(sample[key] for sample in samples) for key in samples[0]}
         joined = {key: torch.stack([_extended(part, n) for part in parts]) for key, parts in by_training.items()}
-        for of_one, size in zip(joined[self._stacked.group.name, "acting"], sizes):
-            of_one[size:] = False
+        for acting, size in zip(joined[self._stacked.group.name, "acting"], sizes):
+            acting[size:] = False
         return joined
 
 
@@ -181,5 +181,5 @@ def check_ddpg(learners: Sequence[DDPGLearner]) -> None:
                     "trainings in one batch need iddpg, maddpg or matd3 there too"
                 )
     parts = {part: [getattr(learner.policy, part) for learner in learners] for part in first.targets}
-    for part, of_part in parts.items():
-        check_stackable([each.network for each in of_part], f"the {part} of {where}")
+    for part, modules in parts.items():
+        check_stackable([module.network for module in modules], f"the {part} of {where}")

@@ -86,7 +86,7 @@ class StackedPPO:
                 active.enter_context(fast_training(learner.policy))
             prepared = [learner.prepare(rollout) for learner, rollout in zip(self.learners, rollouts, strict=True)]
         acted = [part for part in prepared if part is not None]  # all: a GPU leaves rows out by weights alone
-        samples = _stacked([of_one for of_one, _ in acted])
+        samples = _stacked([training_samples for training_samples, _ in acted])
         with fast_training(self._actor), fast_training(self._critic):
             names, metrics = self._learn(samples, bounds)
         reports = torch.stack([torch.stack(tuple(report.values())) for _, report in acted])
@@ -153,10 +153,10 @@ class StackedPPO:
 
     def _rates(self) -> tuple[dict[str, Tensor], Tensor]:
         """Learning rates of each part, and bounds on gradients' norms, each `[training, 1]`."""
-        of_learners = [learner.learning_rates() for learner in self.learners]
+        rates_by_learner = [learner.learning_rates() for learner in self.learners]
         rates = {
-            part: torch.tensor([[rates[part]] for rates in of_learners], dtype=torch.float64, device=self._device)
-            for part in of_learners[0]
+            part: torch.tensor([[rates[part]] for rates in rates_by_learner], dtype=torch.float64, device=self._device)
+            for part in rates_by_learner[0]
         }
         bounds = [[learner.config.max_grad_norm or torch.inf] for learner in self.learners]
         return rates, torch.tensor(bounds, device=self._device)
@@ -187,6 +187,6 @@ def check_ppo(learners: Sequence[PPOLearner]) -> None:
 
 def _stacked(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Samples of several trainings as `[training, sample, ...]`; without a mask, all weights are 1."""
-    if any("weight" in of_one for of_one in samples):
-        samples = [{"weight": torch.ones_like(of_one["log_prob"]), **of_one} for of_one in samples]
-    return {key: torch.stack([of_one[key] for of_one in samples]) for key in samples[0]}
+    if any("weight" in training_samples for training_samples in samples):
+        samples = [{"weight": torch.ones_like(training_samples["log_prob"]), **training_samples} for training_samples in samples]
+    return {key: torch.stack([training_samples[key] for training_samples in samples]) for key in samples[0]}
