@@ -14,7 +14,10 @@ BETAS = (0.9, 0.999)
 
 
 class Factors(NamedTuple):
-    """Of one part at one step: -lr / (1 - b1^t), and sqrt(1 - b2^t); numbers, or tensors `[]` on the device."""
+    """Of one part at one step: -lr / (1 - b1^t), and sqrt(1 - b2^t); numbers, or tensors.
+
+    Tensors are `[]` for one training and `[training, 1]` for several.
+    """
 
     rate: float | Tensor
     root: float | Tensor
@@ -42,18 +45,23 @@ def adam_step(
         each part's gradient norm before clipping, `[part]`.
     """
     remaining, norms = iter(gradients), []
-    for weights, mean, square, (rate, root) in zip(parts, moments[::2], moments[1::2], factors, strict=True):
+    for weights, mean, square, part_factors in zip(parts, moments[::2], moments[1::2], factors, strict=True):
         gradient = torch.cat([next(remaining).reshape(-1) for _ in weights])
         norm = torch.linalg.vector_norm(gradient)
         if max_norm > 0:
             gradient.mul_((max_norm / (norm + 1e-6)).clamp_max_(1.0))
-        mean.lerp_(gradient, 1 - BETAS[0])
-        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        change = torch.div(mean, square.sqrt().div_(root).add_(eps), out=gradient).mul_(rate)
+        change = adam_change(gradient, mean, square, part_factors, eps)
         deltas = change.split([weight.numel() for weight in weights])
         torch._foreach_add_(list(weights), [delta.view_as(weight) for delta, weight in zip(deltas, weights)])
         norms.append(norm)
     return torch.stack(norms)
+
+
+def adam_change(gradient: Tensor, mean: Tensor, square: Tensor, factors: Factors, eps: float) -> Tensor:
+    """Updates the moments in place, and overwrites the gradient with the change of the weights, which it returns."""
+    mean.lerp_(gradient, 1 - BETAS[0])
+    square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+    return torch.div(mean, square.sqrt().div_(factors.root).add_(eps), out=gradient).mul_(factors.rate)
 
 
 class PartAdam:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from marlnb.algorithms.gradients.adam import BETAS, PartAdam
+from marlnb.algorithms.gradients.adam import BETAS, Factors, PartAdam, adam_change
 from marlnb.models.networks.stacking import stack_weights, stacked_views
 
 
@@ -55,13 +55,10 @@ class StackedPart:
         """
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
         gradient.mul_((max_norm / (norm + 1e-6)).clamp_max_(1.0))
-        mean, square = self.moments
-        mean.lerp_(gradient, 1 - BETAS[0])
-        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        correction = (1 - BETAS[1] ** steps).sqrt().to(gradient.dtype)
-        root = square.sqrt().div_(correction).add_(eps)
         rate = (-lr / (1 - BETAS[0] ** steps)).to(gradient.dtype)
-        self.matrix.add_(torch.div(mean, root, out=gradient).mul_(rate))
+        root = (1 - BETAS[1] ** steps).sqrt().to(gradient.dtype)
+        mean, square = self.moments
+        self.matrix.add_(adam_change(gradient, mean, square, Factors(rate, root), eps))
         return norm.squeeze(1)
 
 

@@ -188,5 +188,8 @@ def check_ppo(learners: Sequence[PPOLearner]) -> None:
 def _stacked(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Samples of several trainings as `[training, sample, ...]`; without a mask, all weights are 1."""
     if any("weight" in training_samples for training_samples in samples):
-        samples = [{"weight": torch.ones_like(training_samples["log_prob"]), **training_samples} for training_samples in samples]
+        samples = [
+            {"weight": torch.ones_like(training_samples["log_prob"]), **training_samples}
+            for training_samples in samples
+        ]
     return {key: torch.stack([training_samples[key] for training_samples in samples]) for key in samples[0]}
