@@ -16,15 +16,14 @@ from torch import Tensor
 
 from marlnb.algorithms.captured import Captured, NewGraph
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig
-from marlnb.algorithms.gae import RolloutValues, advantages, critic_inputs, rollout_values
+from marlnb.algorithms.gae import RolloutValues, advantages, rollout_values
 from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.gradients.compiled import CompiledStep, StepCompiler
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, restore_generator, weights_of
-from marlnb.algorithms.losses import masked_moments
+from marlnb.algorithms.on_policy_samples import network_inputs, normalised, normalised_by_mask, to_sequences
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import LearnerContext
-from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.random_numbers import Generators
@@ -182,10 +181,10 @@ class OnPolicyLearner(Learner):
         returns = advantage + values.value
         output = policy.value_norm.normalise(values.value)  # the critic's: it clips its change, not that of the scale
         if self.by_mask:
-            report, advantage = self._normalised_by_mask(values.value, returns, advantage, acting)
+            report, advantage = normalised_by_mask(config, policy.value_norm, values.value, returns, advantage, acting)
         else:
-            report, advantage = self._normalised(values.value, returns, advantage, acting)
-        samples = self._inputs(rollout) | {
+            report, advantage = normalised(config, policy.value_norm, values.value, returns, advantage, acting)
+        samples = network_inputs(policy, rollout) | {
             "log_prob": rollout[name, "log_prob"],
             "advantage": advantage,
             "target": policy.value_norm.normalise(returns),
@@ -197,77 +196,14 @@ class OnPolicyLearner(Learner):
             samples["weight"] = acting.float()
         if acted is not None and self.recurrent:
             samples["acting"] = acted
-        samples = self._to_sequences(samples, rollout, values.state_in)
+        if self.recurrent:
+            samples = to_sequences(policy, samples, rollout, values.state_in, self.sequence_length)
+        else:
+            samples = {key: value.flatten(0, 1) for key, value in samples.items()}
         if self.turn_based and "weight" in samples:
             teaches = samples["weight"].flatten(1).any(1)  # a sample in which no agent acted has no gradient
             samples = {key: value[teaches] for key, value in samples.items()}
         return samples, report
-
-    def _normalised(
-        self, value: Tensor, returns: Tensor, advantage: Tensor, acting: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """What to report about a rollout, and its advantages, normalised over the agents that acted."""
-        acted_returns, acted_advantage = returns[acting], advantage[acting]
-        unexplained, variance = acted_advantage.var(correction=0), acted_returns.var(correction=0)
-        report = {
-            "explained_variance": 1 - unexplained / variance.clamp_min(1e-8),
-            "value_mean": value[acting].mean(),
-        }
-        if self.config.normalise_values:
-            # Now: the targets are on the scale that the critic's values have from now on.
-            self.policy.value_norm.update(acted_returns)
-        if self.config.normalise_advantages and acted_advantage.numel() > 1:
-            advantage = (advantage - acted_advantage.mean()) / (acted_advantage.std() + 1e-8)
-        return report, advantage
-
-    def _normalised_by_mask(
-        self, value: Tensor, returns: Tensor, advantage: Tensor, acting: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """As `_normalised`, up to rounding."""
-        mean, unexplained, n = masked_moments(advantage, acting)
-        variance = masked_moments(returns, acting)[1]
-        report = {
-            "explained_variance": 1 - unexplained / variance.clamp_min(1e-8),
-            "value_mean": masked_moments(value, acting)[0],
-        }
-        if self.config.normalise_values:
-            self.policy.value_norm.update(returns, acting)
-        if self.config.normalise_advantages:
-            std = (unexplained * n / (n - 1).clamp_min(1)).sqrt()
-            advantage = (advantage - mean) / (std + 1e-8)
-        return report, advantage
-
-    def _inputs(self, rollout: Rollout) -> dict[str, Tensor]:
-        """What the networks read, `[env, time, ...]`."""
-        name, policy = self.group.name, self.policy
-        inputs = {
-            "observation": features(rollout[name, "observation"], policy.actor.observation_axes),
-            "stored": rollout[name, policy.actor.distribution.stored_as],
-        }
-        if self.group.has_action_mask:
-            inputs["action_mask"] = rollout[name, "action_mask"]
-        if policy.critic.centralised:
-            inputs["joint"] = critic_inputs(policy, rollout)
-        return inputs
-
-    def _to_sequences(
-        self, samples: dict[str, Tensor], rollout: Rollout, critic_state_in: Tensor | None
-    ) -> dict[str, Tensor]:
-        """`[env, time, ...]` to `[sample, ...]`; recurrent: `[sample, time, ...]` and the states before each sample.
-
-        The states are those of the rollout, computed with the weights of that time. Within a sample the networks in
-        training compute their own, and gradients flow through `sequence_length` steps.
-        """
-        if not self.recurrent:
-            return {key: value.flatten(0, 1) for key, value in samples.items()}
-        length = self.sequence_length
-        samples["is_init"] = rollout["is_init"].squeeze(-1)
-        sequences = {key: value.unflatten(1, (-1, length)).flatten(0, 1) for key, value in samples.items()}
-        if self.policy.recurrent_shape is not None:
-            sequences["actor_state"] = rollout[self.group.name, "recurrent"][:, ::length].flatten(0, 1)
-        if critic_state_in is not None:
-            sequences["critic_state"] = critic_state_in[:, ::length].flatten(0, 1)
-        return sequences
 
     def learning_rates(self, frames: int | None = None) -> dict[str, float]:
         """Of the actor and of the critic after so many frames; None: now."""
