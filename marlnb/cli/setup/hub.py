@@ -17,13 +17,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from marlnb.cli.exit_codes import FAILED
 from marlnb.cli.output import print_json, print_text, say
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
     from marlnb.batch.hub.installation import Installation
 
-FAILED = 1
 INSTALL_OPTIONS = ("display_name", "module", "env")
 
 

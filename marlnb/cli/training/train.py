@@ -22,17 +22,11 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_table, print_text, quiet_stdout, say
-from marlnb.cli.train_and_resume import (
-    STOPPED,
-    add_record_argument,
-    chosen_callbacks,
-    end_of_training,
-)
+from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, end_of_training
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
-
-FAILED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +132,7 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
         say(f"failed: {name}: {message}")
     if result.stopped:
         say("stopped before the end; the same command continues")
-        return STOPPED
+        return INTERRUPTED
     return FAILED if result.failed else 0
 
 
