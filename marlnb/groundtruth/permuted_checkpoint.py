@@ -15,6 +15,7 @@ import torch
 
 from marlnb.groundtruth.answer_key import AnswerKey
 from marlnb.groundtruth.wiring import UNITS
+from marlnb.models.hooks.sites import group_of
 from marlnb.models.networks.agent_id import AgentId
 from marlnb.models.networks.layers import HiddenLayer
 from marlnb.models.networks.mlp import MLP
@@ -36,7 +37,7 @@ def unchanged_units(key: AnswerKey) -> dict[tuple[str, str], bool]:
     return {
         (agent, site): layer < first_redrawn[agent]
         for (agent, site), layer in _layers(key).items()
-        if site.split("/")[0] not in EXCLUDED_GROUPS
+        if group_of(site) not in EXCLUDED_GROUPS
     }
 
 

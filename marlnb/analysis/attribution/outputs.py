@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.models.hooks.sites import Site
+from marlnb.models.hooks.sites import Site, part_of
 from marlnb.specs import ActionSpec
 
 To = Literal["action", "logit", "log_prob", "value", "unit"]
@@ -47,7 +47,7 @@ class Output:
     @property
     def of_critic(self) -> bool:
         """Whether it is computed from what critics read: values, and units of a critic or a mixer."""
-        return self.to == "value" or (self.to == "unit" and self.site.split("/")[1:2] != ["actor"])
+        return self.to == "value" or (self.to == "unit" and part_of(self.site) != "actor")
 
     def describe(self, spec: ActionSpec) -> str:
         """The output in words, such as `logit of move_left`."""

@@ -165,7 +165,7 @@ def site_sources(policy: Policy, output: Output, site: Site) -> Sources:
     """ "all" if one agent's output may depend on another agent's units at the site, else "own"."""
     if site.shared_forward or site.agents is not None:
         return "own"
-    in_actor = site.name.split("/")[1:2] == ["actor"]
+    in_actor = site.part == "actor"
     if in_actor and output.of_critic:
         return "all"  # a value computed from the actors' units, which a mixer may join
     return "all" if policy.cross_agent and in_actor else "own"
@@ -174,7 +174,7 @@ def site_sources(policy: Policy, output: Output, site: Site) -> Sources:
 def explained_by_all_units(policy: Policy, site: Site) -> bool:
     """Whether one agent's output may depend on all agents' units: those of actors that read other agents' inputs."""
     of_all_agents = site.agents is None and not site.shared_forward
-    return policy.cross_agent and of_all_agents and site.name.split("/")[1:2] == ["actor"]
+    return policy.cross_agent and of_all_agents and site.part == "actor"
 
 
 def check_order(policy: Policy, output: Output, site: Site) -> None:

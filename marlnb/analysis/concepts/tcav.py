@@ -42,7 +42,7 @@ from marlnb.analysis.decoding.linear_decoder import DirectionKind
 from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
 from marlnb.errors import AnalysisError, unknown
-from marlnb.models.hooks.sites import Site
+from marlnb.models.hooks.sites import Site, group_of
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
@@ -105,7 +105,7 @@ def concept_activation(
         concept and random runs are compared with a rank test, since they are often all 0 or 1; the paper uses a t-test.
     """
     recording = opened_recording(recording)
-    source = RowSource(recording, site.split("/")[0])
+    source = RowSource(recording, group_of(site))
     spec = source.env.group(source.group)
     rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
     output = resolve_output(spec.action, to, target)

@@ -16,6 +16,7 @@ from torch import Tensor
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.data.views import site_agents
 from marlnb.errors import AnalysisError
+from marlnb.models.hooks.sites import group_of
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -51,7 +52,7 @@ class ActivationStream:
         units: Sequence[int] | None = None,
         checkpoint: int | None = None,
     ) -> None:
-        self.source = RowSource(recording, site.split("/")[0])
+        self.source = RowSource(recording, group_of(site))
         self.array = recording[site]
         self.recording, self.site, self.seed = recording, site, seed
         self.agents = tuple(site_agents(recording, site, [agent] if isinstance(agent, str) else agent))

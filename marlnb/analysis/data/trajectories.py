@@ -189,7 +189,7 @@ def _values(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | 
     state: Tensor | None = None
     # a critic that serves all agents with one forward pass has one state, which moves at every step
     waits_for_turns = not trajectories.env.simultaneous and not any(
-        site.shared_forward for site in policy.sites() if "/critic/" in site.name
+        site.shared_forward for site in policy.sites() if site.part == "critic"
     )
     if policy.critic_recurrent_shape is not None:
         n_envs, device = trajectories.in_episode.shape[1], trajectories.observation[group].device

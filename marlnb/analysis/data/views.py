@@ -12,6 +12,7 @@ import numpy as np
 from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import AnalysisError, unknown
+from marlnb.models.hooks.sites import group_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
@@ -55,7 +56,7 @@ class View:
             AnalysisError: no such agent at the site, several agents and none named, or no rows at which it acts.
             SiteError: no such site.
         """
-        source = RowSource(self.recording, self.site.split("/")[0])
+        source = RowSource(self.recording, group_of(self.site))
         recorded = self.policy_source is None
         checkpoint = source.resolve_checkpoint(_iteration(self.checkpoint)) if recorded else None
         rows = source.rows(self.episodes, checkpoint)

@@ -37,6 +37,7 @@ from marlnb.analysis.decoding.streaming import solve_streaming
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.linear_models import Kind, episode_folds
 from marlnb.errors import AnalysisError, unknown
+from marlnb.models.hooks.sites import group_of
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 
@@ -112,7 +113,7 @@ def decode(
     if not (at in ("all", "each") if isinstance(at, str) else isinstance(at, Real)):
         raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
     sites = match_recorded_sites(recording, site)
-    groups = list(dict.fromkeys(name.split("/")[0] for name in sites))
+    groups = list(dict.fromkeys(group_of(name) for name in sites))
     sources = {group: RowSource(recording, group, policies) for group in groups}
     iteration = sources[groups[0]].resolve_checkpoint(checkpoint)
     all_rows = sources[groups[0]].rows(episodes, iteration)
@@ -131,7 +132,7 @@ def decode(
     shown = AnalysisProgress(f"decoding {label_name}", "scores", shown=progress)
     with shown, threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
         for name in sites:
-            source = sources[name.split("/")[0]]
+            source = sources[group_of(name)]
             site_agents = [bearer for bearer in recording[name].labels["agent"] if bearer in agents]
             group = source.group
             task = SiteDecoding(

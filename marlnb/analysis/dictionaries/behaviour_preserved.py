@@ -23,7 +23,7 @@ from marlnb.analysis.stats.bootstrap import (
     percentile_interval,
 )
 from marlnb.errors import AnalysisError
-from marlnb.models.hooks.sites import match_sites
+from marlnb.models.hooks.sites import group_of, match_sites
 from marlnb.models.policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def behaviour_preserved(
     Raises:
         AnalysisError: the policy has no logits, the agents never acted, or several checkpoints and none chosen.
     """
-    source = RowSource(recording, dictionary.site.split("/")[0])
+    source = RowSource(recording, group_of(dictionary.site))
     checkpoint = source.resolve_checkpoint(checkpoint)
     policy = (source.policies(checkpoint) if policies is None else policies)[source.group]
     if policy.distribution is None:

@@ -19,6 +19,7 @@ from marlnb.analysis.results import Result, strict_json
 from marlnb.disk import replacing, writing
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.directions import Direction
+from marlnb.models.hooks.sites import group_of
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.with_features import WithFeatures
@@ -195,9 +196,7 @@ class Dictionary(Result):
         """The same agents with the features as a site, to record, evaluate and intervene on."""
         weights = b"".join(tensor.numpy().tobytes() for tensor in self.autoencoder.state_dict().values())
         description = f"with the features of {self.site}, {hashlib.sha256(weights).hexdigest()[:12]}"
-        return TransformedPolicySource(
-            as_policy_source(policy_source), {self.site.split("/")[0]: self.attach}, description
-        )
+        return TransformedPolicySource(as_policy_source(policy_source), {group_of(self.site): self.attach}, description)
 
     def features(self, recording: Recording, rows: slice | np.ndarray | None = None) -> np.ndarray:
         """`[row, agent, feature]` of a recording's rows, in normalised units.

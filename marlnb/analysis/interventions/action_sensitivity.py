@@ -18,6 +18,7 @@ from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.sites import part_of
 from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec
@@ -38,7 +39,7 @@ def acting_group(policy_source: PolicySource, agent: str, site: str) -> GroupSpe
         AnalysisError: no such agent, or a site of the critic.
     """
     group = next((group for group in policy_source.spec.groups if agent in group.agents), None)
-    if group is None or "/critic/" in site:
+    if group is None or part_of(site) == "critic":
         raise AnalysisError(f"{site!r} of {agent!r} chooses no actions; the agents are {policy_source.spec.agents}")
     return group
 

@@ -33,6 +33,7 @@ from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import Ablate, Noise
 from marlnb.models.hooks.edits_variants import variants
+from marlnb.models.hooks.sites import part_of
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import SEED_SPAN
@@ -262,7 +263,7 @@ def _logits_on(baseline: Trajectories, policies: Mapping[str, Policy], units: Se
         by_unit = [unedited] * n
         for site, of_site in groupby(range(n), key=lambda k: units[k].site):
             where = list(of_site)
-            if units[where[0]].group == name and "/critic/" not in site:
+            if units[where[0]].group == name and part_of(site) != "critic":
                 edited = _logits_of(policy, baseline, [units[k].edit for k in where])
                 by_unit[where[0] : where[-1] + 1] = edited
         logits[name] = None if policy.distribution is None else torch.cat(by_unit, dim=1)

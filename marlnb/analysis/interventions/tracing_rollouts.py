@@ -17,7 +17,7 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks import episode_context
 from marlnb.models.hooks.edit import Change, Edit, EditTarget
-from marlnb.models.hooks.sites import OBSERVATION
+from marlnb.models.hooks.sites import OBSERVATION, group_of
 from marlnb.models.policies.policy import Policy
 
 
@@ -76,7 +76,7 @@ class Rollouts:
     def clean_activations(self, site: str) -> Tensor:
         """`[time, env, agent, unit]`."""
         if site.endswith(f"/{OBSERVATION}"):
-            return self.clean.observation[site.split("/")[0]].flatten(3).float()
+            return self.clean.observation[group_of(site)].flatten(3).float()
         return self.clean.activations[site]
 
     def score(self, edits: Sequence[Edit]) -> np.ndarray:

@@ -17,7 +17,7 @@ from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, SiteError, unknown
-from marlnb.models.hooks.sites import Site
+from marlnb.models.hooks.sites import Site, group_of, part_of
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.policy import Policy
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
@@ -64,7 +64,7 @@ def transplant(
     if episodes < MIN_EPISODES:
         raise AnalysisError(f"episodes must be {MIN_EPISODES} or more; got {episodes}")
     donor, recipient = as_policy_source(donor), as_policy_source(recipient)
-    group = site.split("/")[0]
+    group = group_of(site)
     n_units = _check(donor, recipient, group, site)
     chosen = list(range(n_units)) if units is None else [int(unit) for unit in units]
     if not chosen or not all(0 <= unit < n_units for unit in chosen):
@@ -119,7 +119,7 @@ def _check(donor: PolicySource, recipient: PolicySource, group: str, site: str) 
             raise AnalysisError(f"{source.path.name}: {unknown('group', group, policies)}")
         policy = policies[group]
         matched = _site(policy, site, source.path.name)
-        if "/actor/" not in site or policy.recurrent_shape is not None:
+        if part_of(site) != "actor" or policy.recurrent_shape is not None:
             raise AnalysisError(f"{site} of {source.path.name}: units can be moved between feed-forward actors only")
         if matched.agents is not None:
             raise AnalysisError(f"{site} of {source.path.name} belongs to single agents; choose one of the whole group")

@@ -16,6 +16,7 @@ from marlnb.groundtruth.scoring.claims import Claim
 from marlnb.groundtruth.scoring.feature_claims import FeatureClaim
 from marlnb.groundtruth.scoring.feature_parts import EPISODES, SEED, driven_logits, largest_variance, parts, train
 from marlnb.groundtruth.scoring.finding import Finding
+from marlnb.models.hooks.sites import group_of
 from marlnb.recording.capture.recorder import record
 
 N_FEATURES = 64
@@ -30,7 +31,7 @@ def _directions(instance: Instance) -> Iterator[Claim]:
     min_covariance = instance.task.min_effect_share * largest_variance(instance)
     with record(instance.agents, episodes=EPISODES, seed=SEED, name="dictionary", exist="open", progress=False) as data:
         for agent, site in instance.last_pairs():
-            group = site.split("/")[0]
+            group = group_of(site)
             try:
                 dictionary = train(data, site, agent, n_features=N_FEATURES, seed=0)
             except AnalysisError:  # the layer is constant

@@ -24,6 +24,7 @@ from marlnb.groundtruth.scoring.circuit_claims import CompleteClaim, NecessaryCl
 from marlnb.groundtruth.scoring.claims import Claim, orthonormal_basis
 from marlnb.groundtruth.scoring.feature_claims import DirectionsClaim, FeatureClaim, FeatureEffectClaim, SpanClaim
 from marlnb.groundtruth.scoring.finding import Finding
+from marlnb.models.hooks.sites import group_of
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.reader import Recording
 
@@ -57,7 +58,7 @@ def faithfulness(planted: Planted, recording: Recording, finding: Finding) -> li
     widths = {s.name: s.n_units for policy in planted.policies.values() for s in policy.sites()}
     results = []
     for (agent, site), basis in _claimed_parts(finding, widths).items():
-        group = site.split("/")[0]
+        group = group_of(site)
         replay = RowReplay(planted, recording, group)
         baseline = replay.logits()
         mean = replay.activation(agent, site).mean(0)
@@ -145,7 +146,7 @@ def every_row(recording: Recording, group: str) -> RowBatch:
 
 def hidden_sites(policy: Policy) -> list[str]:
     """The actor's sites in forward order, without the head."""
-    return [site.name for site in policy.sites() if "/actor/" in site.name and site.kind != "head"]
+    return [site.name for site in policy.sites() if site.part == "actor" and site.kind != "head"]
 
 
 class RowReplay:

@@ -47,6 +47,16 @@ class Site:
     agents: tuple[int, ...] | None = None
     rows: tuple[int, ...] | None = None
 
+    @property
+    def group(self) -> str:
+        """The group of agents."""
+        return group_of(self.name)
+
+    @property
+    def part(self) -> str:
+        """actor, critic or mixer."""
+        return part_of(self.name)
+
     def select_agents(self, output: Tensor) -> Tensor:
         """The activation `[..., n_agents, unit]` of this site's agents, taken from the module's output."""
         if self.rows is not None:
@@ -63,6 +73,16 @@ class Site:
             return None
         position = self.agents.index(agent)
         return position if self.rows is None else self.rows[position]
+
+
+def group_of(site: str) -> str:
+    """The group in a site's name."""
+    return site.partition("/")[0]
+
+
+def part_of(site: str) -> str:
+    """actor, critic or mixer: the part of a policy in a site's name."""
+    return site.split("/")[1] if "/" in site else ""
 
 
 def match_sites(sites: Iterable[Site], patterns: str | Iterable[str]) -> list[Site]:

@@ -117,7 +117,7 @@ class SeatedPolicy(Policy):
             policy = self._members[next(k for k, seat in enumerate(self.seats) if agent in seat)]
             for site in policy.sites():
                 row = 0 if site.shared_forward else site.row_of(agent)
-                if row is not None and (self.has_critic or site.name.split("/")[1] == "actor"):
+                if row is not None and (self.has_critic or site.part == "actor"):
                     sites.append(_of_agent(site, agent, name, row))
         return sites
 

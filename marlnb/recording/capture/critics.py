@@ -39,7 +39,7 @@ class GroupCritic:
         shape = policy.critic_recurrent_shape
         self.by_step = by_step or shape is not None
         # A critic that all agents share runs at every step, for all agents; otherwise waiting agents keep their state.
-        self._is_shared = any(site.shared_forward for site in policy.sites() if "/critic/" in site.name)
+        self._is_shared = any(site.shared_forward for site in policy.sites() if site.part == "critic")
         self._recurrent: Tensor | None = None
         name, n_agents = selection.group.name, len(selection.indices)
         value = Field(f"steps/{name}/value", ("agent",), (n_agents,), "float32", name)

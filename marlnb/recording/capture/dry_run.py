@@ -204,7 +204,7 @@ class _DryRunCallback:
     def _compare(self, time_step: TimeStep) -> None:
         """Marks the groups whose recomputed activations differ from those that fired: hooks must capture them."""
         fired = dict(self.activations)
-        for name in {site.name.split("/")[0] for site in self.sites} - self.captured:
+        for name in {site.group for site in self.sites} - self.captured:
             of_group = {site: values for site, values in fired.items() if site.startswith(f"{name}/")}
             if not agrees(self.policies[name], of_group, time_step.observation[name], time_step.recurrent[name]):
                 self.captured.add(name)

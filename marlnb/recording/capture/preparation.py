@@ -178,7 +178,7 @@ def select_sites(
     matches = match_sites(all_sites(policies), patterns) if patterns else []
     sites = []
     for site in matches:
-        selection = recorded.get(site.name.split("/")[0])
+        selection = recorded.get(site.group)
         if selection is not None and selection.of_site(site) is not None:
             sites.append(site)
     if matches and not sites:

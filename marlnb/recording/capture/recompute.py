@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import ShapeError, SiteError
-from marlnb.models.hooks.sites import match_sites
+from marlnb.models.hooks.sites import match_sites, part_of
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy, device_of, eval_mode
 from marlnb.recording.capture.sources import capture_if_any
@@ -108,7 +108,7 @@ def recomputing(policy: Policy, sites: str | Sequence[str]) -> Iterator[Recomput
 
 def in_critic(site: str) -> bool:
     """Whether the site with this name fires when values are estimated: every site but the actor's."""
-    return site.split("/")[1] != "actor"
+    return part_of(site) != "actor"
 
 
 def fast_pass(policy: Policy, device: torch.device) -> AbstractContextManager[None]:

@@ -210,6 +210,6 @@ def _dataset_attributes(prepared: Prepared) -> dict[str, dict[str, Any]]:
             attributes[f"labels/{label.name}"] = {"classes": list(label.classes)}
     for site in prepared.sites:
         filled = "recomputed" if site.name in schema.recomputed else "captured"
-        computed = computed_dtype(prepared.policies[site.name.split("/")[0]], site)
+        computed = computed_dtype(prepared.policies[site.group], site)
         attributes[f"activations/{site.name}"] = {"filled": filled, "computed": computed}
     return attributes

@@ -135,7 +135,7 @@ def time_step_sources(
         sources += _group_sources(time_step, selection, policies[selection.group.name], dtype)
     by_group = {selection.group.name: selection for selection in selections}
     for site in sites:
-        field, pick = by_group[site.name.split("/")[0]].field_of(site, dtype)
+        field, pick = by_group[site.group].field_of(site, dtype)
         sources.append(Source(field, _picked(_activation(activations, site.name), pick)))
     if time_step.state is not None:
         dims = _axes(time_step.state.shape[1:], "feature")
@@ -186,7 +186,7 @@ def _group_sources(time_step: TimeStep, selection: Selection, policy: Policy, dt
 
 def recurrent_site(policy: Policy, part: str) -> str:
     """`<part>/<layer>` of the recurrent site, or `<part>/state` where there is none or more than one."""
-    names = [site.name for site in policy.sites() if site.kind == "recurrent" and f"/{part}/" in site.name]
+    names = [site.name for site in policy.sites() if site.kind == "recurrent" and site.part == part]
     return names[0].split("/", 1)[1] if len(names) == 1 else f"{part}/state"
 
 

@@ -260,7 +260,7 @@ class Flight:
         writer.describe(classes)
         writer.describe(
             {
-                f"activations/{site.name}": {"computed": computed_dtype(policies[site.name.split("/")[0]], site)}
+                f"activations/{site.name}": {"computed": computed_dtype(policies[site.group], site)}
                 for site in self._rows.sites
             }
         )

@@ -41,7 +41,7 @@ class RolloutRows:
         self.spec, self.policies, self.envs, self.options = spec, policies, envs, options
         self.sites = match_sites(all_sites(policies), options.sites) if options.sites else []
         for site in self.sites:
-            if in_critic(site.name) and policies[site.name.split("/")[0]].critic_recurrent_shape is not None:
+            if in_critic(site.name) and policies[site.group].critic_recurrent_shape is not None:
                 raise RecordingError(
                     f"{site.name}: the critic is recurrent, and rollouts do not hold its states; record sites of the "
                     "actor here, and those of the critic with marlnb.record"

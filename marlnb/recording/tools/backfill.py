@@ -79,13 +79,13 @@ def backfill(
     by_origin = _policies_by_origin(recording, policies)
     first = next(iter(by_origin.values()))
     matches = match_sites(all_sites(first), sites)
-    new = [site for site in matches if site.name not in recording and site.name.split("/")[0] in recording.groups]
+    new = [site for site in matches if site.name not in recording and site.group in recording.groups]
     if not new:
         raise RecordingError(f"{recording.path.name} already has all of {[site.name for site in matches]}")
     if recording.settings.get("edits"):
         raise RecordingError(f"{recording.path.name} was recorded with edits in force, so its sites cannot be computed")
     for site in new:
-        _check_inputs(recording, first[site.name.split("/")[0]], site)
+        _check_inputs(recording, first[site.group], site)
     is_joined = paths != [recording.path]
     for path in paths:
         recording.release()
@@ -152,7 +152,7 @@ def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -
     temporary = temporary_of(part.path, "filling")
     selections = {selection.group.name: selection for selection in select_agents(part.spec, part.agents)}
     dtype = str(part.file.attrs["dtype"])
-    columns = {site.name: selections[site.name.split("/")[0]].field_of(site, dtype) for site in sites}
+    columns = {site.name: selections[site.group].field_of(site, dtype) for site in sites}
     try:
         with h5py.File(temporary, "w") as file:
             for field, _ in columns.values():

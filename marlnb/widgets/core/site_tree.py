@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from marlnb.models.hooks.sites import Site
+from marlnb.models.hooks.sites import Site, part_of
 from marlnb.widgets.core.controls import JavaScriptWidget
 
 
@@ -53,7 +53,7 @@ def globs_for(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
     wanted = set(chosen)
     if not wanted:
         return []
-    for glob in ("*", *(f"*/{part}/*" for part in dict.fromkeys(name.split("/")[1] for name in names))):
+    for glob in ("*", *(f"*/{part}/*" for part in dict.fromkeys(part_of(name) for name in names))):
         if _matches(glob, names) == wanted:
             return [glob]
     globs: list[str] = []

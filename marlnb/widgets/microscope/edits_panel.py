@@ -12,6 +12,7 @@ from marlnb.errors import ConfigError
 from marlnb.models.hooks.directions import Clamp, Direction, Steer
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.edits import Ablate, Scale
+from marlnb.models.hooks.sites import group_of, part_of
 from marlnb.widgets.core.controls import Dropdown, FloatSlider, Text, button_for
 from marlnb.widgets.core.style import HTML, Message, code_html
 from marlnb.widgets.microscope.episode_view import EpisodeView
@@ -40,7 +41,7 @@ class EditsPanel(ComputingPanel):
         self.view, recording = view, view.recording
         self.directions: dict[str, Direction] = {}
         self._play = play
-        actors = [site for site in recording.sites if "/actor/" in site] or recording.sites
+        actors = [site for site in recording.sites if part_of(site) == "actor"] or recording.sites
         self.site = Dropdown(options=actors, description="site", **WIDE)
         self.units = Text(description="units", placeholder="3, 17, 20-25; empty: all", **WIDE)
         self.agent = Dropdown(options=[ALL], description="agent", **WIDE)
@@ -99,7 +100,7 @@ class EditsPanel(ComputingPanel):
         agent = agents[0] if self.agent.value == ALL else self.agent.value
         rows = {"agent": agent, "checkpoint": self.view.checkpoint}
         x = recording[site].sel(**rows).to_numpy()
-        acting = recording.steps(site.split("/")[0], "acting").sel(**rows).to_numpy().astype(bool)
+        acting = recording.steps(group_of(site), "acting").sel(**rows).to_numpy().astype(bool)
         x = x[acting] if acting.any() else x
         chosen = x[:, list(units)] if units is not None else x
         vector = np.full(chosen.shape[1], chosen.shape[1] ** -0.5)

@@ -15,6 +15,7 @@ from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.display.notebook_html import picture_html
 from marlnb.errors import MarlnbError
+from marlnb.models.hooks.sites import group_of
 from marlnb.plots.tuning import tuning_curves
 from marlnb.recording.file.reader import Recording
 from marlnb.widgets.core.background import LatestOnly
@@ -151,7 +152,7 @@ def top_episodes(
         checkpoint: for a recording of several checkpoints, whose units differ: the iteration of one; None: all.
     """
     values = recording[site].sel(agent=agent, unit=unit).to_numpy().astype(np.float64)
-    acting = recording.steps(site.split("/")[0], "acting").sel(agent=agent).to_numpy().astype(bool)
+    acting = recording.steps(group_of(site), "acting").sel(agent=agent).to_numpy().astype(bool)
     episode, t = (recording.file[f"steps/{name}"][: len(values)] for name in ("episode", "t"))
     counts = acting & np.isfinite(values)
     if checkpoint is not None:
