@@ -64,7 +64,7 @@ def environment(
     return enter
 
 
-def vector_env(
+def pettingzoo_vector_env(
     constructor: Callable[..., Any], n_envs: int, *, device: str = "cpu", name: str = "", **options: Any
 ) -> VectorEnv:
     """B = `n_envs` envs from a function that returns a ParallelEnv, without registering it.

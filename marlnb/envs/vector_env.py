@@ -93,9 +93,9 @@ def _from_function(
     function: Callable[..., Any], n_envs: int, device: str, groups: Groups | None, options: Mapping[str, Any]
 ) -> VectorEnv:
     """What `function` returns decides how it is stepped."""
-    from marlnb.envs.custom import vector_env as pettingzoo_env
+    from marlnb.envs.custom import pettingzoo_vector_env
     from marlnb.envs.regroup import Regrouped
-    from marlnb.envs.torchrl.config import vector_env as torchrl_env
+    from marlnb.envs.torchrl.config import torchrl_vector_env
     from marlnb.envs.vector import VectorEnv
 
     parameters = parameters_of(function)
@@ -108,11 +108,11 @@ def _from_function(
     elif is_env_base(env):
         env.close()
         _check_options(name, options, ("kwargs", "max_steps"))
-        built = torchrl_env(function, n_envs, device=device, **options)
+        built = torchrl_vector_env(function, n_envs, device=device, **options)
     else:
         close_env(env)
         grouped: dict[str, Any] = {"groups": groups} if groups else {}
-        return pettingzoo_env(function, n_envs, device=device, **options, **grouped)
+        return pettingzoo_vector_env(function, n_envs, device=device, **options, **grouped)
     return Regrouped(built, groups) if groups else built
 
 

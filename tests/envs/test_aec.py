@@ -9,7 +9,7 @@ import torch
 
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.envs.pettingzoo import CustomConfig
 from marlnb.errors import ConfigError, EnvError
 from tests.envs.sample_turns import OnlyAtEvenTimes, Rates, Relay, Stuck, Undead
@@ -54,7 +54,7 @@ def test_turns_by_hand(workers: int, dead_first: bool) -> None:
 
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_masks_are_those_of_the_mover(where: str) -> None:
-    with vector_env(Relay, 1, workers=0, kwargs={"mask": where}) as env:
+    with pettingzoo_vector_env(Relay, 1, workers=0, kwargs={"mask": where}) as env:
         assert env.spec.groups[0].has_action_mask and env.spec.groups[0].observation.shape == (4,)
         rows = env.reset(0).groups["r"]
         assert rows.action_mask is not None
@@ -68,13 +68,13 @@ def test_masks_are_those_of_the_mover(where: str) -> None:
 
 def test_masks_in_infos_hold_for_groups_apart() -> None:
     groups = {"first": ["r_0"], "rest": ["r_1", "r_2"]}
-    with vector_env(Relay, 1, workers=0, kwargs={"mask": "info"}, groups=groups) as env:
+    with pettingzoo_vector_env(Relay, 1, workers=0, kwargs={"mask": "info"}, groups=groups) as env:
         assert all(group.has_action_mask for group in env.spec.groups)
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"dead_first": False}, {"mask": "observation"}, {"mask": "info"}])
 def test_relay_keeps_the_contract(kwargs: dict[str, Any]) -> None:
-    check_vector_env(lambda n_envs: vector_env(Relay, n_envs, workers=0, kwargs=kwargs))
+    check_vector_env(lambda n_envs: pettingzoo_vector_env(Relay, n_envs, workers=0, kwargs=kwargs))
 
 
 @pytest.mark.parametrize("leaves", [True, False])
@@ -110,11 +110,11 @@ def test_different_rates_by_hand(leaves: bool, workers: int) -> None:
 @pytest.mark.parametrize("leaves", [True, False])
 def test_different_rates_keep_the_contract(leaves: bool) -> None:
     options = {"kwargs": {"leaves": leaves}, "workers": 0, "agents_wait": True}
-    check_vector_env(lambda n_envs: vector_env(Rates, n_envs, **options))
+    check_vector_env(lambda n_envs: pettingzoo_vector_env(Rates, n_envs, **options))
 
 
 def test_an_agent_whose_mask_allows_nothing_waits() -> None:
-    with vector_env(OnlyAtEvenTimes, 1, workers=0, agents_wait=True) as env:
+    with pettingzoo_vector_env(OnlyAtEvenTimes, 1, workers=0, agents_wait=True) as env:
         assert not env.spec.simultaneous
         rows = env.reset(0).groups["a"]
         for t in range(4):
@@ -125,7 +125,7 @@ def test_an_agent_whose_mask_allows_nothing_waits() -> None:
 
 def test_only_those_who_act_are_asked() -> None:
     made = Rates(leaves=True)
-    with vector_env(lambda: made, 1, workers=0, agents_wait=True) as env:
+    with pettingzoo_vector_env(lambda: made, 1, workers=0, agents_wait=True) as env:
         env.reset(0)
         received = []
         for _ in range(5):
@@ -136,8 +136,8 @@ def test_only_those_who_act_are_asked() -> None:
 
 def test_what_cannot_be_stepped_by_turns_says_why() -> None:
     with pytest.raises(EnvError, match=r"agent 'r_0' must act.*allows no choice"):
-        vector_env(Stuck, 1, workers=0, kwargs={"mask": "observation"}).reset(0)
-    with vector_env(Undead, 1, workers=0) as env:
+        pettingzoo_vector_env(Stuck, 1, workers=0, kwargs={"mask": "observation"}).reset(0)
+    with pettingzoo_vector_env(Undead, 1, workers=0) as env:
         env.reset(0)
         with pytest.raises(EnvError, match="'r_1' is dead, but the environment keeps selecting it"):
             for _ in range(4):
@@ -145,7 +145,7 @@ def test_what_cannot_be_stepped_by_turns_says_why() -> None:
     with pytest.raises(ConfigError, match="turn_based=True needs a constructor of PettingZoo's own"):
         CustomConfig(entry_point=RELAY, turn_based=True, workers=0).build(1)
     with pytest.raises(EnvError, match=r"no observation.*agents_wait"):
-        with vector_env(Rates, 1, workers=0) as env:
+        with pettingzoo_vector_env(Rates, 1, workers=0) as env:
             env.reset(0)
             env.step({name: torch.zeros(1, 1, dtype=torch.int64) for name in ("quick", "slow")})
 

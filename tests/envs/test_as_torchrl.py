@@ -12,9 +12,9 @@ from torch import Tensor
 import marlnb
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
-from marlnb.envs.custom import vector_env as pettingzoo_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.envs.steps import differ, random_actions
-from marlnb.envs.torchrl import vector_env
+from marlnb.envs.torchrl import torchrl_vector_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import EnvError
 from tests.envs.phases import Phases
@@ -50,7 +50,7 @@ def test_torchrls_own_check(name: str, options: dict[str, Any]) -> None:
 
 def test_masks() -> None:
     """torchrl's random actions heed them, and agents that are gone stay done."""
-    env = marlnb.as_torchrl(pettingzoo_env(Masked, 2, workers=0))
+    env = marlnb.as_torchrl(pettingzoo_vector_env(Masked, 2, workers=0))
     check_env_specs(env)
     data = env.rollout(12, break_when_any_done=False)
     for group in env.group_map:
@@ -61,7 +61,7 @@ def test_masks() -> None:
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_the_way_there_and_back_gives_the_same_numbers(name: str, options: dict[str, Any]) -> None:
     env = built(name, 3, **options)
-    other = vector_env(lambda: marlnb.as_torchrl(built(name, 3, **options)), 3)
+    other = torchrl_vector_env(lambda: marlnb.as_torchrl(built(name, 3, **options)), 3)
     first, second, generator = env.reset(5), other.reset(5), torch.Generator().manual_seed(0)
     assert env.spec.agents == other.spec.agents and env.spec.simultaneous == other.spec.simultaneous
     ended = 0
@@ -77,7 +77,9 @@ def test_the_way_there_and_back_gives_the_same_numbers(name: str, options: dict[
 @pytest.mark.parametrize("constructor", [Scripted, Masked])
 def test_agents_that_come_and_go_keep_the_contract(constructor: type) -> None:
     check_vector_env(
-        lambda n_envs: vector_env(lambda: marlnb.as_torchrl(pettingzoo_env(constructor, n_envs, workers=0)), n_envs)
+        lambda n_envs: torchrl_vector_env(
+            lambda: marlnb.as_torchrl(pettingzoo_vector_env(constructor, n_envs, workers=0)), n_envs
+        )
     )
 
 
@@ -85,7 +87,7 @@ def test_a_truncated_episode_has_the_mask_of_its_last_observation() -> None:
     """Phases are 0, 1, 0 and last 1; also on the way back."""
     data = marlnb.as_torchrl(Phases(max_steps=3).build(2)).rollout(3, break_when_any_done=False)
     assert _next(data, 2, "action_mask").tolist() == [[[False, True]] * 2] * 2
-    env = vector_env(lambda: marlnb.as_torchrl(Phases(max_steps=3).build(2)), 2)
+    env = torchrl_vector_env(lambda: marlnb.as_torchrl(Phases(max_steps=3).build(2)), 2)
     env.reset(0)
     for choice in (0, 1, 0):
         step = env.step({"agent": torch.full((2, 2), choice)})

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from marlnb.composition.compose import compose_env
-from marlnb.envs.custom import vector_env
-from marlnb.envs.torchrl.config import vector_env as torchrl_vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
+from marlnb.envs.torchrl.config import torchrl_vector_env
 from marlnb.errors import ConfigError, EnvBuildError, EnvError, UnknownNameError
 from tests.envs import sample_envs
 
@@ -86,15 +86,15 @@ def _counters(ends: int = 3) -> Any:
     ("build", "message"),
     [
         (
-            lambda: vector_env(sample_envs.Scripted, 1, workers=0, kwargs={"keep_dead": True}),
+            lambda: pettingzoo_vector_env(sample_envs.Scripted, 1, workers=0, kwargs={"keep_dead": True}),
             "Scripted: its constructor has no keyword argument 'keep_dead'; did you mean 'keeps_dead'?",
         ),
         (
-            lambda: vector_env(sample_envs.passing_on, 1, workers=1, kwargs={"keep_dead": True}),
+            lambda: pettingzoo_vector_env(sample_envs.passing_on, 1, workers=1, kwargs={"keep_dead": True}),
             "no keyword argument 'keep_dead'; did you mean 'keeps_dead'? Valid: action_space, keeps_dead, speed",
         ),
         (
-            lambda: vector_env(sample_envs.in_need, 1, workers=1, kwargs={"size": 3}),
+            lambda: pettingzoo_vector_env(sample_envs.in_need, 1, workers=1, kwargs={"size": 3}),
             "in_need: its constructor needs 'colour'; got {'size': 3}. Valid: size, colour, speed",
         ),
         (
@@ -102,7 +102,7 @@ def _counters(ends: int = 3) -> Any:
             "_counters: its constructor has no keyword argument 'end'; did you mean 'ends'? Valid: ends",
         ),
         (
-            lambda: vector_env(sample_envs.misconfigured, 1, workers=1),
+            lambda: pettingzoo_vector_env(sample_envs.misconfigured, 1, workers=1),
             "the two sizes exclude one another",
         ),
     ],
@@ -191,8 +191,8 @@ def test_kinds_of_errors_cross_processes() -> None:
     """An error raised in a worker keeps its class, as when this process steps the envs."""
     for workers in (0, 1):
         with pytest.raises(EnvBuildError, match="have different observation spaces") as caught:
-            vector_env(sample_envs.Mixed, 1, workers=workers)
+            pettingzoo_vector_env(sample_envs.Mixed, 1, workers=workers)
         assert isinstance(caught.value, ConfigError) and isinstance(caught.value, EnvError)
-        env = vector_env(sample_envs.Picky, 1, workers=workers)
+        env = pettingzoo_vector_env(sample_envs.Picky, 1, workers=workers)
         with pytest.raises(UnknownNameError, match=r"Picky: env 0 failed while being reset .*: no level 'seven'"):
             env.reset(0)

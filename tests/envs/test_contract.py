@@ -12,7 +12,7 @@ from torch import Tensor
 
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.envs.mpe.rules import MPERules
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.vector import Step, VectorEnv
@@ -48,12 +48,12 @@ def test_registered_environments_cut_short(name: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"kwargs": {"keeps_dead": True}}])
 def test_agents_that_come_and_go(options: dict[str, Any]) -> None:
-    check_vector_env(lambda n_envs: vector_env(Scripted, n_envs, workers=0, **options))
+    check_vector_env(lambda n_envs: pettingzoo_vector_env(Scripted, n_envs, workers=0, **options))
 
 
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_action_masks(where: str) -> None:
-    check_vector_env(lambda n_envs: vector_env(Masked, n_envs, workers=0, kwargs={"where": where}))
+    check_vector_env(lambda n_envs: pettingzoo_vector_env(Masked, n_envs, workers=0, kwargs={"where": where}))
 
 
 def test_action_masks_of_a_batched_environment() -> None:
@@ -65,7 +65,7 @@ class Spoiled(VectorEnv):
     """A sound environment whose steps are spoiled before they are handed on."""
 
     def __init__(self, n_envs: int, spoil: Callable[[Spoiled, Step], Any], constructor: type = Scripted) -> None:
-        self.env = vector_env(constructor, n_envs, workers=0)
+        self.env = pettingzoo_vector_env(constructor, n_envs, workers=0)
         self.spec, self.n_envs, self.device = self.env.spec, self.env.n_envs, self.env.device
         self.spoil, self.steps, self.builds = spoil, 0, 0
         self.was_reset = False
@@ -209,12 +209,12 @@ def test_wrong_episode_seeds_are_detected() -> None:
 
 def test_episodes_without_an_end_are_detected() -> None:
     with pytest.raises(EnvError, match="clause 'episodes end': env 0 ended 0 of 2 in 5 steps"):
-        check_vector_env(lambda n_envs: vector_env(Scripted, n_envs, workers=0), max_steps=5)
+        check_vector_env(lambda n_envs: pettingzoo_vector_env(Scripted, n_envs, workers=0), max_steps=5)
 
 
 def test_a_wrong_number_of_envs_is_detected() -> None:
     with pytest.raises(EnvError, match="clause 'number of envs'"):
-        check_vector_env(lambda n_envs: vector_env(Scripted, n_envs + 1, workers=0))
+        check_vector_env(lambda n_envs: pettingzoo_vector_env(Scripted, n_envs + 1, workers=0))
 
 
 def test_labels_that_the_spec_does_not_declare_are_detected() -> None:

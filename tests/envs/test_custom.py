@@ -9,7 +9,7 @@ import torch
 
 from marlnb.config import ENVIRONMENTS, EnvConfig, option
 from marlnb.envs.contract import check_vector_env
-from marlnb.envs.custom import environment, vector_env
+from marlnb.envs.custom import environment, pettingzoo_vector_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
@@ -54,7 +54,7 @@ def test_a_config_of_ones_own() -> None:
         length: int = option(3, help="steps of an episode", ge=1)
 
         def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
-            return vector_env(Scripted, n_envs, workers=0, max_steps=self.length)
+            return pettingzoo_vector_env(Scripted, n_envs, workers=0, max_steps=self.length)
 
     experiment = Experiment.compose("env=test/short", "env.length=2")
     with experiment.env.build(1) as env:

@@ -18,7 +18,7 @@ from gymnasium import spaces
 
 from marlnb.cli.output import quiet_stdout
 from marlnb.envs.contract import check_vector_env
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.envs.parallel import ParallelVectorEnv
 from marlnb.envs.workers import pool
 from marlnb.errors import EnvError
@@ -32,7 +32,7 @@ ACTIONS = {"a": torch.zeros(1, 3, dtype=torch.int64)}
 def test_ragged_tuples_in_dicts_are_gymnasiums_numbers(workers: int) -> None:
     plain = difficult_envs.Nested()
     observations, _ = plain.reset(seed=7)
-    with vector_env(difficult_envs.Nested, 1, workers=workers) as env:
+    with pettingzoo_vector_env(difficult_envs.Nested, 1, workers=workers) as env:
         rows = env.reset(7).groups["a"]
         assert rows.observation.shape == (1, 3, spaces.flatdim(NESTED))
         for _ in range(5):
@@ -54,7 +54,7 @@ def test_ragged_tuples_in_dicts_are_gymnasiums_numbers(workers: int) -> None:
     ],
 )
 def test_a_part_that_is_wrong_in_one_step(wrong: str, message: str) -> None:
-    with vector_env(difficult_envs.Nested, 1, workers=0, kwargs={"wrong": wrong}) as env:
+    with pettingzoo_vector_env(difficult_envs.Nested, 1, workers=0, kwargs={"wrong": wrong}) as env:
         env.reset(7)
         env.step(ACTIONS)
         where = "Nested: env 0 failed in step 2 of the episode with seed 7: agent 'a_1' observed "
@@ -75,7 +75,7 @@ def test_a_part_that_is_wrong_in_one_step(wrong: str, message: str) -> None:
 )
 def test_another_shape_now_and_then(what: str, message: str, step: int) -> None:
     """numpy would repeat one number for all three."""
-    with vector_env(difficult_envs.Sometimes, 1, workers=0, kwargs={"what": what, "step": step}) as env:
+    with pettingzoo_vector_env(difficult_envs.Sometimes, 1, workers=0, kwargs={"what": what, "step": step}) as env:
         when = "while being reset to" if step == 0 else "in step 1 of"
         with pytest.raises(EnvError, match=rf"env 0 failed {when} the episode with seed 7: {message}") as caught:
             env.reset(7)
@@ -84,7 +84,7 @@ def test_another_shape_now_and_then(what: str, message: str, step: int) -> None:
 
 
 def test_a_list_is_an_observation() -> None:
-    with vector_env(difficult_envs.Sometimes, 1, workers=0, kwargs={"what": "a list", "step": 1}) as env:
+    with pettingzoo_vector_env(difficult_envs.Sometimes, 1, workers=0, kwargs={"what": "a list", "step": 1}) as env:
         env.reset(0)
         step = env.step({"a": torch.zeros(1, 2, dtype=torch.int64)})
         assert step.groups["a"].observation[0, 1].tolist() == [1, 2, 3]
@@ -95,7 +95,7 @@ def test_a_list_is_an_observation() -> None:
 )
 def test_numbers_that_bytes_cannot_hold(what: str, number: str) -> None:
     def build(n_envs: int) -> Any:
-        return vector_env(difficult_envs.Pictures, n_envs, workers=0, kwargs={"what": what})
+        return pettingzoo_vector_env(difficult_envs.Pictures, n_envs, workers=0, kwargs={"what": what})
 
     if not number:
         with build(1) as env:
@@ -107,7 +107,7 @@ def test_numbers_that_bytes_cannot_hold(what: str, number: str) -> None:
 
 def test_what_an_agent_saw_is_kept_though_the_environment_writes_to_it() -> None:
     """`slow` waits from step 1 to 2, in which its array is written to."""
-    with vector_env(difficult_envs.Reusing, 1, workers=0, agents_wait=True) as env:
+    with pettingzoo_vector_env(difficult_envs.Reusing, 1, workers=0, agents_wait=True) as env:
         step = env.reset(0)
         for t in range(1, 5):
             env.step({name: torch.zeros(1, 1, dtype=torch.int64) for name in ("quick", "slow")})
@@ -117,7 +117,7 @@ def test_what_an_agent_saw_is_kept_though_the_environment_writes_to_it() -> None
 
 def test_it_prints(capfd: pytest.CaptureFixture[str]) -> None:
     """The result of a command is not mixed with it."""
-    with quiet_stdout(), vector_env(difficult_envs.Rude, 1, workers=1, kwargs={"how": "prints"}) as env:
+    with quiet_stdout(), pettingzoo_vector_env(difficult_envs.Rude, 1, workers=1, kwargs={"how": "prints"}) as env:
         env.reset(0)
         for _ in range(3):
             env.step(ACTIONS)
@@ -127,7 +127,7 @@ def test_it_prints(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_it_exits(workers: int) -> None:
-    with vector_env(difficult_envs.Rude, 1, workers=workers, kwargs={"how": "exits"}) as env:
+    with pettingzoo_vector_env(difficult_envs.Rude, 1, workers=workers, kwargs={"how": "exits"}) as env:
         env.reset(7)
         env.step(ACTIONS)
         with pytest.raises(EnvError, match=r"(?s)env 0 failed in step 2 of the episode with seed 7.*SystemExit: 3"):
@@ -155,7 +155,9 @@ def _left_over(log: Path) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_processes_that_it_started_end_with_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with vector_env(difficult_envs.Rude, 2, workers=2, kwargs={"how": "starts processes", "log": str(log)}) as env:
+    with pettingzoo_vector_env(
+        difficult_envs.Rude, 2, workers=2, kwargs={"how": "starts processes", "log": str(log)}
+    ) as env:
         env.reset(0)
         assert len(log.read_text().split()) == 3  # one of the reset that reads the spaces
     assert _left_over(log) == []
@@ -165,7 +167,7 @@ def test_processes_that_it_started_end_with_it(tmp_path: Path) -> None:
 def test_a_killed_worker_is_noticed_though_its_fork_lives(tmp_path: Path) -> None:
     """The fork would hold the end of the pipe at which the parent waits."""
     log = tmp_path / "log"
-    env = vector_env(difficult_envs.Rude, 1, workers=1, kwargs={"how": "forks", "log": str(log)})
+    env = pettingzoo_vector_env(difficult_envs.Rude, 1, workers=1, kwargs={"how": "forks", "log": str(log)})
     env.reset(0)
     env.step(ACTIONS)
     with pytest.raises(EnvError, match="was killed by SIGKILL"):
@@ -175,7 +177,7 @@ def test_a_killed_worker_is_noticed_though_its_fork_lives(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_it_raises_in_the_thousandth_step(workers: int) -> None:
-    with vector_env(difficult_envs.Thousandth, 1, workers=workers) as env:
+    with pettingzoo_vector_env(difficult_envs.Thousandth, 1, workers=workers) as env:
         env.reset(7)
         for _ in range(999):
             env.step(ACTIONS)
@@ -184,7 +186,7 @@ def test_it_raises_in_the_thousandth_step(workers: int) -> None:
 
 
 def test_a_slow_reset_is_waited_for() -> None:
-    with vector_env(difficult_envs.Slow, 1, workers=1, kwargs={"reset_s": 1.0}) as env:
+    with pettingzoo_vector_env(difficult_envs.Slow, 1, workers=1, kwargs={"reset_s": 1.0}) as env:
         started = time.monotonic()
         assert env.reset(7).groups["a"].observation[0, 0].tolist() == [0, 1, 7]
         assert time.monotonic() - started >= 1.0
@@ -199,7 +201,7 @@ def test_a_reset_of_a_minute_ends_at_the_second_interrupt(monkeypatch: pytest.Mo
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGINT)
 
-    env = vector_env(difficult_envs.Slow, 1, workers=1, kwargs={"reset_s": 60.0})
+    env = pettingzoo_vector_env(difficult_envs.Slow, 1, workers=1, kwargs={"reset_s": 60.0})
     assert isinstance(env, ParallelVectorEnv) and isinstance(env._stepper, pool.Pool)
     (worker,) = env._stepper.workers
     started = time.monotonic()
@@ -215,7 +217,7 @@ def test_a_folder_and_handlers_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.chdir(tmp_path)
     handler = signal.getsignal(signal.SIGINT)
     for how in ("changes directory", "sets handlers"):
-        with vector_env(difficult_envs.Rude, 1, workers=0, kwargs={"how": how}) as env:
+        with pettingzoo_vector_env(difficult_envs.Rude, 1, workers=0, kwargs={"how": how}) as env:
             env.reset(0)
             for _ in range(3):
                 env.step(ACTIONS)
@@ -224,7 +226,7 @@ def test_a_folder_and_handlers_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def _groups(names: list[str], **options: Any) -> tuple[str, ...]:
-    with vector_env(difficult_envs.Named, 1, workers=0, kwargs={"names": names}, **options) as env:
+    with pettingzoo_vector_env(difficult_envs.Named, 1, workers=0, kwargs={"names": names}, **options) as env:
         return env.spec.group_names
 
 

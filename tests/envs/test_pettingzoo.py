@@ -11,7 +11,7 @@ import torch
 
 from marlnb.codec import from_json, to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.envs.pettingzoo import CustomConfig, PettingZooConfig, installed
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError, EnvError
@@ -147,7 +147,7 @@ def test_max_steps_truncates_the_remaining_agents() -> None:
 
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_action_masks(where: str) -> None:
-    with vector_env(sample_envs.Masked, 1, workers=0, kwargs={"where": where}) as env:
+    with pettingzoo_vector_env(sample_envs.Masked, 1, workers=0, kwargs={"where": where}) as env:
         group = env.spec.groups[0]
         assert group.has_action_mask and group.observation.shape == (3,)
         rows = env.reset(0).groups["a"]
@@ -167,7 +167,9 @@ def test_the_action_masks_of_a_truncated_episode(where: str) -> None:
         (2, [[True, True, False], [False, True, True], None]),  # a_2 appears at step 2
         (1, [[True] * 3, [True] * 3, None]),
     ):
-        with vector_env(sample_envs.Masked, 1, workers=0, max_steps=max_steps, kwargs={"where": where}) as env:
+        with pettingzoo_vector_env(
+            sample_envs.Masked, 1, workers=0, max_steps=max_steps, kwargs={"where": where}
+        ) as env:
             rows = env.reset(0).groups["a"]
             for _ in range(max_steps):
                 env.step({"a": torch.full((1, 3), 2)})
@@ -190,7 +192,7 @@ def test_global_generators_are_a_copys_own(kind: type[sample_envs.Scripted]) -> 
     random.seed(3)
     before = np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index,union-attr]
     for workers in (0, 1, 3):
-        with vector_env(kind, 3, workers=workers) as env:
+        with pettingzoo_vector_env(kind, 3, workers=workers) as env:
             rows = env.reset(4).groups["a"]
             trace = [rows.observation.clone()]
             trace += [
@@ -206,7 +208,7 @@ def test_an_episode_that_is_the_first_to_draw_is_that_of_its_seed_for_any_number
     """Of the seeds 4, 5, ... the second is the first with draws: in a first reset, or in a later one."""
     episodes = []
     for n_envs in (1, 2):
-        with vector_env(sample_envs.DrawingSometimes, n_envs, workers=0) as env:
+        with pettingzoo_vector_env(sample_envs.DrawingSometimes, n_envs, workers=0) as env:
             step, trace = env.reset(4), []
             while step.episode_seed[-1] <= 5:
                 if step.episode_seed[-1] == 5:
@@ -265,13 +267,13 @@ def test_every_nth_pixel_is_that_of_the_whole_image(workers: int) -> None:
 
 def test_groups() -> None:
     with pytest.raises(EnvError, match=r"'a_0' and 'a_1' of group 'a' have different observation.*groups="):
-        vector_env(sample_envs.Mixed, 1, workers=0)
+        pettingzoo_vector_env(sample_envs.Mixed, 1, workers=0)
     groups = {"low": ["a_0"], "middle": ["a_1"], "high": ["a_2"]}
-    with vector_env(sample_envs.Mixed, 1, workers=1, groups=groups) as env:
+    with pettingzoo_vector_env(sample_envs.Mixed, 1, workers=1, groups=groups) as env:
         assert env.spec.group_names == ("low", "middle", "high")
         assert env.reset(0).groups["high"].observation.shape == (1, 1, 3)
     with pytest.raises(EnvError, match="a_2"):
-        vector_env(sample_envs.Mixed, 1, workers=0, groups={"low": ["a_0", "a_1"]})
+        pettingzoo_vector_env(sample_envs.Mixed, 1, workers=0, groups={"low": ["a_0", "a_1"]})
 
 
 def test_wrong_actions_are_refused() -> None:
@@ -303,9 +305,9 @@ def test_what_cannot_be_built_says_why() -> None:
     with pytest.raises(EnvError, match="no keyword argument 'walkers'; did you mean 'n_walkers'"):
         config("multiwalker", kwargs={"walkers": 4}, workers=1).build(1)
     with pytest.raises(EnvError, match=r"a ParallelEnv or AECEnv .* returned int without"):
-        vector_env(int, 1, workers=0)
+        pettingzoo_vector_env(int, 1, workers=0)
     with pytest.raises(EnvError, match=r"shape \(1,\); its space says \(3,\)"):
-        vector_env(sample_envs.Broken, 1, workers=0).reset(0)
+        pettingzoo_vector_env(sample_envs.Broken, 1, workers=0).reset(0)
     with pytest.raises(EnvError, match="at least one env"):
         config("multiwalker").build(0)
     with pytest.raises(ConfigError, match="module:function"):
@@ -316,7 +318,7 @@ def test_what_cannot_be_built_says_why() -> None:
 
 @pytest.mark.parametrize("n_agents", [2, 3])  # all of them there, or one not yet
 def test_a_shape_that_changes_names_the_agent(n_agents: int) -> None:
-    env = vector_env(lambda: sample_envs.Reshaping(n_agents), 1, workers=0)
+    env = pettingzoo_vector_env(lambda: sample_envs.Reshaping(n_agents), 1, workers=0)
     env.reset(0)
     with pytest.raises(EnvError, match=r"agent 'a_0' observed an array of shape \(2,\); its space says \(3,\)"):
         env.step({"a": torch.zeros(1, n_agents, dtype=torch.int64)})

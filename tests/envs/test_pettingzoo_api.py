@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.errors import EnvBuildError, EnvError
 from tests.envs import sample_envs
 
@@ -29,7 +29,7 @@ FIVE = re.escape("(observations, rewards, terminations, truncations, infos), eac
     ],
 )
 def test_a_step_that_violates_the_api(how: str, message: str, workers: int) -> None:
-    env = vector_env(sample_envs.Breaking, 2, workers=workers, kwargs={"how": how})
+    env = pettingzoo_vector_env(sample_envs.Breaking, 2, workers=workers, kwargs={"how": how})
     env.reset(7)
     where = "Breaking: env 0 failed in step 1 of the episode with seed 7: "
     with pytest.raises(EnvError, match=rf"^{where}(.*){message}") as caught:
@@ -38,7 +38,7 @@ def test_a_step_that_violates_the_api(how: str, message: str, workers: int) -> N
 
 
 def test_a_missing_reward_when_an_agent_ends() -> None:
-    env = vector_env(sample_envs.Breaking, 1, workers=0, kwargs={"how": "a last reward less"})
+    env = pettingzoo_vector_env(sample_envs.Breaking, 1, workers=0, kwargs={"how": "a last reward less"})
     env.reset(0)
     for _ in range(2):
         env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
@@ -50,10 +50,10 @@ def test_a_missing_reward_when_an_agent_ends() -> None:
 def test_a_reset_that_violates_the_api(workers: int) -> None:
     asked = re.escape("PettingZoo's API requires reset(seed=None, options=None) to return (observations, infos)")
     with pytest.raises(EnvBuildError, match=rf"Breaking: reset returned a dict of \['a_0', 'a_1'\]; {asked}"):
-        vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "reset without infos"})
+        pettingzoo_vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "reset without infos"})
     with pytest.raises(EnvBuildError, match=rf"Unseeded: .*unexpected keyword argument 'seed'; {asked}"):
-        vector_env(sample_envs.Unseeded, 1, workers=workers)
-    env = vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "an unknown agent is reset"})
+        pettingzoo_vector_env(sample_envs.Unseeded, 1, workers=workers)
+    env = pettingzoo_vector_env(sample_envs.Breaking, 1, workers=workers, kwargs={"how": "an unknown agent is reset"})
     with pytest.raises(
         EnvError,
         match=r"while being reset to the episode with seed 3: agent 'b_0' after reset is not among possible_agents",
@@ -62,14 +62,14 @@ def test_a_reset_that_violates_the_api(workers: int) -> None:
 
 
 def test_violations_of_environments_whose_agents_wait() -> None:
-    env = vector_env(sample_envs.Breaking, 1, workers=0, agents_wait=True, kwargs={"how": "four parts"})
+    env = pettingzoo_vector_env(sample_envs.Breaking, 1, workers=0, agents_wait=True, kwargs={"how": "four parts"})
     env.reset(0)
     with pytest.raises(EnvError, match=rf"step returned 4 values .*{FIVE}"):
         env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
 
 
 def test_an_error_of_the_environments_own_keeps_its_traceback() -> None:
-    env = vector_env(sample_envs.Raising, 1, workers=1, kwargs={"seed": 0})
+    env = pettingzoo_vector_env(sample_envs.Raising, 1, workers=1, kwargs={"seed": 0})
     env.reset(0)
     env.step({"a": torch.zeros(1, 3, dtype=torch.int64)})
     with pytest.raises(EnvError, match="Raising: env 0 failed in step 2") as caught:

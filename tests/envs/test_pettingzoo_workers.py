@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.envs.parallel import ParallelVectorEnv
 from marlnb.envs.pettingzoo import PettingZooConfig
 from marlnb.envs.vector import VectorEnv
@@ -63,7 +63,7 @@ def test_every_allowed_number_of_workers_has_an_answer_slot() -> None:
 
 
 def test_workers_are_other_processes_without_torch() -> None:
-    with vector_env(sample_envs.Inside, 4, workers=2) as env:
+    with pettingzoo_vector_env(sample_envs.Inside, 4, workers=2) as env:
         seen = env.reset(0).groups["a"].observation
         assert seen[:, 0, 0].tolist() == [pids(env)[0]] * 2 + [pids(env)[1]] * 2
         assert (seen[:, :2, 1] == 0).all()
@@ -72,12 +72,12 @@ def test_workers_are_other_processes_without_torch() -> None:
 
 @pytest.mark.parametrize(("workers", "n_envs", "expected"), [(3, 2, 2), (1, 2, 1)])
 def test_number_of_workers(workers: int, n_envs: int, expected: int) -> None:
-    with vector_env(sample_envs.Scripted, n_envs, workers=workers) as env:
+    with pettingzoo_vector_env(sample_envs.Scripted, n_envs, workers=workers) as env:
         assert len(pids(env)) == expected
 
 
 def test_close_ends_them_and_may_be_repeated() -> None:
-    env = vector_env(sample_envs.Scripted, 2, workers=2)
+    env = pettingzoo_vector_env(sample_envs.Scripted, 2, workers=2)
     env.reset(0)
     mine = pids(env)
     assert [memory(pid) for pid in mine] == [["/memfd:marlnb"]] * 2
@@ -89,7 +89,7 @@ def test_close_ends_them_and_may_be_repeated() -> None:
 
 
 def test_forgotten_ones_end_too() -> None:
-    env = vector_env(sample_envs.Scripted, 2, workers=1)
+    env = pettingzoo_vector_env(sample_envs.Scripted, 2, workers=1)
     mine = pids(env)
     del env
     assert gone(mine)
@@ -97,7 +97,7 @@ def test_forgotten_ones_end_too() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_inside_says_where_and_ends_the_workers(workers: int) -> None:
-    env = vector_env(sample_envs.Raising, 2, workers=workers, kwargs={"seed": 8})
+    env = pettingzoo_vector_env(sample_envs.Raising, 2, workers=workers, kwargs={"seed": 8})
     mine = pids(env) if workers else []
     env.reset(7)
     env.step(NOTHING)
@@ -110,7 +110,7 @@ def test_an_error_inside_says_where_and_ends_the_workers(workers: int) -> None:
 
 
 def test_a_killed_worker_is_named() -> None:
-    with vector_env(sample_envs.Scripted, 2, workers=2) as env:
+    with pettingzoo_vector_env(sample_envs.Scripted, 2, workers=2) as env:
         env.reset(0)
         mine = pids(env)
         os.kill(mine[1], signal.SIGKILL)
@@ -123,12 +123,12 @@ def test_a_killed_worker_is_named() -> None:
 def test_an_environment_that_cannot_be_built_leaves_nothing() -> None:
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(EnvError, match="no keyword argument 'colour'"):
-        vector_env(sample_envs.Scripted, 2, workers=2, kwargs={"colour": "red"})
+        pettingzoo_vector_env(sample_envs.Scripted, 2, workers=2, kwargs={"colour": "red"})
     assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_an_interrupt_waits_for_the_step() -> None:
-    with vector_env(sample_envs.Interrupting, 2, workers=2) as env:
+    with pettingzoo_vector_env(sample_envs.Interrupting, 2, workers=2) as env:
         env.reset(0)
         with pytest.raises(KeyboardInterrupt):
             env.step(NOTHING)
@@ -143,7 +143,7 @@ def test_a_second_interrupt_gives_up_on_a_hanging_environment() -> None:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         raise KeyboardInterrupt
 
-    env = vector_env(sample_envs.Hanging, 2, workers=2)
+    env = pettingzoo_vector_env(sample_envs.Hanging, 2, workers=2)
     mine = pids(env)
     env.reset(0)
     before = signal.signal(signal.SIGINT, heard)
@@ -155,7 +155,7 @@ def test_a_second_interrupt_gives_up_on_a_hanging_environment() -> None:
 def test_a_second_interrupt_gives_up_where_the_first_came_while_workers_were_woken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    env = vector_env(sample_envs.Hanging, 2, workers=2)
+    env = pettingzoo_vector_env(sample_envs.Hanging, 2, workers=2)
     env.reset(5)  # no environment of this seed interrupts by itself
     wake = Pool._wake
 
@@ -172,7 +172,7 @@ def test_a_second_interrupt_gives_up_where_the_first_came_while_workers_were_wok
 
 
 def test_an_interrupt_while_workers_end_leaves_none() -> None:
-    env = vector_env(sample_envs.InterruptingAtTheEnd, 2, workers=2)
+    env = pettingzoo_vector_env(sample_envs.InterruptingAtTheEnd, 2, workers=2)
     env.reset(0)
     assert isinstance(env, ParallelVectorEnv) and isinstance(env._stepper, Pool)
     processes = [worker.process for worker in env._stepper.workers]
@@ -185,7 +185,7 @@ def test_an_interrupt_before_workers_are_ended_leaves_them_to_the_next_close(mon
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    env = vector_env(sample_envs.Scripted, 2, workers=1)
+    env = pettingzoo_vector_env(sample_envs.Scripted, 2, workers=1)
     assert isinstance(env, ParallelVectorEnv) and isinstance(env._stepper, Pool)
     with monkeypatch.context() as early:
         early.setattr(pool, "interrupts_after", interrupted)
@@ -201,7 +201,7 @@ import numpy as np, torch
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 import marlnb
-from marlnb.envs.custom import environment, vector_env
+from marlnb.envs.custom import environment, pettingzoo_vector_env
 from marlnb.config import ENVIRONMENTS
 
 class Mine(ParallelEnv):
@@ -274,7 +274,7 @@ def test_a_killed_parent_takes_its_workers_along(tmp_path: Path, state: str) -> 
 
 def test_workers_of_a_thread_outlive_it() -> None:
     made: list[VectorEnv] = []
-    thread = threading.Thread(target=lambda: made.append(vector_env(sample_envs.Scripted, 2, workers=1)))
+    thread = threading.Thread(target=lambda: made.append(pettingzoo_vector_env(sample_envs.Scripted, 2, workers=1)))
     thread.start()
     thread.join()
     time.sleep(0.2)

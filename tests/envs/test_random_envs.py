@@ -19,7 +19,7 @@ from marlnb.algorithms.on_policy import OnPolicyLearner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import LearnerContext
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episode_statistics import EpisodeTracker
@@ -107,7 +107,7 @@ def check(plan: Plan, n_envs: int, seed: int, *, turns: bool) -> None:
     def random_env() -> RandomParallel | RandomTurns:
         return RandomTurns(plan) if turns else RandomParallel(plan)
 
-    with vector_env(random_env, n_envs, workers=0, max_steps=plan.max_steps) as env:
+    with pettingzoo_vector_env(random_env, n_envs, workers=0, max_steps=plan.max_steps) as env:
         learners: dict[str, OnPolicyLearner] = {}
         for group in env.spec.groups:
             torch.manual_seed(0)

@@ -14,7 +14,7 @@ from torch import Tensor
 from marlnb.config import ENVIRONMENTS
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import differ, random_actions
-from marlnb.envs.torchrl import vector_env
+from marlnb.envs.torchrl import torchrl_vector_env
 from marlnb.envs.torchrl.config import CustomConfig
 from marlnb.errors import ConfigError, EnvError
 
@@ -121,18 +121,18 @@ def fighters() -> EnvBase:
 
 @pytest.mark.parametrize("constructor", [one, zoo, fighters, lambda: GymEnv("CartPole-v1")])
 def test_contract(constructor: Callable[[], EnvBase]) -> None:
-    check_vector_env(lambda n_envs: vector_env(constructor, n_envs))
+    check_vector_env(lambda n_envs: torchrl_vector_env(constructor, n_envs))
 
 
 @pytest.mark.parametrize("kwargs", [{"leaves": 3}, {"state": True}, {"action": Bounded(-1, 1, (2,))}])
 def test_contract_of_its_kinds(kwargs: dict[str, Any]) -> None:
-    check_vector_env(lambda n_envs: vector_env(one, n_envs, kwargs=kwargs))
+    check_vector_env(lambda n_envs: torchrl_vector_env(one, n_envs, kwargs=kwargs))
 
 
 @pytest.mark.parametrize("constructor", [one, many])
 def test_what_counters_see_and_get(constructor: Callable[..., EnvBase]) -> None:
     """By hand: 5 steps, then a reset; a reset after 3 where a time limit is set."""
-    env = vector_env(constructor, 2, kwargs={"action": Categorical(4)}, max_steps=3)
+    env = torchrl_vector_env(constructor, 2, kwargs={"action": Categorical(4)}, max_steps=3)
     (group,) = env.spec.groups
     assert group.agents == ("one", "two") and group.action.n == (4,)
     assert group.observation.names == ("count_0", "count_1", "flag_0")
@@ -150,7 +150,7 @@ def test_what_counters_see_and_get(constructor: Callable[..., EnvBase]) -> None:
 
 
 def test_one_that_leaves() -> None:
-    env = vector_env(one, 1, kwargs={"leaves": 2})
+    env = torchrl_vector_env(one, 1, kwargs={"leaves": 2})
     step, actions = env.reset(0), {"counters": torch.ones(1, 2, dtype=torch.int64)}
     rows, seen = step.groups["counters"], []
     for _ in range(5):
@@ -171,7 +171,7 @@ def test_one_that_leaves() -> None:
     ],
 )
 def test_kinds_of_actions(action: Any, chosen: list[float], reward: float) -> None:
-    env = vector_env(one, 1, kwargs={"action": action})
+    env = torchrl_vector_env(one, 1, kwargs={"action": action})
     env.reset(0)
     assert env.step({"counters": torch.tensor([[chosen, chosen]])}).groups["counters"].reward.tolist() == [
         [reward, 2 * reward]
@@ -186,7 +186,7 @@ def test_vmas_through_torchrl_is_vmas(continuous: bool, categorical: bool) -> No
     def constructor(n_envs: int) -> EnvBase:
         return VmasEnv("balance", num_envs=n_envs, categorical_actions=categorical, **options)
 
-    env = vector_env(constructor, 3, max_steps=6)
+    env = torchrl_vector_env(constructor, 3, max_steps=6)
     other = ENVIRONMENTS.get("vmas/balance")(
         max_steps=6, seeds="batch", groups={"agents": ("agent_0", "agent_1", "agent_2")}, **options
     ).build(3)
@@ -201,7 +201,7 @@ def test_envs_do_not_change_each_others_random_numbers_or_the_processs() -> None
     torch.manual_seed(1)
     expected = torch.rand(2)
     torch.manual_seed(1)
-    two, three = vector_env(one, 2), vector_env(one, 3)
+    two, three = torchrl_vector_env(one, 2), torchrl_vector_env(one, 3)
     first: Tensor = two.reset(5).groups["counters"].observation[1].clone()
     assert torch.equal(three.reset(6).groups["counters"].observation[0], first)
     assert torch.equal(torch.rand(2), expected)
@@ -242,9 +242,9 @@ def test_players_take_turns_and_get_each_reward_once() -> None:
 
 
 def test_an_acting_entry_says_whose_turn_it_is() -> None:
-    check_vector_env(lambda n_envs: vector_env(InTurn, n_envs))
-    env = vector_env(InTurn, 1)
-    assert not env.spec.simultaneous and vector_env(one, 1).spec.simultaneous
+    check_vector_env(lambda n_envs: torchrl_vector_env(InTurn, n_envs))
+    env = torchrl_vector_env(InTurn, 1)
+    assert not env.spec.simultaneous and torchrl_vector_env(one, 1).spec.simultaneous
     rows = env.reset(0).groups["counters"]
     for mover in (0, 1, 0):
         assert rows.acting[0].tolist() == [mover == 0, mover == 1] and rows.alive.all()
@@ -280,7 +280,7 @@ def test_moves_at_once() -> None:
 )
 def test_refusals(constructor: Callable[..., Any], kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(EnvError, match=re.escape(message)):
-        vector_env(constructor, 2, kwargs=kwargs)
+        torchrl_vector_env(constructor, 2, kwargs=kwargs)
 
 
 def test_turn_based_wrappers_are_refused() -> None:
@@ -291,7 +291,7 @@ def test_turn_based_wrappers_are_refused() -> None:
 
     pytest.importorskip("pettingzoo.classic.tictactoe_v3")
     with pytest.raises(EnvError, match="turn-based"):
-        vector_env(constructor, 2)
+        torchrl_vector_env(constructor, 2)
 
 
 def test_a_step_that_fails_says_which_episode() -> None:
@@ -299,7 +299,7 @@ def test_a_step_that_fails_says_which_episode() -> None:
         def _step(self, tensordict: Any) -> Any:
             raise ValueError("out of paper")
 
-    env = vector_env(Broken, 2)
+    env = torchrl_vector_env(Broken, 2)
     env.reset(40)
     with pytest.raises(EnvError, match=r"episodes with seeds \[40\] failed(.|\n)*out of paper"):
         env.step({"counters": torch.zeros(2, 2, dtype=torch.int64)})

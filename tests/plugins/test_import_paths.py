@@ -22,7 +22,7 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo import ParallelEnv
 
 import marlnb as mnb
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 
 
 class Line(ParallelEnv):
@@ -72,7 +72,7 @@ class LineConfig(mnb.EnvConfig):
     length: int = mnb.option(4, help="steps", ge=1)
 
     def build(self, n_envs, device="cpu"):
-        return vector_env(Line, n_envs, kwargs={"length": self.length, "prize": 0.5}, workers=0)
+        return pettingzoo_vector_env(Line, n_envs, kwargs={"length": self.length, "prize": 0.5}, workers=0)
 
 
 class Undecorated(mnb.EnvConfig):

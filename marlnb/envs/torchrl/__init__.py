@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from marlnb.envs.torchrl.config import vector_env as vector_env
+from marlnb.envs.torchrl.config import torchrl_vector_env as torchrl_vector_env

@@ -41,7 +41,7 @@ class TorchrlConfig(EnvConfig):
         Raises:
             EnvBuildError: the environment cannot be imported or built, or its specs are not supported.
         """
-        return vector_env(
+        return torchrl_vector_env(
             self._constructor(), n_envs, device=device, name=self.name, kwargs=self.kwargs, max_steps=self.max_steps
         )
 
@@ -49,7 +49,7 @@ class TorchrlConfig(EnvConfig):
         raise ConfigError(f"{type(self).__name__} must override _constructor")
 
 
-def vector_env(
+def torchrl_vector_env(
     constructor: Callable[..., EnvBase],
     n_envs: int,
     *,

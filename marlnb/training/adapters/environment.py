@@ -73,10 +73,10 @@ def _deep_copies(env: EnvBase) -> EnvMaker:
         )
 
     def make(n_envs: int, device: str) -> VectorEnv:
-        from marlnb.envs.torchrl.config import vector_env
+        from marlnb.envs.torchrl.config import torchrl_vector_env
 
         try:
-            return vector_env(lambda: copy.deepcopy(env), n_envs, device=device, name=type(env).__name__)
+            return torchrl_vector_env(lambda: copy.deepcopy(env), n_envs, device=device, name=type(env).__name__)
         except (TypeError, AttributeError, NotImplementedError) as error:
             raise ConfigError(
                 f"{type(env).__name__} cannot be copied ({error}); pass a function that returns it instead"
@@ -87,7 +87,7 @@ def _deep_copies(env: EnvBase) -> EnvMaker:
 
 def _built_by(function: Callable[..., Any]) -> EnvMaker:
     """A function that builds environments with `function`; its first result shows their kind."""
-    from marlnb.envs.torchrl.config import vector_env
+    from marlnb.envs.torchrl.config import torchrl_vector_env
 
     name = str(getattr(function, "__name__", "environment"))
 
@@ -100,7 +100,7 @@ def _built_by(function: Callable[..., Any]) -> EnvMaker:
             return env
         if is_env_base(env):
             env.close()
-            return vector_env(function, n_envs, device=device, name=name)
+            return torchrl_vector_env(function, n_envs, device=device, name=name)
         return _pettingzoo(function, name, n_envs, device)
 
     return make

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import marlnb as mnb
-from marlnb.envs.custom import vector_env
+from marlnb.envs.custom import pettingzoo_vector_env
 from marlnb.widgets.microscope.objects import NOT_SUPPLIED, ObjectFinder
 from tests.widgets.microscope.corridor import Corridor
 
@@ -59,7 +59,7 @@ def test_an_environment_with_one_of_the_methods_has_bars_only() -> None:
     class Silent(Corridor):
         feature_objects = None  # type: ignore[assignment]
 
-    with vector_env(Silent, 1) as env:
+    with pettingzoo_vector_env(Silent, 1) as env:
         env.reset(0)
         objects = ObjectFinder(env)
         assert objects.problem == NOT_SUPPLIED and objects.positions() is None
