@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from marlnb.recording.tools.extract import extract as extract
     from marlnb.recording.tools.merge import merge as merge
     from marlnb.recording.tools.repair import repair as repair
-    from marlnb.recording.tools.reproduce import replay as replay
+    from marlnb.recording.tools.replay import replay as replay
     from marlnb.training.adapters.benchmarl import agents_from_benchmarl as agents_from_benchmarl
     from marlnb.training.adapters.modules import agents_from_module as agents_from_module
     from marlnb.training.adapters.sb3 import agents_from_sb3 as agents_from_sb3

@@ -15,7 +15,7 @@ from marlnb.errors import AnalysisError, RecordingError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.episode_index import integers_of
-from marlnb.recording.tools.policy_source import origin_at, policies_of
+from marlnb.recording.tools.recorded_policies import origin_at, policies_of
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.run import Origin, Run
 from marlnb.version import __version__

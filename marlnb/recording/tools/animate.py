@@ -22,9 +22,9 @@ from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animation import Animation
-from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
 from marlnb.recording.tools.recorded_env import check_env
-from marlnb.recording.tools.reproduce import check_start, recorded_actions
+from marlnb.recording.tools.recorded_policies import check_origin, origin_at, source_of
+from marlnb.recording.tools.replay import check_start, recorded_actions
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import TimeStep, play
 from marlnb.training.policies.compatibility import check_fit

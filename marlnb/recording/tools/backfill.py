@@ -43,7 +43,7 @@ from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import join, segment_paths
 from marlnb.recording.file.writer import SPARE_BYTES
-from marlnb.recording.tools.policy_source import origin_at, policies_of, source_of
+from marlnb.recording.tools.recorded_policies import origin_at, policies_of, source_of
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.runs.run import Origin
 

@@ -11,7 +11,7 @@ from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.policy_source import source_of
+from marlnb.recording.tools.recorded_policies import source_of
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.env_replay import Rollouts

@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.errors import RecordingError
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.policy_source import check_origin, origin_at
+from marlnb.recording.tools.recorded_policies import check_origin, origin_at
 from marlnb.specs import ActionSpec, GroupSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.policy_source import has_weights
+from marlnb.recording.tools.recorded_policies import has_weights
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.run import Origin, Run
 

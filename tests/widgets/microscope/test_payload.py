@@ -10,7 +10,7 @@ from PIL import Image
 
 import marlnb as mnb
 from marlnb.errors import RecordingError
-from marlnb.recording.tools.policy_source import source_of
+from marlnb.recording.tools.recorded_policies import source_of
 from marlnb.widgets.microscope.attribution import attribute_episode, attribution_payload, mean_observations
 from marlnb.widgets.microscope.decoded_concepts import decoded_concepts
 from marlnb.widgets.microscope.episode_view import read_episode

@@ -15,7 +15,7 @@ from marlnb.errors import RecordingError
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.reproduce import Reproduction
+from marlnb.recording.tools.replay import Reproduction
 from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig, make_run
 

@@ -29,8 +29,8 @@ from marlnb.recording.file.layout import BFLOAT16, bfloat16_numbers, row_paths
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
-from marlnb.recording.tools.policy_source import check_origin, origin_at, source_of
 from marlnb.recording.tools.recorded_env import check_env
+from marlnb.recording.tools.recorded_policies import check_origin, origin_at, source_of
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import play
 from marlnb.training.policies.policy_source import PolicySourceLike
