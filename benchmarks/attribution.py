@@ -17,7 +17,7 @@ from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
 from benchmarks.table import Row, report
-from marlnb.analysis.attribution.batch import attribute_batch
+from marlnb.analysis.attribution.batch_attribution import attribute_batch
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.outputs import Output
 from marlnb.analysis.attribution.target import AttributionTarget

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.analysis.attribution.attribution_rows import GivenClasses, RowsToExplain
 from marlnb.analysis.attribution.baselines import resolve_baseline
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.outputs import resolve_output
 from marlnb.analysis.attribution.result import Attribution
-from marlnb.analysis.attribution.run import AttributionRun, GivenClasses
 from marlnb.analysis.attribution.storage import AttributionFile, attribution_path
 from marlnb.analysis.attribution.task import build_task, choose_policy, explained_agents, feature_axis
 from marlnb.analysis.data.row_condition import rows_where
@@ -77,7 +77,7 @@ def attribute(
     classes = None if config.given is None else GivenClasses.of(task.target, source, recorded, rows, config)
     baseline = resolve_baseline(task.target, source, recorded, config) if classes is None else classes.all_baselines
     axis = feature_axis(task, config.features, source, recorded)
-    run = AttributionRun(source, task, rows, selected, recorded, baseline, axis, config, classes)
+    run = RowsToExplain(source, task, rows, selected, recorded, baseline, axis, config, classes)
     result = run.empty_result()
     if save is not None:
         path, shape = attribution_path(recording.path, save), (len(rows), len(members), len(axis.names))

@@ -8,7 +8,7 @@ import torch
 from captum.attr import DeepLift, FeatureAblation, InputXGradient, IntegratedGradients, Saliency
 from torch import Tensor, nn
 
-from marlnb.analysis.attribution.batch import attribute_batch
+from marlnb.analysis.attribution.batch_attribution import attribute_batch
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.outputs import Output, resolve_output
 from marlnb.analysis.attribution.target import AttributionTarget

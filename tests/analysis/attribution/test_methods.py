@@ -23,7 +23,7 @@ from captum.metrics import infidelity
 from torch import Tensor, nn
 
 from marlnb.analysis.attribution.attribute import attribute
-from marlnb.analysis.attribution.batch import attribute_batch
+from marlnb.analysis.attribution.batch_attribution import attribute_batch
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.explain import explain
 from marlnb.analysis.attribution.faithfulness import measure_faithfulness
@@ -305,7 +305,7 @@ def test_an_interrupted_file_is_continued(recording: Recording, monkeypatch: pyt
             raise KeyboardInterrupt
         return real(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("marlnb.analysis.attribution.run.attribute_batch", breaks)
+    monkeypatch.setattr("marlnb.analysis.attribution.attribution_rows.attribute_batch", breaks)
     with pytest.raises(KeyboardInterrupt):
         attribute(recording, save="stream", **options)  # type: ignore[arg-type]
     path = recording.path.with_suffix(".attributions") / "stream.h5"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from marlnb.analysis.attribution.baselines import ResolvedBaseline, baselines_by_class, deviations
-from marlnb.analysis.attribution.batch import BatchResult, attribute_batch
+from marlnb.analysis.attribution.batch_attribution import BatchResult, attribute_batch
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.faithfulness import N_ROWS, Faithfulness, measure_faithfulness
 from marlnb.analysis.attribution.result import Attribution
@@ -58,7 +58,7 @@ class GivenClasses:
 
 
 @dataclass(frozen=True)
-class AttributionRun:
+class RowsToExplain:
     """All that is needed to explain the rows.
 
     Attributes:
