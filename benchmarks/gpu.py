@@ -39,10 +39,10 @@ from benchmarks.drivers.on_gpu import TAG
 from benchmarks.products import ProductSizes, now, seconds_of_products
 from benchmarks.table import Row, report
 from marlnb.algorithms.captured import WARM_UP_CALLS
+from marlnb.envs.by_hand import vector_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.tensor.memory import bytes_per_env
 from marlnb.envs.vector import VectorEnv
-from marlnb.envs.vector_env import vector_env
 from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
 from marlnb.training.loop import Loop

@@ -75,13 +75,13 @@ if TYPE_CHECKING:
     from marlnb.config import algorithm as algorithm
     from marlnb.config import model as model
     from marlnb.config import option as option
+    from marlnb.envs.by_hand import vector_env as vector_env
     from marlnb.envs.contract import check_vector_env as check_vector_env
     from marlnb.envs.custom import environment as environment
     from marlnb.envs.tensor.picture import draw_discs as draw_discs
     from marlnb.envs.tensor.tensor_env import TensorEnv as TensorEnv
     from marlnb.envs.tensor.tensor_env import agent_group as agent_group
     from marlnb.envs.torchrl.as_torchrl import as_torchrl as as_torchrl
-    from marlnb.envs.vector_env import vector_env as vector_env
     from marlnb.errors import MarlnbError as MarlnbError
     from marlnb.evolution_config import EVOLUTIONS as EVOLUTIONS
     from marlnb.evolution_config import EvolutionConfig as EvolutionConfig

@@ -7,8 +7,8 @@ import torch
 
 from marlnb.cli import main
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.by_hand import vector_env
 from marlnb.envs.mpe.config import MPEConfig
-from marlnb.envs.vector_env import vector_env
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import RandomPolicy

@@ -22,9 +22,9 @@ from marlnb.envs.steps import (
     valid,
     where_acting,
 )
-from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.tensor.purity import check_purity
 from marlnb.envs.tensor.synchronisation import check_synchronisation
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 from marlnb.envs.vector import Step, VectorEnv, episode_seeds
 from marlnb.errors import EnvError
 from marlnb.specs import SEED_SPAN, GroupSpec

@@ -13,7 +13,7 @@ from benchmarks.drivers.on_gpu import TAG
 from benchmarks.products import epoch_products, rollout_products
 from marlnb.algorithms.on_policy import OnPolicyLearner
 from marlnb.config import ENVIRONMENTS
-from marlnb.envs.vector_env import vector_env
+from marlnb.envs.by_hand import vector_env
 from marlnb.experiment import Experiment
 from marlnb.training.learners import build_learners
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.by_hand import vector_env
 from marlnb.envs.joined import load_joined, split_state
 from marlnb.envs.vector import Step, VectorEnv
-from marlnb.envs.vector_env import vector_env
 from marlnb.errors import EnvBuildError
 
 NAMES = (

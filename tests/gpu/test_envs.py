@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.by_hand import vector_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.tag.neighbours import nearest
 from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.vector import GroupStep, Step
-from marlnb.envs.vector_env import vector_env
 from marlnb.errors import EnvBuildError
 from tests.envs.tag.test_neighbours import positions
 

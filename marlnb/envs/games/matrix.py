@@ -11,7 +11,7 @@ from marlnb.envs.games.config import Answer, GameConfig, Payoffs, numbered
 from marlnb.specs import ActionSpec
 
 if TYPE_CHECKING:
-    from marlnb.envs.tensor.env import TensorVectorEnv
+    from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
 AGENTS = numbered("agent", 2)
 IDENTITY = ("is_agent_0", "is_agent_1")
@@ -45,7 +45,7 @@ class OneShotConfig(GameConfig):
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
         from marlnb.envs.device import check_device
         from marlnb.envs.games.matrix_rules import OneShot
-        from marlnb.envs.tensor.env import TensorVectorEnv
+        from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
         action = ActionSpec("discrete", n=(len(self.payoffs),))
         spec = self.game_spec(agents=AGENTS, features=IDENTITY, action=action, max_steps=1)
@@ -111,7 +111,7 @@ class TwoStepConfig(GameConfig):
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
         from marlnb.envs.device import check_device
         from marlnb.envs.games.matrix_rules import TwoStep
-        from marlnb.envs.tensor.env import TensorVectorEnv
+        from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
         features, action = ("at_start", "at_safe", "at_risky", *IDENTITY), ActionSpec("discrete", n=(2,))
         spec = self.game_spec(agents=AGENTS, features=features, action=action, max_steps=2)

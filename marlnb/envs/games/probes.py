@@ -16,7 +16,7 @@ from marlnb.envs.games.config import Answer, GameConfig, numbered
 from marlnb.specs import ActionSpec
 
 if TYPE_CHECKING:
-    from marlnb.envs.tensor.env import TensorVectorEnv
+    from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
 NOISES = (-0.5, 0.5)
 SIGNS = tuple(itertools.product((-1.0, 1.0), repeat=2))
@@ -49,7 +49,7 @@ class ProbeConfig(GameConfig):
 
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
         from marlnb.envs.games import probe_rules
-        from marlnb.envs.tensor.env import TensorVectorEnv
+        from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
         spec = self.game_spec(
             agents=self.agents, features=self.features(), action=self.action, max_steps=self.n_steps(),

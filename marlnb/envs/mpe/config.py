@@ -10,7 +10,7 @@ from marlnb.envs.mpe.scenario import MPEOptions
 from marlnb.specs import EnvFacts
 
 if TYPE_CHECKING:
-    from marlnb.envs.tensor.env import TensorVectorEnv
+    from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,6 @@ class MPEConfig(MPEOptions):
 
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
         from marlnb.envs.mpe.rules import MPERules
-        from marlnb.envs.tensor.env import TensorVectorEnv
+        from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
         return TensorVectorEnv(MPERules(self), n_envs, device)

@@ -89,13 +89,13 @@ class MPERules(Rules):
 
     def draw_picture(self, state: State) -> np.ndarray:
         """As mpe2 draws it, `[height 700, width 700, 3]` uint8; messages have the names of actions."""
-        from marlnb.envs.mpe.picture import draw
+        from marlnb.envs.mpe.mpe2_reference import draw
 
         return draw(self.to_mpe2(state), self.scenario, self.world(state), 0)
 
     def to_mpe2(self, state: State, index: int = 0) -> Any:
         """mpe2's raw environment (`AECEnv`) in the state of env `index`, ready for its next step."""
-        from marlnb.envs.mpe.picture import to_mpe2
+        from marlnb.envs.mpe.mpe2_reference import to_mpe2
 
         return to_mpe2(self.config, self.scenario, self.world(state), index, int(state[TIME][index]))
 

@@ -9,7 +9,7 @@ from marlnb.config import ENVIRONMENTS
 from marlnb.envs.tag.options import TagContinuousOptions, TagGridWorldOptions
 
 if TYPE_CHECKING:
-    from marlnb.envs.tensor.env import TensorVectorEnv
+    from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
 
 @ENVIRONMENTS.register("tag/continuous")
@@ -26,7 +26,7 @@ class TagContinuousConfig(TagContinuousOptions):
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
         from marlnb.envs.device import check_device
         from marlnb.envs.tag.continuous import TagContinuous
-        from marlnb.envs.tensor.env import TensorVectorEnv
+        from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
         return TensorVectorEnv(TagContinuous(self, device=check_device(device)), n_envs, device)
 
@@ -42,6 +42,6 @@ class TagGridWorldConfig(TagGridWorldOptions):
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
         from marlnb.envs.device import check_device
         from marlnb.envs.tag.gridworld import TagGridWorld
-        from marlnb.envs.tensor.env import TensorVectorEnv
+        from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
         return TensorVectorEnv(TagGridWorld(self, check_device(device)), n_envs, device)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.steps import random_actions
-from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import TIME
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 from marlnb.errors import EnvError
 
 

@@ -22,7 +22,7 @@ from marlnb.envs.tensor.rules import Rules
 from marlnb.specs import ActionSpec, EnvFacts, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
 
 if TYPE_CHECKING:
-    from marlnb.envs.tensor.env import TensorVectorEnv
+    from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class TensorEnv(EnvConfig, Rules):
         return EnvFacts(batched=True, max_steps=spec.max_steps, n_agents=len(spec.agents), groups=spec.group_names)
 
     def build(self, n_envs: int, device: str = "cpu") -> TensorVectorEnv:
-        from marlnb.envs.tensor.env import TensorVectorEnv
+        from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
         return TensorVectorEnv(self, n_envs, device)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from marlnb.config import EnvConfig
+from marlnb.envs.by_hand import env_class, is_env_base
 from marlnb.envs.vector import VectorEnv
-from marlnb.envs.vector_env import env_class, is_env_base
 from marlnb.errors import ConfigError
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.agents import EnvMaker

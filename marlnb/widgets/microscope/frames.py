@@ -11,10 +11,10 @@ import numpy as np
 from PIL import Image
 
 from marlnb.config import EnvConfig
-from marlnb.envs.mpe.picture import draw
+from marlnb.envs.mpe.mpe2_reference import draw
 from marlnb.envs.mpe.rules import MPERules
-from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.tensor.rules import State
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 from marlnb.envs.vector import VectorEnv
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.ui_lock import RENDER_LOCK

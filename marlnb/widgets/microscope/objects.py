@@ -15,7 +15,7 @@ from marlnb.envs.mpe.rules import MPERules
 from marlnb.envs.mpe.scenario import Scenario
 from marlnb.envs.parallel import ParallelVectorEnv
 from marlnb.envs.regroup import Regrouped
-from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 from marlnb.envs.vector import VectorEnv
 from marlnb.widgets.microscope.episode_view import EpisodeView
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from marlnb.config import ENVIRONMENTS
-from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 from tests.envs.mpe.worlds import mpe2_of
 
 N_ENVS = 4

@@ -6,7 +6,7 @@ from typing import Any
 
 from marlnb.envs.mpe.rules import MPERules
 from marlnb.envs.mpe.world import World
-from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 
 
 def rules_of(env: TensorVectorEnv) -> MPERules:

@@ -14,7 +14,7 @@ from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import random_actions
 from marlnb.envs.tag.config import TagContinuousConfig, TagGridWorldConfig
 from marlnb.envs.tag.continuous import TagContinuous
-from marlnb.envs.tensor.env import TensorVectorEnv
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 from marlnb.errors import ConfigError
 
 SMALL: dict[str, Any] = {"num_taggers": 2, "num_runners": 5, "num_other_agents_observed": 3, "grid_length": 4.0}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.envs.vector_env import vector_env
+from marlnb.envs.by_hand import vector_env
 from marlnb.errors import ConfigError, SiteError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.edits import Ablate

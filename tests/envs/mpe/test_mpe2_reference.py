@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
-from marlnb.envs.mpe.picture import messages
+from marlnb.envs.mpe.mpe2_reference import messages
 from tests.envs.mpe.worlds import rules_of, world_of
 
 MOVES = [1, 4, 4, 2, 0, 3]

@@ -14,9 +14,9 @@ from marlnb.algorithms.configs.sac import MASACConfig
 from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig, VDNConfig
 from marlnb.config import LearnerContext
 from marlnb.envs.steps import clone_step, differ, random_actions
-from marlnb.envs.tensor.env import TensorVectorEnv
 from marlnb.envs.tensor.memory import free_bytes
 from marlnb.envs.tensor.rules import ByGroup, State
+from marlnb.envs.tensor.tensor_vector_env import TensorVectorEnv
 from marlnb.errors import ConfigError, EnvBuildError, EnvError
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.training.collect.rollout import Collector
