@@ -77,17 +77,17 @@ def attribute(
     classes = None if config.given is None else GivenClasses.of(task.target, source, recorded, rows, config)
     baseline = resolve_baseline(task.target, source, recorded, config) if classes is None else classes.all_baselines
     axis = feature_axis(task, config.features, source, recorded)
-    run = RowsToExplain(source, task, rows, selected, recorded, baseline, axis, config, classes)
-    result = run.empty_result()
+    to_explain = RowsToExplain(source, task, rows, selected, recorded, baseline, axis, config, classes)
+    result = to_explain.empty_result()
     if save is not None:
         path, shape = attribution_path(recording.path, save), (len(rows), len(members), len(axis.names))
         with AttributionFile(path, result.meta(), result.arrays(), shape, overwrite=overwrite) as file:
             with _shown(progress, config.group, len(rows) - file.done) as shown:
-                for batch_result in run.batches(shown, file.done):
+                for batch_result in to_explain.batches(shown, file.done):
                     file.append(*batch_result)  # an interruption leaves what was done
         return Attribution.load(path)
     with _shown(progress, config.group, len(rows)) as shown:
-        values, score, baseline_score = (np.concatenate(arrays) for arrays in zip(*run.batches(shown)))
+        values, score, baseline_score = (np.concatenate(arrays) for arrays in zip(*to_explain.batches(shown)))
     return replace(result, values=values, score=score, baseline_score=baseline_score)
 
 
