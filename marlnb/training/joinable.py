@@ -1,4 +1,4 @@
-"""Which trainings can advance together (`marlnb.training.joined`), and what to do with the others."""
+"""Which trainings can advance together (`marlnb.training.joined`)."""
 
 from __future__ import annotations
 
