@@ -174,8 +174,10 @@ def test_the_state_of_another_kind_of_generator_is_left_out(tmp_path: Path) -> N
     """A GPU's generator has 16 bytes."""
     run = train(count_experiment("frames=64"), tmp_path / "r", progress=False)
     with Trainer.resume(run) as trainer:
+        own = trainer.loop.state_dict()["generator"]
         state = run.checkpoint().load() | {"generator": torch.zeros(16, dtype=torch.uint8)}
         trainer.loop.load_state_dict(state, 2)
+        assert torch.equal(trainer.loop.state_dict()["generator"], own)
         trainer.loop.advance()
 
 

@@ -158,7 +158,10 @@ def test_grid_trains_with_a_value_based_algorithm(tmp_path: Path) -> None:
         "env=tag/gridworld", "env.num_taggers=2", "env.episode_length=10", "algorithm=iql", "algorithms.runner=ippo",
         "n_envs=4", "rollout_steps=8", "frames=64", "algorithms.tagger=iql", "algorithms.tagger.learning_starts=16",
     )  # fmt: skip
-    mnb.train(experiment, run=tmp_path / "run", progress=False)
+    run = mnb.train(experiment, run=tmp_path / "run", progress=False)
+    last = run.metrics().iloc[-1]
+    losses = [float(last[name]) for name in ("learning/tagger/loss", "learning/runner/policy_loss")]
+    assert last["frames"] == 64 and np.isfinite(losses).all()
 
 
 def test_pictures() -> None:
