@@ -26,7 +26,7 @@ from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
 from marlnb.training.learners import check_length
-from marlnb.training.limits import Trained, expected_frames, limits_of, reached_limit, return_of_target
+from marlnb.training.limits import Trained, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.memory import keep_freed_memory
@@ -41,9 +41,8 @@ from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import State
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
+from marlnb.training.status_writer import StatusWriter
 from marlnb.training.stopping import stopping_on_file
-
-STATUS_INTERVAL_S = 1.0
 
 
 class TrainingCallback(Protocol):
@@ -110,7 +109,8 @@ class Trainer:
         self.experiment, self.run = experiment, run
         self.state: State = "running"
         self.iteration = self.frames = self.agent_steps = 0
-        self.seconds = self._rate = self._iteration_s = self._status_at = 0.0
+        self.seconds = self._iteration_s = 0.0
+        self._status = StatusWriter(experiment, run)
         self.evaluation_returns: dict[str, float] = {}
         self._exploring_returns: dict[str, float] = {}
         self._stop_reason: str | None = None
@@ -297,7 +297,7 @@ class Trainer:
         self.iteration += 1
         self.frames += self.experiment.iteration_frames + advance.extra_frames
         self.agent_steps += advance.agent_steps
-        self._rate = self.experiment.iteration_frames / advance.seconds
+        self._status.rate = self.experiment.iteration_frames / advance.seconds
         for phase in ("stepping", "acting", "learning"):
             self.phases.add(phase, getattr(advance, f"{phase}_s"))
         self._iteration_s = max(time.perf_counter() - start, advance.joined_s)
@@ -307,7 +307,7 @@ class Trainer:
             evaluation_s = time.perf_counter() - evaluation_start
             self.seconds += evaluation_s
             self._iteration_s += evaluation_s
-        report = report_of(advance, self.loop, self.trained, self._rate, evaluation)
+        report = report_of(advance, self.loop, self.trained, self._status.rate, evaluation)
         self._exploring_returns = report.exploring_returns
         self.run.append_metrics(report.to_json())
         for logger in self._loggers:
@@ -315,7 +315,7 @@ class Trainer:
         self._check_end()
         if self._saver.is_due(self.trained, self.state, ending=self.state != "running"):
             self.save()
-        if self.state != "running" or time.monotonic() - self._status_at >= STATUS_INTERVAL_S:
+        if self.state != "running" or self._status.is_due:
             self.report_state(self.state)
         for callback in self._callbacks:
             with self._ending_at_stop(callback):
@@ -411,20 +411,6 @@ class Trainer:
                 self.profiler.end(self.iteration, self.phases)
 
     def _write_status(self, state: State | None = None, **facts: Any) -> None:
-        self._status_at = time.monotonic()
-        total = expected_frames(self.experiment, self.trained, self._rate)
-        facts |= {"frames_total": total, "limits": limits_of(self.experiment)}
-        if not self._is_restored:  # how much has been trained is not known here; the last session has written it
-            known = ("iteration", "frames", "scores", "frames_per_second")
-            facts |= {name: value for name, value in self.run.status().items() if name in known}
-            return self.run.write_status(state or self.state, **facts)
-        self.run.write_status(
-            state or self.state,
-            iteration=self.iteration,
-            frames=self.frames,
-            scores={EXPLORING: self._exploring_returns, GREEDY: self.evaluation_returns},
-            frames_per_second=self._rate,
-            eta_s=max(0, total - self.frames) / self._rate if self._rate and self.state == "running" else None,
-            **({"reason": self.stopped_because} if self.stopped_because else {}),
-            **facts,
-        )
+        trained = self.trained if self._is_restored else None
+        scores = {EXPLORING: self._exploring_returns, GREEDY: self.evaluation_returns}
+        self._status.write(state or self.state, trained, scores, reason=self.stopped_because, **facts)
