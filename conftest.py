@@ -46,7 +46,7 @@ SLOW_FILES = [  # over half a minute, the longest first
     "tests/batch/job/test_execute_notebook.py",
     "tests/batch/job/test_run_job.py",
     "tests/groundtruth/test_dictionary_analyses.py",
-    "tests/populations/training/test_loop.py",
+    "tests/populations/training/test_league_loop.py",
     "tests/populations/training/test_stacked_opponents.py",
     "tests/envs/test_vmas.py",
     "tests/faults/test_faults.py",

@@ -165,7 +165,7 @@ def _population_loop(experiment: Any, env: Any, device: Any, folder: Any) -> Any
         from marlnb.populations.training.evolution_loop import EvolutionLoop
 
         return EvolutionLoop(experiment, env, device, folder)
-    from marlnb.populations.training.loop import LeagueLoop
+    from marlnb.populations.training.league_loop import LeagueLoop
 
     return LeagueLoop(experiment, env, device, folder)
 

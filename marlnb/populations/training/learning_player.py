@@ -103,8 +103,12 @@ class LearningPlayer:
         for name, opponents in self.opponents.items():
             opponents.load_state_dict(state["opponents"][name])
 
-    def load_learners(self, state: Mapping[str, Any]) -> None:
+    def learners_state(self) -> dict[str, Any]:
         """Of a player that no longer learns: its learners alone."""
+        return {"learners": {name: learner.state_dict() for name, learner in self.learners.items()}}
+
+    def load_learners(self, state: Mapping[str, Any]) -> None:
+        """Restores what `learners_state` has by that name."""
         for name, learner in self.learners.items():
             learner.load_state_dict(state[name])
 

@@ -12,7 +12,7 @@ from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES
 from marlnb.models.policies.policy import Policy
 from marlnb.training.runs.run import Run
-from tests.populations.training.test_loop import SMALL, _result, _train
+from tests.populations.training.test_league_loop import SMALL, _result, _train
 
 NAME = "tests.populations.training.growing_league:Growing"
 WORDS = ("env=tests.populations.training.games:RockPaperScissors", f"league={NAME}", *SMALL)

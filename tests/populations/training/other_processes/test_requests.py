@@ -10,7 +10,7 @@ from marlnb.errors import RunError
 from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
-from tests.populations.training.test_loop import RPS, _result
+from tests.populations.training.test_league_loop import RPS, _result
 
 REQUESTED_AT, KILLED_AT = 6, 9  # turns; a round has 4, so the request is carried out after turn 8; checkpoints at 5, 10
 
