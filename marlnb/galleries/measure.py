@@ -91,7 +91,6 @@ def training_seconds(agents: PolicySource) -> float:
 
 
 def _scores(evaluation: Evaluation) -> list[Score]:
-    assert evaluation.table is not None
     returns = evaluation.table.scored_returns()
     means = {name: paired_test(values) for name, values in returns.items()}
     return [Score(evaluation.policy, evaluation.checkpoint, name, m.mean, m.low, m.high) for name, m in means.items()]

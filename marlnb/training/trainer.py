@@ -340,14 +340,13 @@ class Trainer:
             return {}
         try:
             with self.phases.timed("evaluation"):
-                table, evaluation = self._evaluator.evaluate(self.policies)
+                evaluation = self._evaluator.evaluate(self.policies)
         except EnvInterrupted:  # the training stops and is saved without it
             self.run.log_event("the evaluation was interrupted")
             return {}
         self.evaluation_returns = evaluation.return_mean
-        self.run.append_evaluation(
-            {"iteration": self.iteration, "frames": self.frames, "seconds": self.seconds, "returns": table.to_json()}
-        )
+        facts = {"iteration": self.iteration, "frames": self.frames, "seconds": self.seconds}
+        self.run.append_evaluation({**facts, "returns": evaluation.table.to_json()})
         return evaluation.return_mean
 
     def _check_end(self) -> None:

@@ -87,7 +87,6 @@ def evaluate_final(run: Run) -> None:
     experiment, which = run.experiment, "last" if competing_groups(run.checkpoints) else "best"
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
     result = evaluate(run, episodes=episodes, seed=derive_seed(experiment.seed, "absolute"), checkpoint=which)
-    assert result.table is not None
     assert result.checkpoint is not None
     content = _FinalEvaluation(result.checkpoint, result.seed, result.table.to_json())
     write_atomically(run.path / ABSOLUTE, json.dumps(to_json(content)) + "\n")

@@ -102,7 +102,8 @@ class ReturnJudge:
     def judge(self, members: Mapping[int, Policies]) -> list[Judgement]:
         judgements = []
         for policies in members.values():
-            table, evaluation = self._evaluator.evaluate(policies)
+            evaluation = self._evaluator.evaluate(policies)
+            table = evaluation.table
             value = score(evaluation, self.experiment)
             frames, means = int(table.length.sum()), evaluation.return_mean
             judgements.append(Judgement(value, table.to_json(), means, evaluation.seed, frames))

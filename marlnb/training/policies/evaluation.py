@@ -56,9 +56,9 @@ class Evaluation:
             None for a single episode.
         length_mean: mean steps per episode.
         seconds: that the evaluation took.
+        table: every episode's length, seed and returns.
         edits: that were applied.
         env_options: of the environment, as an experiment has them; empty if they are not known.
-        table: every episode's length, seed and returns.
     """
 
     env: str
@@ -71,9 +71,9 @@ class Evaluation:
     return_se: dict[str, float | None]
     length_mean: float
     seconds: float
+    table: EpisodeTable = field(repr=False, compare=False)
     edits: tuple[Any, ...] = ()
     env_options: dict[str, Any] = field(default_factory=dict, repr=False)
-    table: EpisodeTable | None = field(default=None, repr=False, compare=False)
 
     @property
     def score(self) -> float:
@@ -83,7 +83,7 @@ class Evaluation:
             ConfigError: the groups are rewarded differently; `return_mean` has the return of each. Or the agents of a
                 group play against each other; `table` has the returns of each.
         """
-        if self.table is not None and self.table.zero_sum_groups:
+        if self.table.zero_sum_groups:
             each = ", ".join(f"{name} {format_number(mean)}" for name, mean, _ in self.rows())
             raise ConfigError(
                 f"the agents of group {self.table.zero_sum_groups[0]!r} play against each other: their returns add up "
@@ -113,7 +113,7 @@ class Evaluation:
 
     def rows(self) -> list[tuple[str, float, float | None]]:
         """(name, mean return, standard error) of each group; of each agent where a group's play against each other."""
-        if self.table is None or not self.table.zero_sum_groups:
+        if not self.table.zero_sum_groups:
             return [(group, mean, self.return_se[group]) for group, mean in self.return_mean.items()]
         return [(name, float(x.mean()), standard_error(x)) for name, x in self.table.scored_returns().items()]
 
@@ -138,7 +138,7 @@ class Evaluation:
         edits = [
             asdict(edit) if is_dataclass(edit) and not isinstance(edit, type) else repr(edit) for edit in self.edits
         ]
-        score = None if self.table is not None and self.table.zero_sum_groups else shared_return(self.return_mean)
+        score = None if self.table.zero_sum_groups else shared_return(self.return_mean)
         return {**values, "score": score, "edits": edits}
 
 

@@ -10,7 +10,6 @@ from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.training.collect.episodes import EpisodeTable
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import Evaluation, score_policies, summarise
 
@@ -38,8 +37,8 @@ class Evaluator:
         # where it takes no time, so that every run has a greedy score besides that of its exploring episodes
         return bool(self.experiment.env.facts.batched) and (is_last or target_reached)
 
-    def evaluate(self, policies: Mapping[str, Policy]) -> tuple[EpisodeTable, Evaluation]:
-        """The episodes and their summary. Each agent takes its most likely action.
+    def evaluate(self, policies: Mapping[str, Policy]) -> Evaluation:
+        """The episodes, with a summary. Each agent takes its most likely action.
 
         Raises:
             EnvInterrupted: it was ended.
@@ -54,10 +53,8 @@ class Evaluator:
             self._served.add(self._env)
             publish_evaluation(self._env, self.folder)
         table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
-        evaluation = summarise(
-            table, env=table.spec.name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0
-        )
-        return table, evaluation
+        name = table.spec.name
+        return summarise(table, env=name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0)
 
     def close(self) -> None:
         """Frees the environment. Safe to call twice."""

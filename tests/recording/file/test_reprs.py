@@ -45,7 +45,6 @@ def test_a_recording_and_its_run_show_facts(recording: mnb.Recording) -> None:
 def test_episodes_and_checkpoints_show_their_mean_return(recording: mnb.Recording, tmp_path: Path) -> None:
     run = mnb.Run.open(recording.run_path or "")
     evaluation = evaluate(run, episodes=3)
-    assert evaluation.table is not None
     mean = f"agent {evaluation.return_mean['agent']:.4g}"
     assert repr(evaluation.table) == f"<3 episodes of mpe/simple_spread, mean return: {mean}>"
     assert f"mean return {mean} ±" in repr(evaluation) and "<th>agent_0</th>" in evaluation.table._repr_html_()

@@ -28,7 +28,7 @@ def test_batched_environments_play_all_episodes_at_once(tmp_path: Path) -> None:
     experiment = Experiment.compose(*SMALL)
     with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
         evaluator = Evaluator(experiment, tmp_path, ServedEnvs())
-        table, _ = evaluator.evaluate(trainer.policies)
+        table = evaluator.evaluate(trainer.policies).table
         assert evaluator._env is not None and evaluator._env.n_envs == 30
         few = score_policies(
             experiment.env.build(2), trainer.policies, episodes=30, seed=int(table.seed[0]), explore=False

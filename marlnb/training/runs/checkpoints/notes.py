@@ -155,12 +155,12 @@ class CheckpointNotes:
 def stored_form(evaluation: Evaluation) -> dict[str, Any]:
     """`Evaluation.to_json()`, with `returns[group][episode]`; with `opponent_returns[group][agent][episode]` of groups
     whose agents play against each other, whose mean is always 0; and with the time."""
-    table, returns, opponents = evaluation.table, {}, {}
-    if table is not None:
-        returns = table.to_json()
-        agents = {group: table.spec.group(group).agents for group in table.zero_sum_groups}
-        opponents = {group: dict(zip(names, table.returns[group].T.tolist())) for group, names in agents.items()}
-    return to_json({**evaluation.to_json(), "returns": returns, "opponent_returns": opponents, "made": time.time()})
+    table = evaluation.table
+    agents = {group: table.spec.group(group).agents for group in table.zero_sum_groups}
+    opponents = {group: dict(zip(names, table.returns[group].T.tolist())) for group, names in agents.items()}
+    return to_json(
+        {**evaluation.to_json(), "returns": table.to_json(), "opponent_returns": opponents, "made": time.time()}
+    )
 
 
 def is_comparable(first: dict[str, Any], second: dict[str, Any]) -> bool:

@@ -35,7 +35,6 @@ def test_notes_and_evaluations_are_read_by_another_process(run: Run) -> None:  #
     note, (stored,), other = json.loads(answer.stdout)
     assert note == 'wanders "about" ☂' and other == ""
     table = evaluation.table
-    assert table is not None
     assert stored["return_mean"] == evaluation.return_mean and stored["return_se"] == evaluation.return_se
     assert stored["returns"]["speaker"] == table.returns["speaker"].mean(axis=1).tolist()
 
