@@ -90,7 +90,7 @@ def test_what_opponents_see_and_do_does_not_enter_the_update(tmp_path: Path) -> 
     weights = []
     for name in ("as it is", "overwritten"):
         with Trainer(experiment, Run.create(tmp_path / name, experiment)) as trainer:
-            part = trainer.loop._parts["main_0"]
+            part = trainer.loop._players.by_id["main_0"]
             if name == "overwritten":
                 collect = part.loop._collector.collect
 
