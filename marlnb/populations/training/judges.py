@@ -135,7 +135,7 @@ class ContestJudge:
         self.seed = derive_seed(experiment.seed, "evaluation")
         self._resources = ExitStack()
         self._env: VectorEnv | None = None
-        self._unclear: list[Match] | None = []  # until one shows that the sides compete
+        self._undecided_matches: list[Match] | None = []  # until one shows that the sides compete
 
     def judge(self, members: Mapping[int, Policies]) -> list[Judgement]:
         if self.opponents:
@@ -162,7 +162,7 @@ class ContestJudge:
             name: {group: weights_of(policy) for group, policy in policies.items()}
             for name, policies in self.opponents.items()
         }
-        return {"opponents": opponents, "competes": self._unclear is None}
+        return {"opponents": opponents, "competes": self._undecided_matches is None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises CheckpointError if an opponent has other networks now."""
@@ -170,7 +170,7 @@ class ContestJudge:
             for group, policy in self.opponents[name].items():
                 load_weights(policy, weights[group], f"group {group!r} of evolution.references={name}")
         if state.get("competes", False):
-            self._unclear = None
+            self._undecided_matches = None
 
     def close(self) -> None:
         self._resources.close()
@@ -212,13 +212,13 @@ class ContestJudge:
 
     def _check_competitive(self, names: Sequence[str], returns: np.ndarray) -> None:
         """Raises ConfigError if the sides' returns `[episode, side]` were equal or rose and fell together so far."""
-        if self._unclear is None:
+        if self._undecided_matches is None:
             return
         players = dict.fromkeys(names, "")
-        self._unclear += [Match(0, "", "", players, tuple(row), (), 0) for row in returns.tolist()]
+        self._undecided_matches += [Match(0, "", "", players, tuple(row), (), 0) for row in returns.tolist()]
         try:
-            if check_competitive(self._unclear, self.spec.name):
-                self._unclear = None
+            if check_competitive(self._undecided_matches, self.spec.name):
+                self._undecided_matches = None
         except ConfigError as error:
             raise ConfigError(
                 f"{self.spec.name} looks cooperative, so no member wins; use evolution.fitness=return ({error})",

@@ -69,16 +69,16 @@ class LeagueLoop:
         self._changes = LeagueChanges(league, self.config, self._players, self._weights, self._files, history, seed)
         names = algorithm_names(experiment, self._trained.values(), league.sides, env.spec)
         check_length(experiment, env.spec, names, len(self._trained))
-        self._finished: list[Match] = []  # in this round
-        self._unclear: list[Match] | None = []  # all matches, until one shows that the sides compete
+        self._round_matches: list[Match] = []  # in this round
+        self._undecided_matches: list[Match] | None = []  # all matches, until one shows that the sides compete
         self._turn = 0  # of the round
         first = [player for player in league.players.values() if not player.is_snapshot]
         for player in first:
             self._changes.join(player)
-        self._represent = representatives(first, league.sides, env.spec)
-        shown = [learner or player.id for player in self._represent.values() if player.learning]
+        self._representatives = representatives(first, league.sides, env.spec)
+        shown = [learner or player.id for player in self._representatives.values() if player.learning]
         trackers = [self._players.by_id[name].loop.episodes for name in shown]
-        self.episodes = RecentReturns(dict(zip(self._represent, trackers)))
+        self.episodes = RecentReturns(dict(zip(self._representatives, trackers)))
 
     @property
     def league(self) -> LeagueState:
@@ -98,7 +98,7 @@ class LeagueLoop:
     @property
     def learners(self) -> dict[str, Learner]:
         """By group, the learner of the first player that acts for it."""
-        return {name: self._players.by_id[player.id].learners[name] for name, player in self._represent.items()}
+        return {name: self._players.by_id[player.id].learners[name] for name, player in self._representatives.items()}
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -126,15 +126,15 @@ class LeagueLoop:
         """
         learning = list(self._trained.values())
         player = learning[self._turn % len(learning)]
-        part = self._players.by_id[player.id]
-        advance = part.advance()
+        learning_player = self._players.by_id[player.id]
+        advance = learning_player.advance()
         self._players.frames[player.id] += self.experiment.iteration_frames
-        matches = part.env.take_finished()
-        self._finished += matches
+        matches = learning_player.env.take_finished()
+        self._round_matches += matches
         turn = {player.id: {"round": self.league.round, **turn_results(matches, player.id)}}
         learning_metrics = {
-            player.id if len(part.learners) == 1 else f"{player.id}/{group}": advance.learning[group]
-            for group in part.learners
+            player.id if len(learning_player.learners) == 1 else f"{player.id}/{group}": advance.learning[group]
+            for group in learning_player.learners
         }
         self._turn += 1
         if self._turn == len(learning) * self.config.round_turns:
@@ -145,10 +145,10 @@ class LeagueLoop:
         """As of a Loop: `learners` are those of `self.learners`, so that a league's checkpoint opens like any other."""
         self._files.sync()
         players = {
-            name: part.state_dict() if name in self._trained else part.learners_state()
-            for name, part in self._players.by_id.items()
+            name: player.state_dict() if name in self._trained else player.learners_state()
+            for name, player in self._players.by_id.items()
         }
-        learners = {name: players[p.id]["learners"].pop(name) for name, p in self._represent.items()}
+        learners = {name: players[p.id]["learners"].pop(name) for name, p in self._representatives.items()}
         league = {
             "round": self.league.round,
             "turn": self._turn,
@@ -157,8 +157,8 @@ class LeagueLoop:
             "snapshot_frames": dict(self.league.snapshot_frames),
             "n_matches": self._files.n_matches,
             "n_events": self._files.n_events,
-            "finished": to_text(self._finished),
-            "competes": self._unclear is None,
+            "finished": to_text(self._round_matches),
+            "competes": self._undecided_matches is None,
             "players": players,
             "payoff": self.league.payoff.state_dict() if self._others else None,
         }
@@ -174,14 +174,14 @@ class LeagueLoop:
             saved = state["league"]
             self._files.cut(saved["n_matches"], saved["n_events"])
             self._restore_players(saved)
-            for group, player in self._represent.items():
-                saved["players"][player.id]["learners"][group] = state["learners"][group]
-            for name, part in self._players.by_id.items():
-                part_state = saved["players"][name]
+            for group, representative in self._representatives.items():
+                saved["players"][representative.id]["learners"][group] = state["learners"][group]
+            for name, player in self._players.by_id.items():
+                player_state = saved["players"][name]
                 if name in self._trained:
-                    part.load_state_dict(part_state, iteration)
+                    player.load_state_dict(player_state, iteration)
                 else:
-                    part.load_learners(part_state["learners"])
+                    player.load_learners(player_state["learners"])
                     self._players.close_env(name)
         except (RunError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the league cannot be resumed: {error}") from error
@@ -212,13 +212,13 @@ class LeagueLoop:
             round=int(saved["round"]),
         )
         self._turn = int(saved["turn"])
-        self._finished = from_text(saved["finished"])
+        self._round_matches = from_text(saved["finished"])
         if saved.get("competes", False):  # all matches together may rise and fall alike, as players learn
-            self._unclear = None
+            self._undecided_matches = None
         self._check_competitive(matches)
 
     def _end_round(self) -> None:
-        matches, self._finished, self._turn = self._finished, [], 0
+        matches, self._round_matches, self._turn = self._round_matches, [], 0
         before = set(self._players.by_id)
         self._files.add_matches(matches)
         self._check_competitive(matches)
@@ -257,7 +257,7 @@ class LeagueLoop:
         self._changes.league = replace(self.league, players=players, payoff=payoff)
 
     def _check_competitive(self, matches: list[Match]) -> None:
-        if self._unclear is not None and not self.config.win_threshold:
-            self._unclear += [match for match in matches if any(match.returns)]
-            if check_competitive(self._unclear, self._spec.name):
-                self._unclear = None
+        if self._undecided_matches is not None and not self.config.win_threshold:
+            self._undecided_matches += [match for match in matches if any(match.returns)]
+            if check_competitive(self._undecided_matches, self._spec.name):
+                self._undecided_matches = None

@@ -45,14 +45,14 @@ class LearningPlayer:
     ) -> None:
         self.player, self.env, self._device = player, env, device
         self.learners = build_player_learners(experiment, env.spec, player, env)
-        self._matches: dict[str, MatchLearner] = {}
+        self._match_learners: dict[str, MatchLearner] = {}
         for group in env.spec.groups:
             learner = self.learners.get(group.name)
             opponents = StackedOpponents(group, env.n_envs, lambda name, group=group.name: find(group, name), device)  # type: ignore[misc]
             policy = MatchPolicy(group, None if learner is None else learner.policy, opponents, env)
-            self._matches[group.name] = MatchLearner(policy, learner)
+            self._match_learners[group.name] = MatchLearner(policy, learner)
         self._bind()
-        self.loop = Loop(experiment, env, device, self._matches)
+        self.loop = Loop(experiment, env, device, self._match_learners)
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -61,7 +61,7 @@ class LearningPlayer:
     @property
     def opponents(self) -> dict[str, StackedOpponents]:
         """By group, who acts for the other sides."""
-        return {name: learner.policy.opponents for name, learner in self._matches.items()}
+        return {name: learner.policy.opponents for name, learner in self._match_learners.items()}
 
     def weights(self) -> PolicyWeights:
         """A copy of its policies' weights, by group."""
@@ -76,7 +76,7 @@ class LearningPlayer:
         """Starts again from the weights that `experiment` gives."""
         self.learners = build_player_learners(experiment, self.env.spec, self.player, self.env)
         for name, learner in self.learners.items():
-            self._matches[name].replace_player(learner)
+            self._match_learners[name].replace_player(learner)
         self._bind()
 
     def begin(self, iteration: int) -> None:
@@ -119,7 +119,7 @@ class LearningPlayer:
                 opponents.seat(matches.players, matches.take_started())
 
     def _bind(self) -> None:
-        everyone: dict[str, Learner] = {**self._matches, **self.learners}
+        everyone: dict[str, Learner] = {**self._match_learners, **self.learners}
         for learner in self.learners.values():
             learner.bind_learners(everyone)
 

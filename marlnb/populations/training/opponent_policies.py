@@ -33,7 +33,7 @@ class OpponentPolicies:
         spec: of the environment.
         snapshots: on disk.
         history: everybody in the league.
-        parts: by id, those that learn or have learned here.
+        players: by id, those that learn or have learned here.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class OpponentPolicies:
         spec: EnvSpec,
         snapshots: SnapshotStore,
         history: PlayerHistory,
-        parts: Mapping[str, LearningPlayer],
+        players: Mapping[str, LearningPlayer],
     ) -> None:
         self._experiment, self._spec, self._snapshots = experiment, spec, snapshots
-        self._history, self._parts = history, parts
+        self._history, self._players = history, players
         self._policies: dict[tuple[str, str], tuple[Policy, str]] = {}
         self._by_architecture: dict[str, Policy] = {}
         self._read = lru_cache(MAX_CACHED)(self._saved_weights)
@@ -59,11 +59,8 @@ class OpponentPolicies:
         player = self._history.known[name]
         policy, architecture = self._policy_of(player, group)
         if player.learning and self._is_here(player):
-            part = self._parts[name]
-            weights = {
-                key: tensor.detach().clone()
-                for key, tensor in _actor_weights(part.policies[group].state_dict()).items()
-            }
+            now = self._players[name].policies[group].state_dict()
+            weights = {key: tensor.detach().clone() for key, tensor in _actor_weights(now).items()}
         else:
             weights = self._read(name, player.checkpoint)[group]
         if isinstance(policy, ActorPolicy):
@@ -81,7 +78,7 @@ class OpponentPolicies:
 
     def _policy_of(self, player: Player, group: str) -> tuple[Policy, str]:
         """A policy of the player's architecture, and its name; one for all players that have equal ones."""
-        owner = player if player.id in self._parts else self._history.known[player.parent]
+        owner = player if player.id in self._players else self._history.known[player.parent]
         key = (owner.id, group)
         if key not in self._policies:
             experiment = player_experiment(self._experiment, self._spec, owner)

@@ -21,33 +21,35 @@ class PlayerWeights:
     """Weights of the players of a league.
 
     Args:
-        parts: by id, those that learn or have learned here.
+        players: by id, those that learn or have learned here.
         snapshots: on disk.
         history: everybody in the league.
     """
 
-    def __init__(self, parts: Mapping[str, LearningPlayer], snapshots: SnapshotStore, history: PlayerHistory) -> None:
-        self._parts, self._snapshots, self._history = parts, snapshots, history
+    def __init__(self, players: Mapping[str, LearningPlayer], snapshots: SnapshotStore, history: PlayerHistory) -> None:
+        self._players, self._snapshots, self._history = players, snapshots, history
 
     def save(self, player: str, name: str, frames: int) -> str:
         """Writes a player's weights as they are now under a name; returns their SHA-256."""
-        return self._snapshots.write(name, frames, self._parts[player].weights())
+        return self._snapshots.write(name, frames, self._players[player].weights())
 
     def inherit(self, player: Player) -> None:
         """A new player takes over its parent's weights."""
-        if player.parent in self._parts:
-            weights = self._parts[player.parent].weights()
+        if player.parent in self._players:
+            weights = self._players[player.parent].weights()
         else:
             weights = self._snapshots.read(player.parent, self._history.known[player.parent].checkpoint)
-        self._parts[player.id].load_weights(weights, player.parent)
+        self._players[player.id].load_weights(weights, player.parent)
 
     def copy_from_run(self, new: NewPlayer) -> str:
         """A player gets its weights from another run, as they are there now; returns whose they are, in words."""
         source = opened_run(new.run)
         policies = (source.league[new.run_player] if new.run_player else source).policies()
         whose = f"{new.run_player or 'the policies'} of {source.path}"
-        own = self._parts[new.id].weights()
-        self._parts[new.id].load_weights({name: _acting(own[name], weights_of(policies[name])) for name in own}, whose)
+        own = self._players[new.id].weights()
+        self._players[new.id].load_weights(
+            {name: _acting(own[name], weights_of(policies[name])) for name in own}, whose
+        )
         return whose
 
 

@@ -247,7 +247,7 @@ def test_references_stay_the_same_when_their_run_trains_further(tmp_path: Path) 
     mnb.resume(opponent, frames=3000, progress=False)
     assert mnb.resume(run, frames=600, progress=False).population.lineage() == whole.population.lineage()
     with Trainer.resume(run) as trainer:
-        assert trainer.loop._judge._unclear is None  # the sides compete, and are not checked again
+        assert trainer.loop._judge._undecided_matches is None  # the sides compete, and are not checked again
 
 
 def test_nash_averaging_over_the_population(tmp_path: Path) -> None:
