@@ -30,6 +30,7 @@ from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import Lineage, LineageFile
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.judges import Judgement, build_judge
+from marlnb.populations.training.learning_metrics import metrics_named
 from marlnb.populations.training.offspring import Offspring, heir
 from marlnb.populations.training.other_processes.members import OtherMembers
 from marlnb.populations.training.shared_replay import SharedReplay
@@ -143,11 +144,8 @@ class EvolutionLoop:
         if member.diverged and index == self._best:
             self._best = next(iter(self._alive()), index)
         name = f"member_{member.row.member}"
-        learning = {
-            name if len(advance.learning) == 1 else f"{name}/{group}": metrics
-            for group, metrics in advance.learning.items()
-        }
-        advance = replace(advance, learning=learning, turn={name: {"generation": self.generation}})
+        turn = {name: {"generation": self.generation}}
+        advance = replace(advance, learning=metrics_named(name, advance.learning), turn=turn)
         if advance.joined_s:
             advance = _share(advance, len(self._alive()))
         return self._evaluate(advance) if self.may_end else advance

@@ -29,6 +29,7 @@ from marlnb.populations.league.state import LeagueState
 from marlnb.populations.training.league_changes import LeagueChanges
 from marlnb.populations.training.league_files import LEAGUE, LeagueFiles, PlayerHistory
 from marlnb.populations.training.league_players import LeaguePlayers
+from marlnb.populations.training.learning_metrics import metrics_named
 from marlnb.populations.training.other_processes.requests import requests_due
 from marlnb.populations.training.other_processes.trainings import OtherTrainings
 from marlnb.populations.training.player_experiment import algorithm_names, check_names, representatives
@@ -132,14 +133,11 @@ class LeagueLoop:
         matches = learning_player.env.take_finished()
         self._round_matches += matches
         turn = {player.id: {"round": self.league.round, **turn_results(matches, player.id)}}
-        learning_metrics = {
-            player.id if len(learning_player.learners) == 1 else f"{player.id}/{group}": advance.learning[group]
-            for group in learning_player.learners
-        }
+        metrics = metrics_named(player.id, {group: advance.learning[group] for group in learning_player.learners})
         self._turn += 1
         if self._turn == len(learning) * self.config.round_turns:
             self._end_round()
-        return replace(advance, learning=learning_metrics, turn=turn)
+        return replace(advance, learning=metrics, turn=turn)
 
     def state_dict(self) -> dict[str, Any]:
         """As of a Loop: `learners` are those of `self.learners`, so that a league's checkpoint opens like any other."""
