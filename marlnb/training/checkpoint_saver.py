@@ -35,7 +35,7 @@ from marlnb.training.runs.files import (
     remove_temporaries,
 )
 from marlnb.training.runs.run import Origin, Run
-from marlnb.training.runs.run_folder import State
+from marlnb.training.runs.states import RunState
 
 WRITTEN = (EXPERIMENT, SPEC, CODE, METRICS, EVALUATIONS, STATUS)  # only by the process that holds the folder's lock
 MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
@@ -63,7 +63,7 @@ class CheckpointSaver:
         self._in_job = bool(os.environ.get(JOB_VARIABLE))
 
     def save(
-        self, trained: Trained, state: State, returns: Mapping[str, float], evaluation: Mapping[str, float]
+        self, trained: Trained, state: RunState, returns: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> Checkpoint:
         """`Trainer.save`.
 
@@ -180,7 +180,7 @@ class CheckpointSaver:
             remove_temporaries(self._run.path, WRITTEN)
             remove_leftovers(self._folder)
 
-    def is_due(self, trained: Trained, state: State, *, ending: bool) -> bool:
+    def is_due(self, trained: Trained, state: RunState, *, ending: bool) -> bool:
         """Whether a checkpoint is due: on schedule, and when a training ends.
 
         A checkpoint resets an environment that cannot be saved, which changes what follows. A batch job must end in the
@@ -198,7 +198,7 @@ class CheckpointSaver:
         self._left_unsaved = trained.iterations
         return is_too_long
 
-    def _is_scheduled(self, trained: Trained, state: State) -> bool:
+    def _is_scheduled(self, trained: Trained, state: RunState) -> bool:
         """Whether an undisturbed training has a checkpoint here too."""
         return trained.iterations % self._experiment.checkpoint_every == 0 or state == "complete"
 

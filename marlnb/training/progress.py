@@ -15,7 +15,7 @@ from marlnb.training.limits import Trained, expected_frames, reached_limit
 from marlnb.training.report import Report
 
 if TYPE_CHECKING:
-    from marlnb.training.runs.run_folder import State
+    from marlnb.training.runs.states import RunState
 
 LIVE_INTERVAL_S = 0.25
 NOTEBOOK_INTERVAL_S = 1.0
@@ -147,7 +147,7 @@ def trained_at(report: Report) -> Trained:
     return Trained(report.iteration, report.frames, report.seconds, report.agent_steps)
 
 
-def describe_end(state: State, trained: Trained, experiment: Experiment, *, reason: str = "") -> str:
+def describe_end(state: RunState, trained: Trained, experiment: Experiment, *, reason: str = "") -> str:
     """Why a training ended, in words.
 
     Args:

@@ -8,7 +8,8 @@ from typing import Any
 
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames, limits_of
-from marlnb.training.runs.run_folder import RunFolder, State
+from marlnb.training.runs.run_folder import RunFolder
+from marlnb.training.runs.states import RUNNING_STATES, RunState
 
 STATUS_INTERVAL_S = 1.0
 PROGRESS = ("iteration", "frames", "scores", "frames_per_second")
@@ -31,7 +32,7 @@ class StatusWriter:
 
     def write(
         self,
-        state: State,
+        state: RunState,
         trained: Trained | None,
         scores: Mapping[str, Mapping[str, float]],
         *,
@@ -57,7 +58,7 @@ class StatusWriter:
             frames=trained.frames,
             scores=scores,
             frames_per_second=self.rate,
-            eta_s=max(0, total - trained.frames) / self.rate if self.rate and state in ("running", "paused") else None,
+            eta_s=max(0, total - trained.frames) / self.rate if self.rate and state in RUNNING_STATES else None,
             **({"reason": reason} if reason else {}),
             **facts,
         )

@@ -38,7 +38,7 @@ from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
-from marlnb.training.runs.run_folder import State
+from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
 from marlnb.training.status_writer import StatusWriter
@@ -107,7 +107,7 @@ class Trainer:
         device = check_device(experiment.device)
         keep_freed_memory()
         self.experiment, self.run = experiment, run
-        self.state: State = "running"
+        self.state: RunState = "running"
         self.iteration = self.frames = self.agent_steps = 0
         self.seconds = self._iteration_s = 0.0
         self._status = StatusWriter(experiment, run)
@@ -233,7 +233,7 @@ class Trainer:
         self._served.add(built)
         return built
 
-    def report_state(self, state: State) -> None:
+    def report_state(self, state: RunState) -> None:
         """Writes to the run's status that the training is running or paused; also a sign of life."""
         self._lock.touch()
         self._write_status(state)
@@ -409,7 +409,7 @@ class Trainer:
             if self.profiler is not None:
                 self.profiler.end(self.iteration, self.phases)
 
-    def _write_status(self, state: State | None = None, **facts: Any) -> None:
+    def _write_status(self, state: RunState | None = None, **facts: Any) -> None:
         trained = self.trained if self._is_restored else None
         scores = {EXPLORING: self._exploring_returns, GREEDY: self.evaluation_returns}
         self._status.write(state or self.state, trained, scores, reason=self.stopped_because, **facts)

@@ -12,7 +12,7 @@ import pytest
 from marlnb.training.limits import Trained
 from marlnb.training.progress import Progress, describe, describe_end
 from marlnb.training.report import Report
-from marlnb.training.runs.run_folder import State
+from marlnb.training.runs.states import RunState
 from marlnb.training.train import train
 from tests.training.toys import count_experiment
 
@@ -79,7 +79,7 @@ def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
         ("failed", 320, None, "", "failed; the last checkpoint is complete"),
     ],
 )
-def test_why_it_ended(state: State, frames: int, target: float | None, reason: str, ending: str) -> None:
+def test_why_it_ended(state: RunState, frames: int, target: float | None, reason: str, ending: str) -> None:
     experiment = replace(count_experiment(), target_return=target)
     assert experiment.frames == 640 and describe_end(state, Trained(10, frames), experiment, reason=reason) == ending
 

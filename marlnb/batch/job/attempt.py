@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from marlnb.allocations import initial_end, scheduler_id
 from marlnb.batch.job.failures import result_line
-from marlnb.batch.job.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobStatus, State
+from marlnb.batch.job.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobState, JobStatus
 from marlnb.batch.job.training_progress import describe_training
 from marlnb.disk import append_line
 from marlnb.errors import DiskError, RunError
@@ -94,7 +94,7 @@ class Attempt:
         line = text.strip()
         self._cell_progress = line if "\n" not in line and len(line) <= MAX_PROGRESS_LENGTH else ""
 
-    def end(self, state: State, reason: str = "", error: CellError | None = None) -> JobStatus:
+    def end(self, state: JobState, reason: str = "", error: CellError | None = None) -> JobStatus:
         """Writes how the attempt ended, and ends the thread."""
         self._ended.set()
         if self._ticker.is_alive() and threading.current_thread() is not self._ticker:

@@ -25,7 +25,7 @@ ATTEMPTS = "attempts.jsonl"
 LOG = "output.log"
 LATE = (errno.ENOENT, errno.ESTALE, errno.EIO)  # of a file server, which may answer later
 
-State = Literal["waiting", "running", "complete", "failed", "stopped", "interrupted"]
+JobState = Literal["waiting", "running", "complete", "failed", "stopped", "interrupted"]
 SchedulerState = Literal["queued", "running", "ended", "unknown"]
 
 
@@ -98,7 +98,7 @@ class JobStatus:
         error: why a cell failed.
     """
 
-    state: State = "waiting"
+    state: JobState = "waiting"
     reason: str = ""
     attempt: int = 0
     cell: int = 0

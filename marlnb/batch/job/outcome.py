@@ -9,7 +9,7 @@ import nbformat
 from nbformat import NotebookNode
 from papermill.execute import ERROR_ANCHOR_MSG, ERROR_MARKER_TAG, ERROR_MESSAGE_TEMPLATE
 
-from marlnb.batch.job.job import CellError, State
+from marlnb.batch.job.job import CellError, JobState
 from marlnb.batch.job.signals import OUT_OF_TIME, StopRequests
 from marlnb.errors import printable
 
@@ -21,7 +21,7 @@ KILLED = "the kernel died (killed, or out of memory)"
 class Outcome(NamedTuple):
     """How an execution ended."""
 
-    state: State
+    state: JobState
     reason: str = ""
     error: CellError | None = None
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from marlnb.allocations import scheduler_id
 from marlnb.batch.job.attempt import Attempt
 from marlnb.batch.job.failures import describe_failure
-from marlnb.batch.job.job import JOB_LOCK, Job, JobStatus, State
+from marlnb.batch.job.job import JOB_LOCK, Job, JobState, JobStatus
 from marlnb.batch.job.signals import OUT_OF_TIME, Interruption, StopRequests
 from marlnb.batch.submission import SUBMITTED, Submission
 from marlnb.disk import open_log, problem_of
 from marlnb.errors import BatchError, MarlnbError, RunError
 from marlnb.training.runs.lock import RunLock, read_holder
 
-EXIT_CODES: Mapping[State, int] = {"complete": 0, "failed": 1, "interrupted": os.EX_TEMPFAIL, "stopped": 130}
+EXIT_CODES: Mapping[JobState, int] = {"complete": 0, "failed": 1, "interrupted": os.EX_TEMPFAIL, "stopped": 130}
 BAD_REQUEST = 2
 REQUEUE_TIMEOUT_S = 20
 

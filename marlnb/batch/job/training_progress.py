@@ -11,6 +11,7 @@ from marlnb.display.formatting import format_clock
 from marlnb.errors import RunError
 from marlnb.training.runs.files import LOCK, STATUS, TRAINING, is_run, read_json
 from marlnb.training.runs.lock import is_locked
+from marlnb.training.runs.states import RUNNING_STATES
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def active_training(folder: Path) -> ActiveTraining | None:
                 status = read_json(run / STATUS)
             except RunError:
                 continue
-        if status.get("state") in ("running", "paused") and is_locked(run / LOCK):
+        if status.get("state") in RUNNING_STATES and is_locked(run / LOCK):
             return ActiveTraining(run, describe(status))
     return None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from marlnb.batch.batch import REPORT, Batch
-from marlnb.batch.job.job import Job, SchedulerState, State
+from marlnb.batch.job.job import Job, JobState, SchedulerState
 from marlnb.batch.local.capacity import n_parallel_jobs
 from marlnb.batch.local.machine import core_numbers, gpu_names
 from marlnb.batch.local.pool import Pool
@@ -196,7 +196,7 @@ class Supervisor:
         self.queue.append(report)
         self.change(self.queue[0], JobEntry())
 
-    def end(self, job: Job, reason: str, state: State | None = None) -> None:
+    def end(self, job: Job, reason: str, state: JobState | None = None) -> None:
         """Marks a job as ended; `state` also sets its status, for a job that could not write it itself."""
         if state is not None:
             with suppress(MarlnbError, OSError):  # a full disk, as the reason may say

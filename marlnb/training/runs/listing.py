@@ -21,6 +21,7 @@ from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, folder
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_row
 from marlnb.training.runs.run_notes import NOTES, read_notes
+from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.runs.status import read_status
 from marlnb.training.shared_return import shared_return
 
@@ -31,7 +32,6 @@ RESCAN_FACTOR = 20  # a search of t seconds is repeated after at least this many
 N_SAMPLES = 24  # points of a run's small curve
 MAX_LINE_BYTES = 65_536
 NOT_SEARCHED = {"checkpoints", "recordings", "cache", "node_modules", "site-packages", "__pycache__"}
-RUNNING = ("running", "paused")
 ENDED = ("complete", "stopped", "failed")
 FILES = (EXPERIMENT, STATUS, METRICS, NOTES)  # what a row shows
 ENDED_FILES = (STATUS, NOTES)
@@ -147,7 +147,7 @@ class RunListing:
         """A run that is new or has changed; None: it has not."""
         known = self._runs[run]
         try:
-            died = known.state in RUNNING and not is_locked(run / LOCK)
+            died = known.state in RUNNING_STATES and not is_locked(run / LOCK)
         except OSError:  # the row says why it cannot be read
             died = True
         if not died and _times(known.path, known.state) == known.times:
@@ -322,7 +322,7 @@ def _status_facts(status: Mapping[str, Any]) -> dict[str, Any]:
     facts["host"] = status.get("host") or ""
     if status.get("frames_total"):
         facts["frames_total"] = status["frames_total"]
-    if status["state"] in RUNNING:
+    if status["state"] in RUNNING_STATES:
         facts |= {key: status.get(key) for key in ("eta_s", "frames_per_second")}
     if status["state"] == "failed":
         facts["problem"] = str(status.get("error") or "the training failed").strip().splitlines()[-1]

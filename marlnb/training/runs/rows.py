@@ -9,9 +9,9 @@ from typing import Any
 
 from marlnb.errors import RunError
 from marlnb.training.runs.files import EVALUATIONS, parse_line, read_lines
+from marlnb.training.runs.states import STATES
 from marlnb.values import MAX_INTEGER
 
-STATES = ("created", "running", "paused", "interrupted", "stopped", "complete", "failed")
 BY_NAME = ("returns", "agent_returns", "recent_returns", "evaluation", "learning")  # of groups or agents
 _STATUS_TYPES: dict[str, type | tuple[type, ...]] = {
     "state": str,

@@ -9,7 +9,7 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from marlnb.composition.experiment_text import shortened_tuned_text
 from marlnb.disk import append_line, problem_of, write_atomically
@@ -48,6 +48,7 @@ from marlnb.training.runs.files import (
 )
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
+from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import read_status, scores_text
 from marlnb.trust import trust, trusted
 
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PARTS = ("checkpoints", "recordings")
-State = Literal["created", "running", "paused", "interrupted", "stopped", "complete", "failed"]
 Which = int | str
 Folder = TypeVar("Folder", bound="RunFolder")
 
@@ -300,7 +300,7 @@ class RunFolder:
         """
         return read_status(self.path)
 
-    def write_status(self, state: State, **facts: Any) -> None:
+    def write_status(self, state: RunState, **facts: Any) -> None:
         """Replaces `status.json` atomically; on a full disk, in the space that it has."""
         identity = {"pid": os.getpid(), "host": socket.gethostname(), "updated": time.time()}
         text = json.dumps({"state": state, **facts, **identity}) + "\n"

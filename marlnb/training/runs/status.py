@@ -14,6 +14,7 @@ from marlnb.errors import RunError
 from marlnb.training.runs.files import LOCK, STATUS, is_damage, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.rows import checked_status
+from marlnb.training.runs.states import RUNNING_STATES
 
 CREATED = {"state": "created", "frames": 0}  # of a run without a status
 EXPLORING, GREEDY = "exploring", "greedy"
@@ -30,7 +31,7 @@ def read_status(run: Path) -> dict[str, Any]:
         RunError: the file cannot be read.
     """
     status = _read(run / STATUS)
-    if status["state"] in ("running", "paused") and not is_locked(run / LOCK):
+    if status["state"] in RUNNING_STATES and not is_locked(run / LOCK):
         status["state"] = "interrupted"
     return status
 

@@ -13,11 +13,12 @@ from marlnb.errors import MarlnbError
 from marlnb.models.policies.policy import Policy
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.checkpoints.notes import CheckpointNotes
-from marlnb.training.runs.checkpoints.removal import RUNNING_STATES, remove_checkpoint, why_not
+from marlnb.training.runs.checkpoints.removal import remove_checkpoint, why_not
 from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.files import METRICS
 from marlnb.training.runs.rows import read_rows
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Accordion, Text, button_for
 from marlnb.widgets.core.curves import LiveCurves

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from marlnb.training.control import RequestKind, cancel_request, is_requested, request
-from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.widgets.core.controls import Button, button_for
 from marlnb.widgets.core.style import Message
 

@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training
 from marlnb.training.control import request
-from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.train import open_run
 from marlnb.widgets.core.controls import Accordion, Tab
 from marlnb.widgets.core.curves import LiveCurves

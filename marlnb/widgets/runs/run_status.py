@@ -8,8 +8,8 @@ from typing import Any
 
 from marlnb.display.formatting import format_clock, format_count
 from marlnb.errors import MarlnbError
-from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.runs.status import scores_text
 
 STATE_TEXTS = {

@@ -11,8 +11,8 @@ import ipywidgets as w
 import numpy as np
 from matplotlib.figure import Figure
 
-from marlnb.training.runs.checkpoints.removal import RUNNING_STATES
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.widgets.core.controls import Dropdown
 from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.poller import Poller

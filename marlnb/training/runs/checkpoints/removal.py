@@ -9,8 +9,7 @@ from marlnb.errors import CheckpointError
 from marlnb.training.runs.checkpoints.checkpoint import TEMPORARY, Checkpoint
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.run_folder import Which
-
-RUNNING_STATES = ("running", "paused")
+from marlnb.training.runs.states import RUNNING_STATES
 
 
 def remove_checkpoint(run: str | os.PathLike[str] | Run, which: Which) -> Checkpoint:
