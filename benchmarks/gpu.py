@@ -46,7 +46,7 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
 from marlnb.training.loop import Loop
-from marlnb.training.memory import keep_freed_memory
+from marlnb.training.malloc import keep_freed_memory
 
 WARPDRIVE_PYTHON_STEP = 51.0  # env-steps/s of its Python step, Tag 100 + 5, one core; research figure, not run here
 TAG_TARGET, BOUND_TARGET = 100.0, 0.6

@@ -25,7 +25,7 @@ from marlnb.training.runs.comparable import (
     reasons_against_average,
 )
 from marlnb.training.runs.files import METRICS, is_run
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 
 Row = tuple[float, Mapping[str, float]]  # frames, and returns by group
 Points = tuple[list[float], list[float]]  # frames, and returns of a group

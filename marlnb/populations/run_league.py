@@ -32,7 +32,7 @@ from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learner
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.runs.files import read_json
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import METRICS, RunFolder, Which
 

@@ -35,7 +35,7 @@ from marlnb.training.runs.files import (
     write_atomically,
 )
 from marlnb.training.runs.lock import RunLock, is_locked
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Run, opened_run
 from marlnb.training.runs.run_folder import trust_training
 from marlnb.training.stopping import stopping_on_signals

@@ -29,7 +29,7 @@ from marlnb.training.learners import check_length
 from marlnb.training.limits import Trained, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
-from marlnb.training.memory import keep_freed_memory
+from marlnb.training.malloc import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.profiler import PhaseTimes, TrainingProfiler

@@ -38,7 +38,7 @@ from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.threads import torch_threads
-from marlnb.training.memory import keep_freed_memory
+from marlnb.training.malloc import keep_freed_memory
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.evaluation import check_episodes
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source

@@ -18,7 +18,7 @@ from marlnb.batch.job.job import JobStatus
 from marlnb.display.formatting import count, format_number
 from marlnb.errors import BatchError, unknown
 from marlnb.training.runs.files import EXPERIMENT, METRICS
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Run
 from marlnb.training.shared_return import earn_differently
 

@@ -23,7 +23,7 @@ from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_do
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.runs.files import METRICS, is_run, write_atomically
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.status import read_status
 
 FILE = "trainings.json"  # in the common folder: the overrides

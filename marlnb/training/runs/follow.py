@@ -14,7 +14,7 @@ from typing import Any
 from marlnb.errors import RunError
 from marlnb.text_files import read_bytes
 from marlnb.training.runs.files import EVALUATIONS, EVENTS, METRICS
-from marlnb.training.runs.rows import parse_rows
+from marlnb.training.runs.metrics_rows import parse_rows
 from marlnb.training.runs.run import Run
 
 

@@ -19,7 +19,7 @@ from marlnb.errors import MarlnbError, RunError
 from marlnb.text_files import open_ordinary
 from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, folder_problem, is_run, parse_line, read_json
 from marlnb.training.runs.lock import is_locked
-from marlnb.training.runs.rows import checked_row
+from marlnb.training.runs.metrics_rows import checked_row
 from marlnb.training.runs.run_notes import NOTES, read_notes
 from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.runs.status import read_status

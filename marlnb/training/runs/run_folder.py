@@ -46,7 +46,7 @@ from marlnb.training.runs.files import (
     read_lines,
     remove_temporaries,
 )
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
 from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import read_status, scores_text

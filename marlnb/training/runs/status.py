@@ -6,6 +6,7 @@ A score is exploring, as in the training curve, or greedy, as in an evaluation.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,20 @@ from marlnb.display.formatting import format_number
 from marlnb.errors import RunError
 from marlnb.training.runs.files import LOCK, STATUS, is_damage, read_json
 from marlnb.training.runs.lock import is_locked
-from marlnb.training.runs.rows import checked_status
-from marlnb.training.runs.states import RUNNING_STATES
+from marlnb.training.runs.metrics_rows import leaves
+from marlnb.training.runs.states import RUNNING_STATES, STATES
+from marlnb.values import MAX_INTEGER
 
 CREATED = {"state": "created", "frames": 0}  # of a run without a status
 EXPLORING, GREEDY = "exploring", "greedy"
 MISSING = {EXPLORING: "no episode yet", GREEDY: "not evaluated"}
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "state": str,
+    **dict.fromkeys(("iteration", "frames", "frames_total", "pid"), int),
+    **dict.fromkeys(("frames_per_second", "eta_s", "updated"), (int, float)),
+    **dict.fromkeys(("host", "reason", "error"), str),
+    **dict.fromkeys(("limits", "scores"), dict),
+}
 
 
 def read_status(run: Path) -> dict[str, Any]:
@@ -38,13 +47,29 @@ def read_status(run: Path) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return checked_status(read_json(file)) if file.exists() else dict(CREATED)
+        return _checked(read_json(file)) if file.exists() else dict(CREATED)
     except RunError as error:
         if not file.exists():  # deleted meanwhile
             return dict(CREATED)
         if not is_damage(error):
             raise
         return {"state": "interrupted", "frames": 0}
+
+
+def _checked(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a status that have the right type. Without a known state, the training was interrupted."""
+    known = {
+        name: value
+        for name, value in status.items()
+        if (value is None or isinstance(value, TYPES.get(name, object))) and all(map(_is_json, leaves(value)))
+    }
+    state = known.get("state")
+    return {**known, "frames": known.get("frames") or 0, "state": state if state in STATES else "interrupted"}
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value can be written as JSON again, and computed with: infinities, NaN and huge integers cannot."""
+    return isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= MAX_INTEGER
 
 
 def scores_text(status: Mapping[str, Any]) -> str:

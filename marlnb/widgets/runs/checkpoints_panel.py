@@ -16,7 +16,7 @@ from marlnb.training.runs.checkpoints.notes import CheckpointNotes
 from marlnb.training.runs.checkpoints.removal import remove_checkpoint, why_not
 from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.files import METRICS
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.widgets.core.background import LatestOnly

@@ -9,7 +9,7 @@ import ipywidgets as w
 
 from marlnb.training.runs.curves import metric_values
 from marlnb.training.runs.files import METRICS
-from marlnb.training.runs.rows import read_rows
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Dropdown
 from marlnb.widgets.core.curves import LiveCurves

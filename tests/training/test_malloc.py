@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from marlnb.training.memory import ENVIRONMENT
+from marlnb.training.malloc import ENVIRONMENT
 
 ROUND_BYTES = 6 * 4 * 2**20
 
 SCRIPT = """
 import resource
-from marlnb.training.memory import keep_freed_memory
+from marlnb.training.malloc import keep_freed_memory
 if {kept}:
     keep_freed_memory()
 def fill():

@@ -1,25 +1,16 @@
-"""Checks of what a run folder says about its training: rows of numbers, and the status. It may come from anyone."""
+"""Rows of numbers in a run folder, checked: the folder may come from anyone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from marlnb.errors import RunError
 from marlnb.training.runs.files import EVALUATIONS, parse_line, read_lines
-from marlnb.training.runs.states import STATES
 from marlnb.values import MAX_INTEGER
 
 BY_NAME = ("returns", "agent_returns", "recent_returns", "evaluation", "learning")  # of groups or agents
-_STATUS_TYPES: dict[str, type | tuple[type, ...]] = {
-    "state": str,
-    **dict.fromkeys(("iteration", "frames", "frames_total", "pid"), int),
-    **dict.fromkeys(("frames_per_second", "eta_s", "updated"), (int, float)),
-    **dict.fromkeys(("host", "reason", "error"), str),
-    **dict.fromkeys(("limits", "scores"), dict),
-}
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -55,31 +46,16 @@ def checked_row(row: Mapping[str, Any], where: str, lists: bool) -> dict[str, An
             raise RunError(f"{where} is damaged: expected {name} by group; got {str(value)[:80]}")
         if name == "returns" and any(isinstance(item, list) != lists for item in (value or {}).values()):
             raise RunError(f"{where} is damaged: expected returns by group; got {str(value)[:80]}")
-        for number in _leaves(value):
-            if not isinstance(number, int | float | None) or (isinstance(number, int) and abs(number) > MAX_INTEGER):
+        for number in leaves(value):
+            if not isinstance(number, int | float | None) or (isinstance(number, int) and abs(number) > MAX_INT):
                 raise RunError(f"{where} is damaged: expected numbers in {name}; got {str(number)[:80]!r}")
     return {name: {} if name in BY_NAME and value is None else value for name, value in row.items()}
 
 
-def checked_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a status that have the right type. Without a known state, the training was interrupted."""
-    known = {
-        name: value
-        for name, value in status.items()
-        if (value is None or isinstance(value, _STATUS_TYPES.get(name, object))) and all(map(_is_json, _leaves(value)))
-    }
-    state = known.get("state")
-    return {**known, "frames": known.get("frames") or 0, "state": state if state in STATES else "interrupted"}
-
-
-def _is_json(value: Any) -> bool:
-    """Whether a value can be written as JSON again, and computed with: infinities, NaN and huge integers cannot."""
-    return isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= MAX_INTEGER
-
-
-def _leaves(value: Any) -> Iterator[Any]:
+def leaves(value: Any) -> Iterator[Any]:
+    """The numbers, strings and nulls in nested objects and lists."""
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
+            yield from leaves(item)
     else:
         yield value
