@@ -29,6 +29,7 @@ from marlnb.specs import EnvSpec
 from marlnb.training.collect.finite import check_step
 from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.threads import torch_threads
+from marlnb.training.shared_return import is_zero_sum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +135,7 @@ class EpisodeTable:
         return tuple(
             name
             for name, values in self.returns.items()
-            if values.any() and np.allclose(values.sum(axis=1), 0, atol=1e-6 * np.abs(values).max())
+            if is_zero_sum(values.sum(axis=1), np.abs(values).max(initial=0))
         )
 
     def scored_returns(self) -> dict[str, np.ndarray]:
