@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from marlnb.training.progress import StatusLine, describe_progress
+from marlnb.display.status_line import StatusLine
+from marlnb.training.progress import describe_progress
 
 MIN_TIME_S = 2.0
 

@@ -10,8 +10,8 @@ from typing import TextIO
 from marlnb.batch.job.job import Job, JobStatus
 from marlnb.batch.job.training_progress import run_of_job
 from marlnb.display.formatting import format_clock
+from marlnb.display.status_line import StatusLine, progress_bar
 from marlnb.errors import RunError
-from marlnb.training.progress import BAR_WIDTH, StatusLine
 from marlnb.training.runs.files import STATUS, read_json
 
 MAX_SHOWN = 20
@@ -82,8 +82,7 @@ def summary_line(statuses: Mapping[str, JobStatus], done: float, rate: float, *,
     share = min(1.0, done / n_jobs)
     parts = [", ".join(states), f"{share:4.0%}"]
     if bar:
-        filled = int(share * BAR_WIDTH)
-        parts.append(f"{'█' * filled}{'·' * (BAR_WIDTH - filled)}")
+        parts.append(progress_bar(share))
     remaining = n_jobs - done - counts["failed"] - counts["stopped"]
     if rate > 0 and remaining > 1e-9:
         parts += [f"{rate * 3600:.3g} jobs/h", f"{format_clock(remaining / rate)} left"]

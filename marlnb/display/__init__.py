@@ -1,1 +1,1 @@
-"""Numbers and tables for people: counts, sizes and durations in words, and HTML for notebooks."""
+"""Text for people: counts, sizes and durations in words, lines that are rewritten, and HTML for notebooks."""

@@ -113,7 +113,7 @@ def test_the_last_text_in_a_notebook_says_why(monkeypatch: pytest.MonkeyPatch) -
         shown.append(bundle["text/plain"])
         return Handle()
 
-    monkeypatch.setattr("marlnb.training.progress._in_notebook", lambda: True)
+    monkeypatch.setattr("marlnb.display.status_line._in_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", display)
     progress = Progress(count_experiment())
     progress.show(REPORT)

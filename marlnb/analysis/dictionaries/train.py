@@ -16,10 +16,10 @@ from marlnb.analysis.data.activation_stream import BLOCK_ROWS, ActivationStream
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.evaluation import evaluate_dictionary
 from marlnb.display.formatting import format_clock, format_count
+from marlnb.display.status_line import StatusLine
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder, SparseKind
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
-from marlnb.training.progress import StatusLine
 
 AUXILIARY_WEIGHT = 1 / 32
 PRIOR_WEIGHT, MIN_RELATIVE_POWER = 0.05, 1e-6

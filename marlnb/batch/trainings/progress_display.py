@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from marlnb.display.status_line import StatusLine
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames
-from marlnb.training.progress import StatusLine, describe_progress
+from marlnb.training.progress import describe_progress
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.status import read_status
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from marlnb.display.status_line import StatusLine
 from marlnb.envs.vector import Step
 from marlnb.training.collect.episodes import RolloutCallback, TimeStep
-from marlnb.training.progress import StatusLine
 
 
 @dataclass(frozen=True)

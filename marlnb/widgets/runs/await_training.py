@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from marlnb.display.status_line import StatusLine
 from marlnb.errors import StoppedError
 from marlnb.training.background import AWAIT_POLL_S, Training
-from marlnb.training.progress import StatusLine
 from marlnb.training.runs.run import Run
 from marlnb.widgets.runs.run_status import describe_status
 
