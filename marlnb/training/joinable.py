@@ -15,7 +15,7 @@ from marlnb.experiment import Experiment
 from marlnb.training.learners import COMPILED_FROM, build_learners
 
 
-def check_joined(experiments: Sequence[Experiment]) -> None:
+def check_joinable(experiments: Sequence[Experiment]) -> None:
     """Checks whether these trainings can advance together, as far as that is possible without environments.
 
     Raises:
@@ -26,7 +26,7 @@ def check_joined(experiments: Sequence[Experiment]) -> None:
 
 
 @closing_pools()
-def check_parts(experiment: Experiment) -> None:
+def check_builds_joinable(experiment: Experiment) -> None:
     """Builds one environment and the learners, to check whether such trainings can advance together.
 
     Raises:

@@ -144,7 +144,7 @@ class JoinedTrainings:
             if self._results:
                 raise RuntimeError("a training is ahead of the others: advance each once, and close those that ended")
             if self._batches is None:
-                groups = _grouped(self._loops, _have_equal_envs)
+                groups = grouped(self._loops, _have_equal_envs)
                 self._batches = [_Batch(group) for group in groups if len(group) > 1]
             for batch in self._batches:
                 self._results |= batch.advance()
@@ -230,7 +230,7 @@ class _Batch:
     """
 
     def __init__(self, loops: Sequence[JoinedLoop]) -> None:
-        self._stacks = [_Stack(group) for group in _grouped(loops, _have_equal_networks)]
+        self._stacks = [_Stack(group) for group in grouped(loops, _have_equal_networks)]
         self.loops = [loop for stack in self._stacks for loop in stack.loops]
         parts = self._parts()
         self._networks = nn.ModuleList(policy for _, policies in parts for policy in policies.values())
@@ -311,15 +311,15 @@ def _or_error(function: Callable[[T], R], value: T) -> R | MarlnbError:
         return error
 
 
-def _grouped(loops: Sequence[JoinedLoop], belong: Callable[[JoinedLoop, JoinedLoop], bool]) -> list[list[JoinedLoop]]:
-    """The loops that belong together, in their order."""
-    groups: list[list[JoinedLoop]] = []
-    for loop in loops:
-        group = next((group for group in groups if belong(group[0], loop)), None)
+def grouped(items: Sequence[T], belong_together: Callable[[T, T], bool]) -> list[list[T]]:
+    """The items that belong together, in their order."""
+    groups: list[list[T]] = []
+    for item in items:
+        group = next((group for group in groups if belong_together(group[0], item)), None)
         if group is None:
-            groups.append([loop])
+            groups.append([item])
         else:
-            group.append(loop)
+            group.append(item)
     return groups
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from marlnb.errors import MarlnbError
 from marlnb.training.control import clear_requests, handle_requests
-from marlnb.training.joinable import check_joined
+from marlnb.training.joinable import check_joinable
 from marlnb.training.joined import JoinedTrainings
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
@@ -35,7 +35,7 @@ def train_together(
         ConfigError, EnvBuildError: these experiments cannot advance together.
         RunError, CheckpointError: a run is being trained by another process, or cannot be resumed.
     """
-    check_joined([run.experiment for run in runs])
+    check_joinable([run.experiment for run in runs])
     joined, failed = JoinedTrainings(), dict[Run, MarlnbError]()
     with ExitStack() as stack:
         trainers = [stack.enter_context(_opened(run, joined)) for run in runs]

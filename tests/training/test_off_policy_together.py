@@ -13,7 +13,7 @@ from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.stacked.stacked_ddpg import StackedDDPG
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.training.joinable import check_parts
+from marlnb.training.joinable import check_builds_joinable
 from marlnb.training.train import train
 from marlnb.training.train_together import train_together
 from tests.algorithms.solo import CONTINUOUS, solo_learner
@@ -123,4 +123,4 @@ def test_a_critic_that_reads_another_kind_of_learner_says_so() -> None:
     with pytest.raises(
         ConfigError, match=r"the critic of group 'listener' reads the actions of 'speaker', .* PPOLearner"
     ):
-        check_parts(mixed)
+        check_builds_joinable(mixed)

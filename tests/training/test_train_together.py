@@ -11,7 +11,7 @@ import torch
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.training.control import request
-from marlnb.training.joinable import check_joined, check_parts
+from marlnb.training.joinable import check_builds_joinable, check_joinable
 from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import DivergedError
 from marlnb.training.runs.run import Run
@@ -161,8 +161,8 @@ def test_what_cannot_advance_together_says_what_can() -> None:
         (("evolution=pbt",), "an evolving population"),
     ):
         with pytest.raises(ConfigError, match=message):
-            check_joined(compose(*words, seeds=2))
+            check_joinable(compose(*words, seeds=2))
     with pytest.raises(ConfigError, match=r"take turns; trainings in one batch .* in processes"):
-        check_parts(compose("env=pettingzoo/tictactoe", seeds=1)[0])
+        check_builds_joinable(compose("env=pettingzoo/tictactoe", seeds=1)[0])
     with pytest.raises(ConfigError, match=r"algorithm.target_kl=0.1 ends each update at another time"):
-        check_parts(compose("algorithm.target_kl=0.1", seeds=1)[0])
+        check_builds_joinable(compose("algorithm.target_kl=0.1", seeds=1)[0])

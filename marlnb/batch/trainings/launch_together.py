@@ -19,7 +19,8 @@ from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsPr
 from marlnb.errors import ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.stacking import MAX_ROWS
-from marlnb.training.joinable import check_joined, check_parts
+from marlnb.training.joinable import check_builds_joinable, check_joinable
+from marlnb.training.joined import grouped
 from marlnb.training.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train_together import train_together
@@ -31,22 +32,14 @@ Opened = Mapping[Run, PlannedTraining]
 
 def groups_of_seeds(runs: Sequence[Planned]) -> list[list[Planned]]:
     """The runs that differ in their seed only, in their order."""
-    groups: list[list[Planned]] = []
-    for run in runs:
-        same = (group for group in groups if replace(group[0].experiment, seed=run.experiment.seed) == run.experiment)
-        group = next(same, None)
-        if group is None:
-            groups.append([run])
-        else:
-            group.append(run)
-    return groups
+    return grouped(runs, lambda a, b: replace(a.experiment, seed=b.experiment.seed) == b.experiment)
 
 
 def groups_together(runs: Sequence[PlannedTraining]) -> list[list[PlannedTraining]]:
     """`groups_of_seeds`, of runs that can advance together. Raises ConfigError: some of them cannot."""
     groups = groups_of_seeds(runs)
     for group in groups:
-        check_joined([run.experiment for run in group])
+        check_joinable([run.experiment for run in group])
     return groups
 
 
@@ -81,8 +74,8 @@ def is_faster_together(experiment: Experiment) -> bool:
     if frames * facts.n_agents > MAX_ROWS:
         return False
     try:
-        check_joined([experiment])
-        check_parts(experiment)
+        check_joinable([experiment])
+        check_builds_joinable(experiment)
     except (ConfigError, EnvError):
         return False
     return True

@@ -182,10 +182,10 @@ def train_all(
     launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
     if together:
         from marlnb.batch.trainings.launch_together import groups_together, run_together
-        from marlnb.training.joinable import check_parts
+        from marlnb.training.joinable import check_builds_joinable
 
         for group in groups_together(trainings):
-            check_parts(group[0].experiment)
+            check_builds_joinable(group[0].experiment)
         launch = partial(run_together, jobs=jobs)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / FILE, json.dumps({"trainings": [each.folder for each in trainings]}, indent=2) + "\n")

@@ -36,7 +36,7 @@ from marlnb.populations.training.other_processes.members import OtherMembers
 from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
-from marlnb.training.joinable import check_joined, check_parts
+from marlnb.training.joinable import check_builds_joinable, check_joinable
 from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import Advance, DivergedError
 from marlnb.training.runs.files import EVALUATION
@@ -78,8 +78,8 @@ class EvolutionLoop:
         if self.config.together:
             self._joined = JoinedTrainings()
             first = member_experiment(experiment, 0, 0)
-            check_joined([replace(first, loggers=(), profile=False)])  # which are of the population, not of a member
-            check_parts(first)
+            check_joinable([replace(first, loggers=(), profile=False)])  # which are of the population, not of a member
+            check_builds_joinable(first)
         self._replay = SharedReplay() if self.config.shared_replay else None
         self._offspring = Offspring(experiment, self._targets, self._envs, device, self._joined, self._replay)
         self.generation = self._turn = 0
