@@ -23,7 +23,7 @@ from marlnb.models.networks.by_agent import by_agent
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.scripted import FrozenPolicy
 from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.collect.seeds import GLOBAL_GENERATORS, derive_seed
+from marlnb.training.collect.seeds import GENERATORS_LOCK, derive_seed
 from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.population_support import population_support
 from marlnb.training.runs.run_folder import RunFolder
@@ -87,7 +87,7 @@ def build_learner(
     context = LearnerContext(group, read, actor, critic, experiment.n_envs, experiment.rollout_steps, device)
     parsed = torch.device(device)
     cuda_devices = [parsed] if parsed.type == "cuda" else []
-    with GLOBAL_GENERATORS, torch.random.fork_rng(cuda_devices):
+    with GENERATORS_LOCK, torch.random.fork_rng(cuda_devices):
         torch.manual_seed(derive_seed(experiment.seed, "learner", group.name))
         try:
             learner = algorithm.build(context)

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from marlnb.analysis.attribution.gradients import by_sum
 from marlnb.analysis.attribution.kernel_shap import shapley_by_regression
-from marlnb.training.collect.seeds import GLOBAL_GENERATORS
+from marlnb.training.collect.seeds import GENERATORS_LOCK
 
 MAX_EXAMPLES = 32768  # that go through the policy at once
 
@@ -232,7 +232,7 @@ def shapley_value_sampling(call: MethodCall) -> Tensor:
 
     Source: Castro et al. 2009, Polynomial calculation of the Shapley value based on sampling.
     """
-    with GLOBAL_GENERATORS, torch.random.fork_rng(devices=[]):  # captum draws permutations from torch's global stream
+    with GENERATORS_LOCK, torch.random.fork_rng(devices=[]):  # captum draws permutations from torch's global stream
         torch.manual_seed(int(torch.randint(2**31, (), generator=call.generator)))
         return call.perturb(ShapleyValueSampling(call.score), n_samples=call.n_samples)
 

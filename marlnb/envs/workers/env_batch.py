@@ -12,7 +12,7 @@ from marlnb.envs.workers.api import StepResult, check_reset, check_step, find_vi
 from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
 from marlnb.envs.workers.labels import LabelRows
 from marlnb.envs.workers.memory import Arrays
-from marlnb.envs.workers.randomness import GlobalGenerators
+from marlnb.envs.workers.randomness import EnvGenerators
 from marlnb.envs.workers.rows import GroupRows
 from marlnb.envs.workers.source import EnvSource, codecs_of, describe
 from marlnb.envs.workers.turn_based import TurnBasedEnv
@@ -118,7 +118,7 @@ class EnvSlot:
         self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())
         self.is_turn_based = isinstance(self.env, TurnBasedEnv)
         self.is_trusted = isinstance(self.env, FastParallel)  # keeps to the API, and draws only from its own generator
-        self.generators = GlobalGenerators()
+        self.generators = EnvGenerators()
         self.episode = self.steps = 0
         self.possible = frozenset(env.possible_agents)
         self.living: list[str] = []

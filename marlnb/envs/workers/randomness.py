@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import get_bit_generator, set_bit_generator  # type: ignore[attr-defined]
 
 
-class GlobalGenerators:
+class EnvGenerators:
     """One env's replacement for `np.random` and `random`; active from `enter` until another env's is.
 
     Swapping numpy's generator costs nothing. Swapping Python's is slow, so it ends when the environment has played a

@@ -14,7 +14,7 @@ import torch
 
 from marlnb.specs import SEED_SPAN
 
-GLOBAL_GENERATORS = threading.RLock()
+GENERATORS_LOCK = threading.RLock()
 """Held while a thread replaces the states of torch's, numpy's and Python's global generators."""
 
 
@@ -53,7 +53,7 @@ class RandomStreams:
 
     @contextmanager
     def _preserving_outer(self) -> Iterator[None]:
-        with GLOBAL_GENERATORS:
+        with GENERATORS_LOCK:
             outer = self._current()
             try:
                 yield
