@@ -41,13 +41,13 @@ CHECKS = (
         "ippo-spread",
         ("env=mpe/simple_spread", "algorithm=ippo", *PPO, "frames=1_000_000"),
         -18.5,
-        "calibration ladder, within 4M frames; random -26.4, scripted oracle -7.67",
+        "within 4M frames; random -26.4, scripted oracle -7.67",
     ),
     Check(
         "maddpg-speaker-listener",
         ("env=mpe/simple_speaker_listener", "algorithm=maddpg", *OFF_POLICY, "frames=480_000"),
         -10.0,
-        "calibration ladder; no communication -15.37, scripted oracle -7.46",
+        "no communication -15.37, scripted oracle -7.46",
     ),
     Check(
         "matd3-speaker-listener",
@@ -56,7 +56,7 @@ CHECKS = (
             *("algorithm.actor_every=1", "frames=480_000"),
         ),
         -10.0,
-        "calibration ladder, continuous actions; random -38.5, scripted oracle -6.1",
+        "continuous actions; random -38.5, scripted oracle -6.1",
     ),
     Check(
         "mixture-tag",
@@ -67,14 +67,14 @@ CHECKS = (
             *("tuned=false", "n_envs=64", "rollout_steps=25", "frames=600_000"),
         ),
         15.0,
-        "calibration ladder: adversaries trained by MAPPO against runners trained by IQL",
+        "adversaries trained by MAPPO against runners trained by IQL",
         metric="adversary_return",
     ),
     Check(
         "ippo-balance",
         ("env=vmas/balance", "algorithm=ippo", *BATCHED_PPO, "frames=819_200"),
         12.1,
-        "calibration ladder: the scenario's own heuristic; random -9.9",
+        "the scenario's own heuristic; random -9.9",
     ),
     Check(
         "ippo-multiwalker",
