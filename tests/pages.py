@@ -47,7 +47,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from sybil import Document, Example, Region, Sybil
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("docs/*.md", "README.md", "notebooks/README.md", "benchmarks/README.md", "CONTRIBUTING.md")
+PAGES = ("docs/*.md", "README.md", "notebooks/README.md", "benchmarks/*.md", "CONTRIBUTING.md")
 BLOCK = re.compile(
     r"^<!-- test: setup\n(?P<setup>.*?)^-->$"
     r"|^(?:<!-- test: (?P<directive>(?:(?!-->).)*?) -->\n+)?^```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^```$",

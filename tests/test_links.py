@@ -13,10 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [
     *DOCS,
-    *(
-        ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "data/README.md")
-    ),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md")),
+    *sorted((ROOT / "benchmarks").glob("*.md")),
     *sorted(path for pattern in ("*.md", "*.ipynb") for path in (ROOT / "notebooks").rglob(pattern)),
 ]
 MAX_PICTURE_BYTES = 300_000

@@ -22,7 +22,7 @@ from docs.site.reference import reference_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "data/README.md"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/*.md", "data/README.md"),
     *("docs/*.md", "notebooks/**/*.md", "notebooks/**/*.ipynb"),
 )
 OUTSIDE = "../"  # not in the repository

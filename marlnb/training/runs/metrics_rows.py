@@ -47,7 +47,7 @@ def checked_row(row: Mapping[str, Any], where: str, lists: bool) -> dict[str, An
         if name == "returns" and any(isinstance(item, list) != lists for item in (value or {}).values()):
             raise RunError(f"{where} is damaged: expected returns by group; got {str(value)[:80]}")
         for number in leaves(value):
-            if not isinstance(number, int | float | None) or (isinstance(number, int) and abs(number) > MAX_INT):
+            if not isinstance(number, int | float | None) or (isinstance(number, int) and abs(number) > MAX_INTEGER):
                 raise RunError(f"{where} is damaged: expected numbers in {name}; got {str(number)[:80]!r}")
     return {name: {} if name in BY_NAME and value is None else value for name, value in row.items()}
 
