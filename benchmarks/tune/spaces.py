@@ -125,7 +125,7 @@ GAME = Guess(
         "algorithm.entropy_coef": ("0.03", "0.05", "0.1"),
     },
 )
-LONG_GAME: Values = {  # less exploration, and self-play meets ever fewer positions (docs/tuned-settings.md)
+LONG_GAME: Values = {  # less exploration, and self-play meets ever fewer positions (docs/tuning-experiments.md)
     "algorithm.epochs": "6",
     "algorithm.minibatch_frames": "512",
     "algorithm.entropy_coef": "0.1",
@@ -253,7 +253,7 @@ _CAREFUL: tuple[Values, ...] = (  # words are learned by chance
 _FRESH: Values = {"algorithm.buffer_frames": "100_000"}  # what others did long ago misleads agents that learn together
 _LARGE: Values = {"algorithm.batch_size": "1024"}
 _SLOW_ACTOR: Values = {**_FRESH, "algorithm.lr": "1e-3", "algorithm.lr_critic": "3e-3"}
-STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found by frames (docs/tuned-settings.md)
+STARTS: Mapping[str, Values] = {  # in place of the values of the guess; found by frames (docs/tuning-experiments.md)
     "simple_speaker_listener mappo": {"algorithm.entropy_coef": "0.05"},
     "simple_speaker_listener maddpg": {
         "algorithm.gamma": "0.85",

@@ -42,7 +42,8 @@ class QLearner(OffPolicyLearner):
     With `standardise_rewards` the networks learn (Q - shift) / scale. scale is the standard deviation of the rewards in
     the buffer when learning begins, and shift their mean forever, mean / (1 - gamma). The task stays the same: a value
     of 0, such as the future after termination, becomes -shift / scale. So values neither drift for as long as learning
-    lasts, nor reach the bent part of the mixer's ELU, where targets overshoot more and more (docs/tuned-settings.md).
+    lasts, nor reach the bent part of the mixer's ELU, where targets overshoot more and more.
+    See docs/tuning-experiments.md.
     Source: after EPyMARL's standardise_rewards (Papoudakis et al. 2021, arXiv:2006.07869), whose mean is a running one.
     """
 
