@@ -18,6 +18,7 @@ import subprocess
 import sys
 
 from benchmarks.peers import CAPTURE, ROOT, python
+from benchmarks.table import markdown_table
 
 SIDES = ("marlnb", "hooks", "nnsight", "transformer_lens")
 
@@ -27,12 +28,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     times = measure(options.repeats)
-    print("| seen by | a pass, µs | extra over its own plain pass, µs | lowest – highest | ")
-    print("| --- " * 4 + "|")
+    rows = []
     for side, pairs in times.items():
         extra = sorted(seen - plain for plain, seen in pairs)
         seen = statistics.median(seen for _, seen in pairs)
-        print(f"| {side} | {seen:.1f} | {statistics.median(extra):.1f} | {extra[0]:.1f} – {extra[-1]:.1f} |")
+        rows.append((side, f"{seen:.1f}", f"{statistics.median(extra):.1f}", f"{extra[0]:.1f} – {extra[-1]:.1f}"))
+    print(markdown_table(("seen by", "a pass, µs", "extra over its own plain pass, µs", "lowest – highest"), rows))
 
 
 def measure(repeats: int) -> dict[str, list[tuple[float, float]]]:

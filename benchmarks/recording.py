@@ -44,6 +44,7 @@ import h5py
 import numpy as np
 import torch
 
+from benchmarks.table import markdown_row, markdown_table
 from benchmarks.turns import TakingTurns, children
 from marlnb.algorithms.configs.ppo import MAPPOConfig
 from marlnb.config import ENVIRONMENTS
@@ -90,13 +91,19 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         if options.part != "bandwidth":
-            totals = " | ".join(f"all, {steps:,} steps" for steps in LENGTHS)
-            cases = " | ".join(f"{case}, calls µs | % (95%) | paired % (95%)" for case in RECORDERS)
-            print(
-                f"| rollout | envs | workers | bytes a step | groups | plain µs/step | nothing, paired % (95%) | "
-                f"{cases} | floor µs | file ms | {totals} |"
-            )
-            print("| --- " * (9 + 3 * len(RECORDERS) + len(LENGTHS)) + "|")
+            header = [
+                "rollout",
+                "envs",
+                "workers",
+                "bytes a step",
+                "groups",
+                "plain µs/step",
+                "nothing, paired % (95%)",
+            ]
+            for case in RECORDERS:
+                header += [f"{case}, calls µs", "% (95%)", "paired % (95%)"]
+            header += ["floor µs", "file ms", *(f"all, {steps:,} steps" for steps in LENGTHS)]
+            print(markdown_table(header, ()))
             for name, n_envs, workers in ROLLOUTS:
                 if options.rollout in (None, name):
                     run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{n_envs}-{workers}", name, workers)
@@ -125,20 +132,17 @@ def overhead(run: Run, folder: Path, n_envs: int, options: argparse.Namespace) -
         turns = taking_turns(prepared, folder, options.seconds)
         floor = statistics.median(floor_s(schema, n_envs, folder / "floor.bin") for _ in range(options.repeats))
     plain, file_s = statistics.median(turns.plain_s), statistics.median(turns.file_s)
-    each = " | ".join(
-        f"{statistics.median(turns.calls_s[name]) * 1e6:.1f} | {_shown(turns.calls_share[name])} | "
-        f"{_shown([added / plain for added in turns.added_s[name]])}"
-        for name in RECORDERS
-    )
+    cells = [run.experiment.env.name, str(n_envs), str(len(worker_pids))]
+    cells += [f"{n_envs * sum(field.row_bytes for field in schema.fields):,}", str(len(turns.added_s["all"]))]
+    cells += [f"{plain * 1e6:.0f}", _shown([added / plain for added in turns.added_s["nothing"]])]
+    for name in RECORDERS:
+        cells += [f"{statistics.median(turns.calls_s[name]) * 1e6:.1f}", _shown(turns.calls_share[name])]
+        cells.append(_shown([added / plain for added in turns.added_s[name]]))
+    cells += [f"{floor * 1e6:.0f}", f"{file_s * 1e3:.1f}"]
     all_share = statistics.median(turns.calls_share["all"])
     totals = [all_share + file_s / steps / plain for steps in LENGTHS]
-    shown = " | ".join(f"{total:+.1%} {'met' if total <= TARGET else 'missed'}" for total in totals)
-    step_bytes = n_envs * sum(field.row_bytes for field in schema.fields)
-    workers = len(worker_pids)
-    cells = f"{run.experiment.env.name} | {n_envs} | {workers} | {step_bytes:,} | {len(turns.added_s['all'])}"
-    cells += f" | {plain * 1e6:.0f}"
-    nothing = _shown([added / plain for added in turns.added_s["nothing"]])
-    return f"| {cells} | {nothing} | {each} | {floor * 1e6:.0f} | {file_s * 1e3:.1f} | {shown} |"
+    cells += [f"{total:+.1%} {'met' if total <= TARGET else 'missed'}" for total in totals]
+    return markdown_row(cells)
 
 
 def _shown(shares: list[float]) -> str:

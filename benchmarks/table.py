@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -56,9 +56,18 @@ def reached(row: Row, rows: Sequence[Row]) -> bool | None:
     return number <= row.target if row.at_most else number >= row.target
 
 
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(markdown_row(cells) for cells in (header, ["---"] * len(header), *rows))
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """A line of a table, also for tables that are printed line by line."""
+    return f"| {' | '.join(cells)} |"
+
+
 def table(title: str, rows: Sequence[Row]) -> str:
     """A table in Markdown: median, lowest and highest of the repetitions, ratio, target and whether it is met."""
-    lines = [f"### {title}", "", "| what | median | low – high | unit | ratio | target | |", "| --- " * 7 + "|"]
+    lines = []
     for row in rows:
         number = ratio(row, rows)
         shown = "" if number is None else f"{number:.2f}× {row.against}"
@@ -66,8 +75,9 @@ def table(title: str, rows: Sequence[Row]) -> str:
         target = "" if row.target is None else f"{sign} {_figures(row.target)}{factor}"
         met = {None: "", True: "met", False: "missed"}[reached(row, rows)]
         spread = f"{_figures(min(row.values))} – {_figures(max(row.values))}"
-        lines.append(f"| {row.what} | {_figures(row.median)} | {spread} | {row.unit} | {shown} | {target} | {met} |")
-    return "\n".join(lines)
+        lines.append((row.what, _figures(row.median), spread, row.unit, shown, target, met))
+    header = ("what", "median", "low – high", "unit", "ratio", "target", "")
+    return f"### {title}\n\n{markdown_table(header, lines)}"
 
 
 def report(name: str, title: str, rows: Sequence[Row], **details: Any) -> Path:

@@ -22,6 +22,7 @@ from torchrl.modules.models.multiagent import QMixer
 from torchrl.objectives import ClipPPOLoss, DQNLoss, LossModule, SoftUpdate
 from torchrl.objectives.value.functional import generalized_advantage_estimate, vec_generalized_advantage_estimate
 
+from benchmarks.table import markdown_row, markdown_table
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.configs.value_decomposition import IQLConfig
 from marlnb.algorithms.gae import gae, rollout_values
@@ -165,11 +166,12 @@ def main() -> None:
         f"Replay: sampling {BATCH} of {BUFFER_FRAMES:,}": sampling,
         "Replay: adding 1000 frames": adding,
     }
-    print("| component | marlnb, CPU µs | torchrl, CPU µs | torchrl / marlnb |\n| --- | --- | --- | --- |")
+    print(markdown_table(("component", "marlnb, CPU µs", "torchrl, CPU µs", "torchrl / marlnb"), ()))
     for name, contestants in works.items():
         ours, *theirs = medians(contestants, repetitions).items()
         for other, spent in theirs:
-            print(f"| {name}{other.removeprefix('torchrl')} | {ours[1]:.0f} | {spent:.0f} | {spent / ours[1]:.1f} |")
+            component = f"{name}{other.removeprefix('torchrl')}"
+            print(markdown_row((component, f"{ours[1]:.0f}", f"{spent:.0f}", f"{spent / ours[1]:.1f}")))
 
 
 if __name__ == "__main__":

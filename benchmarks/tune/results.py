@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from benchmarks.table import markdown_table
 from benchmarks.tune.halving import Cell, Options, Trial, winner
 from benchmarks.tune.journal import Journal
 
-HEAD = "| cell | trainings | CPU-seconds | scores of the settings that lead, by seed | other settings | they are |"
+HEADER = ("cell", "trainings", "CPU-seconds", "scores of the settings that lead, by seed", "other settings", "they are")
 
 
 def results(cells: Sequence[Cell], journal: Journal) -> str:
@@ -16,10 +17,10 @@ def results(cells: Sequence[Cell], journal: Journal) -> str:
     rows = [_row(cell, journal) for cell in cells if any(entry.trial.cell == cell.name for entry in journal.entries)]
     spent_s = sum(entry.total_cpu_s for entry in journal.entries)
     total = f"{len(journal.entries)} trainings, {spent_s / 3600:.2f} hours of one core with set-up and scoring."
-    return "\n".join([HEAD, "| --- " * 6 + "|", *rows, "", total])
+    return f"{markdown_table(HEADER, rows)}\n\n{total}"
 
 
-def _row(cell: Cell, journal: Journal) -> str:
+def _row(cell: Cell, journal: Journal) -> tuple[str, ...]:
     scores = {trial: score for trial, score in journal.results().items() if trial.cell == cell.name}
     spent_s = sum(entry.total_cpu_s for entry in journal.entries if entry.trial.cell == cell.name)
     chosen = winner(cell, scores)
@@ -34,8 +35,8 @@ def _row(cell: Cell, journal: Journal) -> str:
     by_seed = ", ".join(f"{seed}: {score:.2f}" for seed, score in sorted(mine.items()))
     others = [score for trial, score in scores.items() if trial.options != chosen]
     return (
-        f"| {cell.name} | {len(scores)}{state} | {spent_s:.0f} | {by_seed} after {budget_s:g} s "
-        f"| {_range(others)} | `{' '.join(chosen) or 'the defaults'}` |"
+        *(cell.name, f"{len(scores)}{state}", f"{spent_s:.0f}", f"{by_seed} after {budget_s:g} s"),
+        *(_range(others), f"`{' '.join(chosen) or 'the defaults'}`"),
     )
 
 

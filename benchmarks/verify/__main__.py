@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.table import markdown_table
 from benchmarks.verify.checks import CHECKS, Check, choose
 from marlnb.batch.benchmark.benchmark import Benchmark
 from marlnb.batch.benchmark.run_benchmark import benchmark
@@ -36,7 +37,7 @@ def results(benchmark: Benchmark, check: Check) -> dict[int, float]:
     return {run.seed: run.score(check.metric, "absolute") for run in benchmark.complete_runs()}
 
 
-def row(check: Check, scores: dict[int, float]) -> str:
+def row(check: Check, scores: dict[int, float]) -> tuple[str, ...]:
     """A line of the table; without a result where a seed is missing."""
     complete = set(scores) == set(check.seeds)
     middle = median(scores.values()) if complete else None
@@ -50,16 +51,16 @@ def row(check: Check, scores: dict[int, float]) -> str:
     shown = "–" if middle is None else f"{middle:.2f}"
     command = f"`marlnb train {' '.join(check.overrides)}`"
     metric = "" if check.metric == "return" else f" ({check.metric})"
-    return f"| {check.name} | {_target(check)}{metric} | {shown} | {each} | {verdict} | {command} | {check.source} |"
+    return check.name, f"{_target(check)}{metric}", shown, each, verdict, command, check.source
 
 
 def _target(check: Check) -> str:
     return "none yet" if check.target is None else f"≥ {check.target:g}"
 
 
-def table(rows: Sequence[str]) -> str:
-    head = "| check | target | median | by seed | | command, with `seed=` | source of the target |"
-    return "\n".join([head, "| --- " * 7 + "|", *rows]) + "\n"
+def table(rows: Sequence[Sequence[str]]) -> str:
+    header = ("check", "target", "median", "by seed", "", "command, with `seed=`", "source of the target")
+    return markdown_table(header, rows) + "\n"
 
 
 def main(words: Sequence[str] | None = None) -> int:

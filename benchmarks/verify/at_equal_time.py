@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks import peers
 from benchmarks.contest import PYTHONS, Driver, check_peers
+from benchmarks.table import markdown_table
 from benchmarks.tune.curve import learning_curve, warm_up
 from benchmarks.tune.journal import append_line
 from benchmarks.tune.scoring import objective, scores
@@ -44,7 +45,7 @@ SIDES = (
 )
 SCRIPTS = {BENCHMARL: "benchmarl_defaults", JAXMARL: "jaxmarl_published"}
 PYTHON_OF: dict[str, Driver] = {BENCHMARL: "benchmarl", JAXMARL: "jaxmarl"}
-HEAD = "| task | algorithm | trained by | random actions | score | frames |"
+HEADER = ("task", "algorithm", "trained by", "random actions", "score", "frames")
 
 Row = dict[str, Any]
 
@@ -87,15 +88,15 @@ def measure(tasks: Sequence[str], seeds: Sequence[int], seconds: float, episodes
 
 def table(rows: Sequence[Row]) -> str:
     """A line for each task, algorithm and side: the median over seeds, and the scores by seed."""
-    lines = [HEAD, "| --- " * 6 + "|"]
+    lines = []
     for key in dict.fromkeys((row["task"], row["algorithm"], row["side"]) for row in rows):
         same = [row for row in rows if (row["task"], row["algorithm"], row["side"]) == key]
         values = [row["score"] for row in same]
         by_seed = f" ({', '.join(f'{value:.1f}' for value in values)})" if len(values) > 1 else ""
         frames = median(row["frames"] for row in same)
         score = f"{median(values):.1f}{by_seed}"
-        lines.append(f"| {' | '.join(key)} | {same[0]['random']:.1f} | {score} | {frames:,.0f} |")
-    return "\n".join(lines) + "\n"
+        lines.append((*key, f"{same[0]['random']:.1f}", score, f"{frames:,.0f}"))
+    return markdown_table(HEADER, lines) + "\n"
 
 
 def main(words: Sequence[str] | None = None) -> None:

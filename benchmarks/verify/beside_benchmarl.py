@@ -22,6 +22,7 @@ from benchmarks import peers
 from benchmarks.contest import PYTHONS, check_peers
 from benchmarks.drivers.marlnb import overrides
 from benchmarks.drivers.settings import on_policy
+from benchmarks.table import markdown_table
 from marlnb.experiment import Experiment
 from marlnb.training.train import train
 
@@ -64,7 +65,7 @@ SIDES: dict[str, Callable[[str, int, int, Path], Curve]] = {"marlnb": ours, "Ben
 
 def table(curves_of: dict[tuple[str, str], dict[int, Curve]]) -> str:
     """A line for each task and side: the mean return of one agent at every evaluation, by seed."""
-    lines = ["| task | frames | trained by | at the end, by seed | before, by seed |", "| --- " * 5 + "|"]
+    rows = []
     for (task, side), curves in curves_of.items():
         last = ", ".join(f"{seed}: {curve[-1][1]:.2f}" for seed, curve in curves.items())
         before = "; ".join(
@@ -72,8 +73,8 @@ def table(curves_of: dict[tuple[str, str], dict[int, Curve]]) -> str:
             for seed, curve in curves.items()
         )
         frames = max(curve[-1][0] for curve in curves.values())
-        lines.append(f"| {task} | {frames:,} | {side} | {last} | {before} |")
-    return "\n".join(lines) + "\n"
+        rows.append((task, f"{frames:,}", side, last, before))
+    return markdown_table(("task", "frames", "trained by", "at the end, by seed", "before, by seed"), rows) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

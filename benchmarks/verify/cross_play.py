@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.table import markdown_table
 from benchmarks.tune.scoring import MAX_ENVS
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
@@ -94,11 +95,11 @@ def text(env: VectorEnv, returns: Mapping[tuple[str, str], tuple[float, float]])
     """A table in Markdown: the first group's return, then the second's."""
     first, second = env.spec.group_names
     names = list(dict.fromkeys(other for _, other in returns))
-    lines = [f"| {first} \\ {second} | {' | '.join(names)} |", "| --- " * (len(names) + 1) + "|"]
-    for one in dict.fromkeys(one for one, _ in returns):
-        cells = (" / ".join(f"{value:.1f}" for value in returns[one, other]) for other in names)
-        lines.append(f"| {one} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [
+        (one, *(" / ".join(f"{value:.1f}" for value in returns[one, other]) for other in names))
+        for one in dict.fromkeys(one for one, _ in returns)
+    ]
+    return markdown_table((f"{first} \\ {second}", *names), rows)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.table import markdown_table
 from benchmarks.tune.curve import Clock, Point, learning_curve, warm_up
 from benchmarks.tune.halving import Cell
 from benchmarks.tune.journal import append_line
@@ -36,9 +37,9 @@ from marlnb.training.runs.files import read_lines
 FOLDER = Path(__file__).with_name("default_settings")  # the lines of each clock
 GOAL_S, LATE_S = 60.0, 300.0
 SHARE_OF_BEST = 0.9
-HEAD = (
-    "| environment | algorithm | random | scripted | best known | after 60 s | by seed | goal | after 300 s "
-    "| seconds to 90% of the best known |"
+HEADER = (
+    *("environment", "algorithm", "random", "scripted", "best known", "after 60 s", "by seed", "goal", "after 300 s"),
+    "seconds to 90% of the best known",
 )
 WINS = "{} player's wins"
 GOALS: Mapping[str, Mapping[str, float]] = {  # after 60 seconds of two cores, by row of the table and algorithm
@@ -165,7 +166,7 @@ def table(folder: Path) -> str:
             same = sorted((curve for curve in of_env if curve.algorithm == algorithm), key=lambda curve: curve.seed)
             for shown in quantities(env):
                 rows.append(_row(same, shown, shown.of(random[env]), best_known(env, of_env, shown)))
-    return "\n".join([HEAD, "| --- " * HEAD.count(" |") + "|", *rows]) + "\n"
+    return markdown_table(HEADER, rows) + "\n"
 
 
 def scripted(env: str) -> float | None:
@@ -182,7 +183,7 @@ def best_known(env: str, measured: Sequence[Curve], shown: Quantity) -> float:
     return max(candidates if oracle is None else [*candidates, oracle])
 
 
-def _row(same: Sequence[Curve], shown: Quantity, random: float, best: float) -> str:
+def _row(same: Sequence[Curve], shown: Quantity, random: float, best: float) -> tuple[str, ...]:
     """Of the trainings of one environment and algorithm."""
     env, algorithm, form = same[0].env, same[0].algorithm, ".3f" if shown.name else ".2f"
     target, oracle = random + SHARE_OF_BEST * (best - random), scripted(env)
@@ -191,7 +192,7 @@ def _row(same: Sequence[Curve], shown: Quantity, random: float, best: float) -> 
         for mark in (GOAL_S, LATE_S)
     )
     goal = GOALS.get(f"{env}, {shown.name}" if shown.name else env, {}).get(algorithm)
-    columns = [
+    return (
         f"`{env}`" + (f", {shown.name}" if shown.name else ""),
         algorithm,
         f"{random:{form}}",
@@ -202,8 +203,7 @@ def _row(same: Sequence[Curve], shown: Quantity, random: float, best: float) -> 
         "" if goal is None or not early else f"{goal:g}, {'met' if median(early.values()) >= goal else 'missed'}",
         _interval(list(late.values()), form),
         _interval([curve.seconds_to(target, shown) for curve in same], ".0f"),
-    ]
-    return f"| {' | '.join(columns)} |"
+    )
 
 
 def _interval(values: Sequence[float], form: str) -> str:

@@ -30,6 +30,7 @@ import marlnb as mnb
 from benchmarks import peers
 from benchmarks.contest import PYTHONS
 from benchmarks.drivers.settings import EVOLUTION
+from benchmarks.table import markdown_table
 from marlnb.analysis.benchmarking.statistics import aggregate, probability_of_improvement
 from marlnb.analysis.populations.league_report_result import MIN_SEEDS
 from marlnb.disk import write_atomically
@@ -155,7 +156,7 @@ def scores_of(folder: Path, env: str, seeds: list[int]) -> dict[str, dict[int, f
 def table(folder: Path, envs: list[str], seeds: list[int]) -> str:
     """A line for each task and method, of the seeds that are complete."""
     titles = [f"P(higher than {CONTROLS[control]})" for control in COMPARED]
-    lines = [" | ".join(["| env", "method", "seeds", "IQM", *titles]) + " |", "| --- " * (4 + len(titles)) + "|"]
+    rows = []
     for env in envs:
         scores = {
             method: np.array(list(by_seed.values()))[:, None]
@@ -173,8 +174,8 @@ def table(folder: Path, envs: list[str], seeds: list[int]) -> str:
                 shown = "" if estimate is None else f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
                 is_shown = estimate and len(values) >= MIN_SEEDS and not estimate.low <= 0.5 <= estimate.high
                 cells.append(f"**{shown}**" if is_shown else shown)
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            rows.append(cells)
+    return markdown_table(("env", "method", "seeds", "IQM", *titles), rows)
 
 
 def score_path(folder: Path, env: str, method: str, seed: int) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.table import markdown_row, markdown_table
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.training.runs.run import Run
 
@@ -48,7 +49,7 @@ def main() -> int:
     parser.add_argument("--frames", type=int, help="of each training (default: by task)")
     arguments = parser.parse_args()
     seeds, all_reached = range(arguments.seeds), True
-    print("| training | together | alone | difference, 95% interval | |\n| --- | --- | --- | --- | --- |")
+    print(markdown_table(("training", "together", "alone", "difference, 95% interval", ""), ()))
     for task, words in TASKS.items():
         if arguments.frames:
             words = (*words, f"frames={arguments.frames}")
@@ -59,11 +60,9 @@ def main() -> int:
         reached = result.low <= 0 <= result.high
         all_reached &= reached
         difference = f"{result.mean:+.2f} ({result.low:+.2f} to {result.high:+.2f})"
-        means = " | ".join(f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" for values in (together, alone))
-        print(
-            f"| {task}, {len(seeds)} seeds | {means} | {difference} | {'equal' if reached else '**differ**'} |",
-            flush=True,
-        )
+        means = (f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" for values in (together, alone))
+        cells = (f"{task}, {len(seeds)} seeds", *means, difference, "equal" if reached else "**differ**")
+        print(markdown_row(cells), flush=True)
     return 0 if all_reached else 1
 
 
