@@ -45,6 +45,13 @@ def python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+def run_script(folder: Path, module: str, *words: object) -> None:
+    """Runs a module of this repository with a peer's Python: in one thread, on the CPU, without a screen."""
+    command = [str(python(folder)), "-m", module, *map(str, words)]
+    variables = {"OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=True)
+
+
 def install(folder: Path, check: str) -> None:
     """Makes `folder` a virtual environment with its peer, by uv where it is installed; keeps one that is up to date.
 

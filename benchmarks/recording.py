@@ -91,15 +91,8 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         if options.part != "bandwidth":
-            header = [
-                "rollout",
-                "envs",
-                "workers",
-                "bytes a step",
-                "groups",
-                "plain µs/step",
-                "nothing, paired % (95%)",
-            ]
+            header = ["rollout", "envs", "workers", "bytes a step", "groups", "plain µs/step"]
+            header.append("nothing, paired % (95%)")
             for case in RECORDERS:
                 header += [f"{case}, calls µs", "% (95%)", "paired % (95%)"]
             header += ["floor µs", "file ms", *(f"all, {steps:,} steps" for steps in LENGTHS)]

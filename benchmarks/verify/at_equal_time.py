@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.contest import PYTHONS, Driver, check_peers
+from benchmarks.contest import check_peers
 from benchmarks.table import markdown_table
 from benchmarks.tune.curve import learning_curve, warm_up
 from benchmarks.tune.journal import append_line
@@ -43,8 +41,7 @@ SIDES = (
     *(("simple_spread", algorithm, side) for algorithm in ("mappo", "maddpg", "qmix") for side in (MARLNB, BENCHMARL)),
     *((task, "ippo", side) for task in ("balance", "navigation", "multiwalker") for side in (MARLNB, BENCHMARL)),
 )
-SCRIPTS = {BENCHMARL: "benchmarl_defaults", JAXMARL: "jaxmarl_published"}
-PYTHON_OF: dict[str, Driver] = {BENCHMARL: "benchmarl", JAXMARL: "jaxmarl"}
+SCRIPTS = {BENCHMARL: (peers.BENCHMARL, "benchmarl_defaults"), JAXMARL: (peers.JAXMARL, "jaxmarl_published")}
 HEADER = ("task", "algorithm", "trained by", "random actions", "score", "frames")
 
 Row = dict[str, Any]
@@ -65,9 +62,8 @@ def theirs(side: str, task: str, algorithm: str, seed: int, seconds: float, epis
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "score.json"
         words = (task, algorithm, seed, file, "--seconds", seconds, "--episodes", episodes)
-        command = [PYTHONS[PYTHON_OF[side]], "-m", f"benchmarks.verify.{SCRIPTS[side]}", *words]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy", "JAX_PLATFORMS": "cpu"}
-        subprocess.run([str(word) for word in command], cwd=peers.ROOT, env=environment, check=True)
+        peer, script = SCRIPTS[side]
+        peers.run_script(peer, f"benchmarks.verify.{script}", *words)
         row: Row = json.loads(file.read_text())
         return row
 

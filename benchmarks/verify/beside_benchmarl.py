@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
 from benchmarks import peers
-from benchmarks.contest import PYTHONS, check_peers
+from benchmarks.contest import check_peers
 from benchmarks.drivers.marlnb import overrides
 from benchmarks.drivers.settings import on_policy
 from benchmarks.table import markdown_table
@@ -54,9 +52,8 @@ def theirs(task: str, seed: int, frames: int, out: Path) -> Curve:
     file = out / f"{task}-{frames}-benchmarl-{seed}.json"
     if not file.exists():
         sizes = ("--frames", frames, "--evaluations", EVALUATIONS, "--episodes", EPISODES)
-        command = [PYTHONS["benchmarl"], "-m", "benchmarks.verify.benchmarl_side", task, seed, file.absolute(), *sizes]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy"}
-        subprocess.run([str(word) for word in command], cwd=peers.ROOT, env=environment, check=True)
+        script = "benchmarks.verify.benchmarl_side"
+        peers.run_script(peers.BENCHMARL, script, task, seed, file.absolute(), *sizes)
     return [(seen, fmean(returns)) for seen, returns in json.loads(file.read_text())]
 
 

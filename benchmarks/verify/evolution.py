@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -28,7 +26,6 @@ import torch
 
 import marlnb as mnb
 from benchmarks import peers
-from benchmarks.contest import PYTHONS
 from benchmarks.drivers.settings import EVOLUTION
 from benchmarks.table import markdown_table
 from marlnb.analysis.benchmarking.statistics import aggregate, probability_of_improvement
@@ -136,11 +133,9 @@ def score_of_agilerl(seed: int, generation_frames: int, folder: Path) -> float:
     """AgileRL's training with the same number of generations, and of frames in each."""
     folder.mkdir(parents=True)
     file: Path = folder.absolute() / "score.json"
-    words = [PYTHONS["agilerl"], "-m", "benchmarks.verify.agilerl_side", seed, file]
-    words += ["--generations", GENERATIONS, "--generation-frames", generation_frames]
-    words += ["--episodes", EPISODES, "--first-seed", FIRST_SEED]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([str(word) for word in words], cwd=peers.ROOT, env=environment, check=True)
+    sizes = ("--generations", GENERATIONS, "--generation-frames", generation_frames, "--episodes", EPISODES)
+    script = "benchmarks.verify.agilerl_side"
+    peers.run_script(peers.AGILERL, script, seed, file, *sizes, "--first-seed", FIRST_SEED)
     result = json.loads(file.read_text())["score"]
     shutil.rmtree(folder)
     return float(result)
