@@ -2,7 +2,7 @@
 
     make tune ARGS="simple_spread --minutes 60"        # stop it whenever you like; started again, it continues
 
-Each cell of `spaces.py` is an environment, an algorithm, a start and a few values for each option. The start and random
+Each task of `spaces.py` is an environment, an algorithm, a start and a few values for each option. The start and random
 changes of it train for a few CPU-seconds. The best continue to the next rung, with more seconds and more seeds, and are
 ranked by their worst seed. The winner is then trained with seeds that the search has not used: those scores are shown.
 

@@ -24,34 +24,34 @@ FILE = Path(__file__).with_name("trials.jsonl")
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tune", description=__doc__)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="words of the cells' names; a comma: or")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="words of the tasks' names; a comma: or")
     parser.add_argument("--minutes", type=float, default=inf, help="start no training after so many minutes")
     parser.add_argument("--starts", action="store_true", help="train only the start of each search, once")
     parser.add_argument("--short", action="store_true", help="shorter searches, of 20 CPU-seconds a training")
     parser.add_argument("--shown", type=int, default=len(SHOWN_SEEDS), metavar="N", help="seeds of the shown scores")
     parser.add_argument("--file", type=Path, default=FILE, help="where trainings are recorded (%(default)s)")
-    parser.add_argument("--list", action="store_true", help="print the cells, train nothing")
+    parser.add_argument("--list", action="store_true", help="print the tasks, train nothing")
     parser.add_argument("--results", action="store_true", help="print the results so far, train nothing")
     asked = parser.parse_args(words)
     try:
-        cells = choose(asked.words)
+        tasks = choose(asked.words)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     if asked.list:
-        print("\n".join(cell.name for cell in cells))
+        print("\n".join(task.name for task in tasks))
         return 0
     if asked.short:
-        cells = [replace(cell, rungs=SHORT if cell.rungs == HALVING else cell.rungs) for cell in cells]
+        tasks = [replace(task, rungs=SHORT if task.rungs == HALVING else task.rungs) for task in tasks]
     journal, complete = Journal(asked.file), True
     if not asked.results:
         end = time.monotonic() + 60 * asked.minutes
         if asked.starts:
-            first = [replace(cell, rungs=(replace(cell.rungs[0], n_candidates=1),)) for cell in cells]
+            first = [replace(task, rungs=(replace(task.rungs[0], n_candidates=1),)) for task in tasks]
             complete = search(first, journal, n_shown=0, end=end)
         else:
-            complete = search(cells, journal, n_shown=asked.shown, end=end)
-    print(results(cells, journal))
+            complete = search(tasks, journal, n_shown=asked.shown, end=end)
+    print(results(tasks, journal))
     return 0 if complete else 130
 
 

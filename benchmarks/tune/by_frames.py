@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.tune.curve import Point, learning_curve
-from benchmarks.tune.halving import Cell, Trial
+from benchmarks.tune.halving import SearchTask, Trial
 from benchmarks.tune.journal import append_line
 from benchmarks.tune.search import compose
 from benchmarks.tune.spaces import choose
@@ -25,19 +25,19 @@ from marlnb.training.runs.files import read_lines
 FILE = Path(__file__).with_name("by_frames.jsonl")
 
 
-def compare(cell: Cell, changes: Sequence[str], seeds: Sequence[int], marks: Sequence[int], file: Path) -> None:
+def compare(task: SearchTask, changes: Sequence[str], seeds: Sequence[int], marks: Sequence[int], file: Path) -> None:
     """Trains what the file lacks, one training after the other."""
     given = dict(word.split("=", 1) for word in changes)
-    options = tuple(sorted(f"{name}={value}" for name, value in {**cell.start, **given}.items()))
+    options = tuple(sorted(f"{name}={value}" for name, value in {**task.start, **given}.items()))
     for seed in seeds:
-        row = {"cell": cell.name, "options": list(options), "seed": seed, "marks": list(marks)}
+        row = {"cell": task.name, "options": list(options), "seed": seed, "marks": list(marks)}
         if any(row.items() <= done.items() for done in read_lines(file)):
             continue
-        experiment = compose(cell, Trial(cell.name, options, seed, 0.0))
-        points = list(learning_curve(experiment, marks, clock="frames", episodes=cell.episodes))
+        experiment = compose(task, Trial(task.name, options, seed, 0.0))
+        points = list(learning_curve(experiment, marks, clock="frames", episodes=task.episodes))
         append_line(file, {**row, "points": [point.to_json() for point in points]})
         print(
-            f"{cell.name}, seed {seed}: {', '.join(map(_text, points))}  [{' '.join(changes) or 'the start'}]",
+            f"{task.name}, seed {seed}: {', '.join(map(_text, points))}  [{' '.join(changes) or 'the start'}]",
             flush=True,
         )
 
@@ -53,18 +53,18 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("words", help="the cell: words of its name, in quotes")
+    parser.add_argument("words", help="the task: words of its name, in quotes")
     parser.add_argument("--frames", type=int, nargs="+", required=True, help="where each training is scored")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--set", nargs="+", default=[], metavar="OPTION=VALUE", help="in place of the start's values")
     parser.add_argument("--file", type=Path, default=FILE, help="where trainings are recorded (%(default)s)")
     asked = parser.parse_args(words)
     try:
-        (cell,) = choose(asked.words.split())
+        (task,) = choose(asked.words.split())
     except ValueError as error:
-        print(f"one cell is needed: {error}", file=sys.stderr)
+        print(f"one task is needed: {error}", file=sys.stderr)
         return 2
-    compare(cell, asked.set, asked.seeds, sorted(asked.frames), asked.file)
+    compare(task, asked.set, asked.seeds, sorted(asked.frames), asked.file)
     return 0
 
 

@@ -34,7 +34,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SearchTask:
     """An environment, an algorithm, and the settings to try.
 
     Attributes:
@@ -64,7 +64,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: a cell's name, settings, a seed and a budget in CPU-seconds."""
+    """One training: a task's name, settings, a seed and a budget in CPU-seconds."""
 
     cell: str
     options: Options
@@ -72,39 +72,39 @@ class Trial:
     budget_s: float
 
 
-def candidates(cell: Cell, n: int) -> list[Options]:
+def candidates(task: SearchTask, n: int) -> list[Options]:
     """The start, its alternatives and random changes; without a space the options' own defaults. At most `n`."""
-    options = [_words({**cell.start, **changes}) for changes in ({}, *cell.alternatives)]
-    if not cell.space:
+    options = [_words({**task.start, **changes}) for changes in ({}, *task.alternatives)]
+    if not task.space:
         return [*options, ()][:n]
-    rng = random.Random(f"{cell.name} {SEARCH_SEED}")
+    rng = random.Random(f"{task.name} {SEARCH_SEED}")
     for _ in range(MAX_DRAWS):
         if len(options) >= n:
             break
-        changes = {name: rng.choice(values) for name, values in cell.space.items() if rng.random() < CHANGE_PROBABILITY}
-        if (drawn := _words({**cell.start, **changes})) not in options:
+        changes = {name: rng.choice(values) for name, values in task.space.items() if rng.random() < CHANGE_PROBABILITY}
+        if (drawn := _words({**task.start, **changes})) not in options:
             options.append(drawn)
     return options[:n]
 
 
-def next_trial(cell: Cell, results: Mapping[Trial, float]) -> Trial | None:
+def next_trial(task: SearchTask, results: Mapping[Trial, float]) -> Trial | None:
     """The first training that the search still needs; None when it is complete."""
-    return _search(cell, results)[0]
+    return _search(task, results)[0]
 
 
-def winner(cell: Cell, results: Mapping[Trial, float]) -> Options | None:
+def winner(task: SearchTask, results: Mapping[Trial, float]) -> Options | None:
     """The settings with the best worst seed in the last rung; None while the search is incomplete."""
-    missing, ranked = _search(cell, results)
+    missing, ranked = _search(task, results)
     return ranked[0] if missing is None else None
 
 
-def _search(cell: Cell, results: Mapping[Trial, float]) -> tuple[Trial | None, Sequence[Options]]:
+def _search(task: SearchTask, results: Mapping[Trial, float]) -> tuple[Trial | None, Sequence[Options]]:
     """The next training, and the candidates of the last complete rung, the best one first."""
-    ranked = candidates(cell, cell.rungs[0].n_candidates)
-    for rung in cell.rungs:
+    ranked = candidates(task, task.rungs[0].n_candidates)
+    for rung in task.rungs:
         entrants = ranked[: rung.n_candidates]
         trials = {
-            options: [Trial(cell.name, options, seed, rung.budget_s) for seed in rung.seeds] for options in entrants
+            options: [Trial(task.name, options, seed, rung.budget_s) for seed in rung.seeds] for options in entrants
         }
         for each in trials.values():
             for trial in each:

@@ -9,7 +9,7 @@ from math import inf
 
 from benchmarks.drivers.pace import cpu_seconds
 from benchmarks.tune.curve import learning_curve, warm_up
-from benchmarks.tune.halving import Cell, Trial, next_trial, winner
+from benchmarks.tune.halving import SearchTask, Trial, next_trial, winner
 from benchmarks.tune.journal import Entry, Journal
 from benchmarks.tune.scoring import objective
 from marlnb.errors import MarlnbError
@@ -18,63 +18,63 @@ from marlnb.experiment import Experiment
 SHOWN_SEEDS = (100, 101, 102)  # no rung uses them
 
 
-def search(cells: Sequence[Cell], journal: Journal, *, n_shown: int, end: float = inf) -> bool:
-    """Runs what the cells still need, and journals it.
+def search(tasks: Sequence[SearchTask], journal: Journal, *, n_shown: int, end: float = inf) -> bool:
+    """Runs what the tasks still need, and journals it.
 
     Args:
-        cells: one after the other.
+        tasks: one after the other.
         journal: what is complete.
         n_shown: trainings of each winner with seeds that the search does not use.
         end: no training starts after this time, in seconds of `time.monotonic`.
     Returns:
         whether nothing is missing any more.
     """
-    for cell in cells:
+    for task in tasks:
         is_warm = False
-        for trial in missing_trials(cell, journal, n_shown):
+        for trial in missing_trials(task, journal, n_shown):
             if time.monotonic() >= end:
                 return False
-            experiment = compose(cell, trial)
+            experiment = compose(task, trial)
             if not is_warm:
                 warm_up(experiment)
                 is_warm = True
-            entry = run_trial(cell, trial, experiment)
+            entry = run_trial(task, trial, experiment)
             journal.append(entry)
             print(describe(entry), file=sys.stderr, flush=True)
     return True
 
 
-def missing_trials(cell: Cell, journal: Journal, n_shown: int) -> Iterator[Trial]:
+def missing_trials(task: SearchTask, journal: Journal, n_shown: int) -> Iterator[Trial]:
     """The trainings of the search, then those of the winner. Journal each one before you take the next."""
-    while (trial := next_trial(cell, journal.results())) is not None:
+    while (trial := next_trial(task, journal.results())) is not None:
         yield trial
-    options = winner(cell, journal.results())
+    options = winner(task, journal.results())
     assert options is not None
     for seed in SHOWN_SEEDS[:n_shown]:
-        shown = Trial(cell.name, options, seed, cell.rungs[-1].budget_s)
+        shown = Trial(task.name, options, seed, task.rungs[-1].budget_s)
         if shown not in journal.results():
             yield shown
 
 
-def compose(cell: Cell, trial: Trial) -> Experiment:
+def compose(task: SearchTask, trial: Trial) -> Experiment:
     """Without the tuned settings, so that a trial does not depend on what they are today."""
-    parts = (f"env={cell.env}", f"algorithm={cell.algorithm}", "tuned=false")
-    return Experiment.compose(*parts, *cell.fixed, f"seed={trial.seed}", *trial.options)
+    parts = (f"env={task.env}", f"algorithm={task.algorithm}", "tuned=false")
+    return Experiment.compose(*parts, *task.fixed, f"seed={trial.seed}", *trial.options)
 
 
-def run_trial(cell: Cell, trial: Trial, experiment: Experiment) -> Entry:
+def run_trial(task: SearchTask, trial: Trial, experiment: Experiment) -> Entry:
     """Trains until the budget is spent. A training that fails has no score."""
     start_s, points, error = cpu_seconds(), [], ""
-    marks_s = [*(mark for mark in cell.marks_s if mark < trial.budget_s), trial.budget_s]
+    marks_s = [*(mark for mark in task.marks_s if mark < trial.budget_s), trial.budget_s]
     try:
-        for point in learning_curve(experiment, marks_s, clock="cpu", episodes=cell.episodes):
+        for point in learning_curve(experiment, marks_s, clock="cpu", episodes=task.episodes):
             points.append(point)
     except MarlnbError as failure:
         error = str(failure)
     return Entry(
         trial=trial,
         points=tuple(points),
-        score=None if error else objective(cell.env, points[-1].greedy),
+        score=None if error else objective(task.env, points[-1].greedy),
         total_cpu_s=round(cpu_seconds() - start_s, 1),
         date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         error=error,

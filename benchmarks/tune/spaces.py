@@ -1,4 +1,4 @@
-"""The cells of the search: for each environment and algorithm a start, and other values for its options."""
+"""The tasks of the search: for each environment and algorithm a start, and other values for its options."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.tune.halving import Cell, Rung
+from benchmarks.tune.halving import Rung, SearchTask
 
 HALVING = (Rung(20, 4, (0,)), Rung(60, 2, (1, 2)))
 SHORT = (Rung(20, 3, (0,)), Rung(20, 2, (0, 1)))  # with `--short`: a third of the time, the worst of two seeds
 COMPARISON = (Rung(10, 2, (0,)),)  # the start, and the options' own defaults
-CAREFUL = (Rung(60, 3, (0,)), Rung(60, 2, (0, 1, 2)))  # where 20 seconds do not tell which settings are good after 60
+CAREFUL_RUNGS = (Rung(60, 3, (0,)), Rung(60, 2, (0, 1, 2)))  # where the first 20 seconds are misleading
 SLOW = (Rung(60, 2, (0,)), Rung(60, 1, (0, 1)))  # where a frame is expensive
 SLOW_MARKS_S = (60.0, 300.0)  # and so is a scoring
 
@@ -52,7 +52,7 @@ PPO = Guess(
     ({"algorithm.gae_lambda": "0.9"}, {"algorithm.minibatch_frames": "400", "algorithm.epochs": "2"}),
 )
 # An update of small networks costs about as much with 256 frames as with 512, and stepping the worlds costs little.
-_OFF_POLICY: Values = {
+OFF_POLICY_VALUES: Values = {
     "n_envs": "256",
     "rollout_steps": "25",
     "model.hidden": "[64,64]",
@@ -73,13 +73,13 @@ _OFF_POLICY_SPACE: Space = {
     "algorithm.batch_size": ("256", "512", "1024"),
 }
 DDPG = Guess(
-    {**_OFF_POLICY, "algorithm.policy_actions": "all"},
+    {**OFF_POLICY_VALUES, "algorithm.policy_actions": "all"},
     {**_OFF_POLICY_SPACE, "algorithm.policy_actions": ("own", "all")},
     ({"algorithm.batch_size": "1024", "algorithm.tau": "0.04"}, {"algorithm.policy_actions": "own"}),
 )
 Q_LEARNING = Guess(
     {
-        **_OFF_POLICY,
+        **OFF_POLICY_VALUES,
         "n_envs": "128",
         "algorithm.gamma": "0.85",
         "algorithm.lr": "2e-3",
@@ -91,7 +91,7 @@ Q_LEARNING = Guess(
     ({"algorithm.batch_size": "512"}, {"algorithm.double": "false"}),
 )
 SAC = Guess(
-    {**_OFF_POLICY, "algorithm.temperature": "0.05", "algorithm.target_entropy": "0.3"},
+    {**OFF_POLICY_VALUES, "algorithm.temperature": "0.05", "algorithm.target_entropy": "0.3"},
     {
         **_OFF_POLICY_SPACE,
         "algorithm.temperature": ("0.02", "0.05", "0.1"),
@@ -100,7 +100,7 @@ SAC = Guess(
     ({"algorithm.target_entropy": "0.1"}, {"algorithm.batch_size": "256", "algorithm.target_entropy": "0.1"}),
 )
 GUESSES = {"ippo": PPO, "mappo": PPO, "maddpg": DDPG, "masac": SAC, "qmix": Q_LEARNING, "vdn": Q_LEARNING}
-OFF_POLICY = ("maddpg", "masac", "qmix", "vdn")
+OFF_POLICY_ALGORITHMS = ("maddpg", "masac", "qmix", "vdn")
 
 GAME = Guess(
     {
@@ -246,7 +246,7 @@ NAVIGATION = Guess(
     ),
 )
 
-_CAREFUL: tuple[Values, ...] = (  # words are learned by chance
+CAREFUL_ALTERNATIVES: tuple[Values, ...] = (  # words are learned by chance
     {"algorithm.lr": "2e-3", "algorithm.gae_lambda": "0.9", "algorithm.epochs": "5"},
     {"algorithm.entropy_coef": "0.02"},
 )
@@ -271,7 +271,7 @@ ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
     "simple_tag maddpg": (_FRESH, {**_LARGE, **_FRESH}, {"algorithm.policy_actions": "own"}),
     "simple_tag masac": (_SLOW_ACTOR, _FRESH, {**_LARGE, **_FRESH}, {"algorithm.target_entropy": "0.6"}),
     "simple_tag vdn": ({"algorithm.gamma": "0.98"}, _FRESH),
-    "simple_reference mappo": _CAREFUL,
+    "simple_reference mappo": CAREFUL_ALTERNATIVES,
     "simple_speaker_listener mappo": (
         {"algorithm.entropy_coef": "0.03", "algorithm.gae_lambda": "0.9"},
         {"algorithm.entropy_coef": "0.03", "algorithm.minibatch_frames": "1600", "algorithm.epochs": "5"},
@@ -284,7 +284,7 @@ ALTERNATIVES: Mapping[str, tuple[Values, ...]] = {
     ),
 }
 
-# those with a target; the other cells only compare the start with the defaults
+# those with a target; the other tasks only compare the start with the defaults
 SEARCHED = (
     *(("simple_spread", name) for name in ("mappo", "maddpg", "qmix")),
     *(("simple_speaker_listener", name) for name in ("mappo", "maddpg")),
@@ -297,14 +297,14 @@ MPE_TASKS = (
 )
 
 
-def _mpe(task: str, algorithm: str) -> Cell:
+def _mpe(task: str, algorithm: str) -> SearchTask:
     name, guess, searched = f"{task} {algorithm}", GUESSES[algorithm], (task, algorithm) in SEARCHED
-    fixed = (*in_one_thread("mpe/"), *(("algorithm.save_replay=false",) if algorithm in OFF_POLICY else ()))
+    fixed = (*in_one_thread("mpe/"), *(("algorithm.save_replay=false",) if algorithm in OFF_POLICY_ALGORITHMS else ()))
     if not searched:
-        return Cell(f"mpe/{task}", algorithm, guess.start, {}, COMPARISON, fixed)
+        return SearchTask(f"mpe/{task}", algorithm, guess.start, {}, COMPARISON, fixed)
     of_task = ALTERNATIVES.get(task, guess.alternatives)
-    start, rungs = {**guess.start, **STARTS.get(name, {})}, CAREFUL if name in STARTS else HALVING
-    return Cell(f"mpe/{task}", algorithm, start, guess.space, rungs, fixed, ALTERNATIVES.get(name, of_task))
+    start, rungs = {**guess.start, **STARTS.get(name, {})}, CAREFUL_RUNGS if name in STARTS else HALVING
+    return SearchTask(f"mpe/{task}", algorithm, start, guess.space, rungs, fixed, ALTERNATIVES.get(name, of_task))
 
 
 def in_one_thread(env: str) -> tuple[str, ...]:
@@ -312,12 +312,12 @@ def in_one_thread(env: str) -> tuple[str, ...]:
     return ("threads=1", *(("env.workers=0",) if env.startswith("pettingzoo/") else ()))
 
 
-def _other(env: str, guess: Guess, rungs: tuple[Rung, ...], *fixed: str, **options: Any) -> Cell:
+def _other(env: str, guess: Guess, rungs: tuple[Rung, ...], *fixed: str, **options: Any) -> SearchTask:
     fixed = (*in_one_thread(env), *fixed)
-    return Cell(env, "ippo", guess.start, guess.space, rungs, fixed, guess.alternatives, **options)
+    return SearchTask(env, "ippo", guess.start, guess.space, rungs, fixed, guess.alternatives, **options)
 
 
-CELLS = (
+SEARCH_TASKS = (
     *(_mpe(*pair) for pair in SEARCHED),
     _other("pettingzoo/connect_four", Guess({**GAME.start, **LONG_GAME}, GAME.space), HALVING),
     *(_mpe(task, name) for task in MPE_TASKS for name in GUESSES if (task, name) not in SEARCHED),
@@ -330,17 +330,17 @@ CELLS = (
 )
 
 
-def choose(words: Sequence[str]) -> list[Cell]:
-    """The cells whose names contain all words up to a comma, or all of those after it; all cells without words.
+def choose(words: Sequence[str]) -> list[SearchTask]:
+    """The tasks whose names contain all words up to a comma, or all of those after it; all tasks without words.
 
     Raises:
-        ValueError: such words have no cell; the message lists the names.
+        ValueError: such words have no task; the message lists the names.
     """
-    chosen: dict[str, Cell] = {}
+    chosen: dict[str, SearchTask] = {}
     for part in " ".join(words).split(","):
-        fitting = [cell for cell in CELLS if all(word in cell.name for word in part.split())]
+        fitting = [task for task in SEARCH_TASKS if all(word in task.name for word in part.split())]
         if not fitting:
-            names = ", ".join(cell.name for cell in CELLS)
-            raise ValueError(f"no cell has all of {part.split()} in its name; cells: {names}")
-        chosen |= {cell.name: cell for cell in fitting}
+            names = ", ".join(task.name for task in SEARCH_TASKS)
+            raise ValueError(f"no task has all of {part.split()} in its name; tasks: {names}")
+        chosen |= {task.name: task for task in fitting}
     return list(chosen.values())

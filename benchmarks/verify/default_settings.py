@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.table import markdown_table
 from benchmarks.tune.curve import Clock, Point, learning_curve, warm_up
-from benchmarks.tune.halving import Cell
+from benchmarks.tune.halving import SearchTask
 from benchmarks.tune.journal import append_line
 from benchmarks.tune.scoring import SEATS, Scores, objective, scores
 from benchmarks.tune.spaces import choose, in_one_thread
@@ -61,8 +61,8 @@ class Curve:
     seed: int
     points: tuple[Point, ...]
 
-    def is_of(self, cell: Cell, seed: int) -> bool:
-        return (self.env, self.algorithm, self.seed) == (cell.env, cell.algorithm, seed)
+    def is_of(self, task: SearchTask, seed: int) -> bool:
+        return (self.env, self.algorithm, self.seed) == (task.env, task.algorithm, seed)
 
     def score(self, seconds: float, quantity: Quantity) -> float | None:
         """The greedy score at the first point that is not before a mark; None where the training was shorter."""
@@ -89,33 +89,35 @@ class Quantity:
     of: Callable[[Scores], float]
 
 
-def measure(cells: Sequence[Cell], seeds: Sequence[int], seconds: float, folder: Path, clock: Clock = "wall") -> None:
+def measure(
+    tasks: Sequence[SearchTask], seeds: Sequence[int], seconds: float, folder: Path, clock: Clock = "wall"
+) -> None:
     """Trains what FOLDER/curves.jsonl lacks, and the scores of random actions that FOLDER/random.jsonl lacks."""
     folder.mkdir(parents=True, exist_ok=True)
     warm: set[str] = set()
     for seed in seeds:
-        for cell in cells:
-            if cell.env not in random_scores(folder):
-                values = scores(compose(cell, 0), None, episodes=cell.episodes, explore=True)
+        for task in tasks:
+            if task.env not in random_scores(folder):
+                values = scores(compose(task, 0), None, episodes=task.episodes, explore=True)
                 rounded = {name: round(value, 3) for name, value in values.items()}
-                append_line(folder / "random.jsonl", {"env": cell.env, "scores": rounded})
-            if any(curve.is_of(cell, seed) and curve.points[-1].seconds >= seconds for curve in curves(folder)):
+                append_line(folder / "random.jsonl", {"env": task.env, "scores": rounded})
+            if any(curve.is_of(task, seed) and curve.points[-1].seconds >= seconds for curve in curves(folder)):
                 continue
-            experiment = compose(cell, seed, *(in_one_thread(cell.env) if clock == "cpu" else ()))
-            if cell.name not in warm:
+            experiment = compose(task, seed, *(in_one_thread(task.env) if clock == "cpu" else ()))
+            if task.name not in warm:
                 warm_up(experiment)
-                warm.add(cell.name)
-            marks_s = [*(mark for mark in cell.marks_s if mark < seconds), seconds]
-            points = list(learning_curve(experiment, marks_s, clock=clock, episodes=cell.episodes))
-            row = {"env": cell.env, "algorithm": cell.algorithm, "seed": seed, "clock": clock, **_circumstances()}
-            row |= {"settings": settings(cell.env, cell.algorithm), "points": [point.to_json() for point in points]}
+                warm.add(task.name)
+            marks_s = [*(mark for mark in task.marks_s if mark < seconds), seconds]
+            points = list(learning_curve(experiment, marks_s, clock=clock, episodes=task.episodes))
+            row = {"env": task.env, "algorithm": task.algorithm, "seed": seed, "clock": clock, **_circumstances()}
+            row |= {"settings": settings(task.env, task.algorithm), "points": [point.to_json() for point in points]}
             append_line(folder / "curves.jsonl", row)
-            print(f"{cell.name}, seed {seed}: {points[-1].greedy}", file=sys.stderr, flush=True)
+            print(f"{task.name}, seed {seed}: {points[-1].greedy}", file=sys.stderr, flush=True)
 
 
-def compose(cell: Cell, seed: int, *words: str) -> Experiment:
+def compose(task: SearchTask, seed: int, *words: str) -> Experiment:
     """What a user gets who gives only the names, and a seed; and `words`, which are no settings."""
-    return Experiment.compose(f"env={cell.env}", f"algorithm={cell.algorithm}", f"seed={seed}", *words)
+    return Experiment.compose(f"env={task.env}", f"algorithm={task.algorithm}", f"seed={seed}", *words)
 
 
 @cache
@@ -229,12 +231,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"default: {FOLDER.name}/CLOCK next to this file")
     asked = parser.parse_args(words)
     try:
-        cells = choose(asked.words)
+        tasks = choose(asked.words)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     out = asked.out or FOLDER / asked.clock
-    measure(cells, asked.seeds, asked.seconds, out, asked.clock)
+    measure(tasks, asked.seeds, asked.seconds, out, asked.clock)
     print(table(out))
     return 0
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from benchmarks.tune.curve import Point
-from benchmarks.tune.halving import Cell
+from benchmarks.tune.halving import SearchTask
 from benchmarks.tune.journal import append_line
 from benchmarks.verify.default_settings import curves, measure, random_scores, settings, table
 from marlnb.training.runs.files import read_lines
@@ -45,9 +45,9 @@ def test_a_game_has_a_row_for_each_seat(tmp_path: Path) -> None:
 
 
 def test_a_measurement_is_not_repeated(tmp_path: Path) -> None:
-    cell = Cell("matrix/climbing", "ippo", {}, {}, (), episodes=2)
-    measure([cell], [0], 0.01, tmp_path)
-    measure([cell], [0, 1], 0.01, tmp_path)
+    task = SearchTask("matrix/climbing", "ippo", {}, {}, (), episodes=2)
+    measure([task], [0], 0.01, tmp_path)
+    measure([task], [0, 1], 0.01, tmp_path)
     assert [curve.seed for curve in curves(tmp_path)] == [0, 1]
     (score,) = set(random_scores(tmp_path)["matrix/climbing"].values())
     assert -30 <= score <= 11  # the lowest and the highest reward of the game
@@ -55,27 +55,27 @@ def test_a_measurement_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_a_measurement_of_other_settings_does_not_count(tmp_path: Path) -> None:
-    cell = Cell("matrix/climbing", "ippo", {}, {}, (), episodes=2)
-    measure([cell], [0], 0.01, tmp_path)
+    task = SearchTask("matrix/climbing", "ippo", {}, {}, (), episodes=2)
+    measure([task], [0], 0.01, tmp_path)
     file = tmp_path / "curves.jsonl"
     (row,) = read_lines(file)
     assert row["settings"] == settings("matrix/climbing", "ippo")
     file.write_text(json.dumps({**row, "settings": {**row["settings"], "algorithm.lr": 9.0}}) + "\n")
     assert curves(tmp_path) == []
-    measure([cell], [0], 0.01, tmp_path)
+    measure([task], [0], 0.01, tmp_path)
     assert len(list(read_lines(file))) == 2 and len(curves(tmp_path)) == 1
 
 
 def test_every_environment_has_its_first_seed_before_the_second(tmp_path: Path) -> None:
-    cells = [Cell(f"matrix/{name}", "ippo", {}, {}, (), episodes=2) for name in ("climbing", "penalty")]
-    measure(cells, [0, 1], 0.01, tmp_path, "cpu")
+    tasks = [SearchTask(f"matrix/{name}", "ippo", {}, {}, (), episodes=2) for name in ("climbing", "penalty")]
+    measure(tasks, [0, 1], 0.01, tmp_path, "cpu")
     order = [(curve.env, curve.seed) for curve in curves(tmp_path)]
-    assert order == [(cell.env, seed) for seed in (0, 1) for cell in cells]
+    assert order == [(task.env, seed) for seed in (0, 1) for task in tasks]
 
 
 def test_a_longer_measurement_replaces_a_shorter_one(tmp_path: Path) -> None:
-    cell = Cell("matrix/climbing", "ippo", {}, {}, (), episodes=2, marks_s=(0.01,))
-    measure([cell], [0], 0.02, tmp_path)
-    measure([cell], [0], 0.5, tmp_path)
+    task = SearchTask("matrix/climbing", "ippo", {}, {}, (), episodes=2, marks_s=(0.01,))
+    measure([task], [0], 0.02, tmp_path)
+    measure([task], [0], 0.5, tmp_path)
     (curve,) = curves(tmp_path)
     assert len(curve.points) == 2 and curve.points[-1].seconds >= 0.5

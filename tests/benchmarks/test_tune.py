@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from benchmarks.tune.by_frames import compare
-from benchmarks.tune.halving import Cell, Options, Rung, Trial, candidates, next_trial, winner
+from benchmarks.tune.halving import Options, Rung, SearchTask, Trial, candidates, next_trial, winner
 from benchmarks.tune.journal import Journal
 from benchmarks.tune.results import results
 from benchmarks.tune.search import SHOWN_SEEDS, search
-from benchmarks.tune.spaces import CELLS, choose
+from benchmarks.tune.spaces import SEARCH_TASKS, choose
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS
 from marlnb.experiment import Experiment
 from marlnb.training.runs.files import read_lines
 
 RUNGS = (Rung(20, 3, (0,)), Rung(60, 2, (1, 2)))
-CELL = Cell("mpe/simple", "ippo", {"algorithm.lr": "1"}, {"algorithm.lr": ("1", "2", "3", "4")}, RUNGS)
-GAME = Cell(
+TASK = SearchTask("mpe/simple", "ippo", {"algorithm.lr": "1"}, {"algorithm.lr": ("1", "2", "3", "4")}, RUNGS)
+GAME = SearchTask(
     env="matrix/climbing",
     algorithm="ippo",
     start={"n_envs": "8", "rollout_steps": "4", "algorithm.lr": "1e-2"},
@@ -32,12 +32,12 @@ GAME = Cell(
 
 def test_the_worst_seed_decides() -> None:
     """By hand: of three candidates the best two continue, and the one with the better mean has the worse seed."""
-    steady, lucky, bad = candidates(CELL, 3)
+    steady, lucky, bad = candidates(TASK, 3)
     scores: dict[Trial, float] = {}
 
     def train(options: Options, seed: int, budget_s: float, score: float) -> None:
-        trial = next_trial(CELL, scores)
-        assert trial == Trial(CELL.name, options, seed, budget_s) and winner(CELL, scores) is None
+        trial = next_trial(TASK, scores)
+        assert trial == Trial(TASK.name, options, seed, budget_s) and winner(TASK, scores) is None
         scores[trial] = score
 
     train(steady, 0, 20, 5.0)
@@ -47,14 +47,14 @@ def test_the_worst_seed_decides() -> None:
     train(lucky, 2, 60, -1.0)
     train(steady, 1, 60, 7.0)
     train(steady, 2, 60, 6.0)
-    assert next_trial(CELL, scores) is None and winner(CELL, scores) == steady == ("algorithm.lr=1",)
+    assert next_trial(TASK, scores) is None and winner(TASK, scores) == steady == ("algorithm.lr=1",)
 
 
 def test_candidates_are_the_start_then_changes_of_it() -> None:
-    drawn = candidates(CELL, 10)
+    drawn = candidates(TASK, 10)
     assert drawn[0] == ("algorithm.lr=1",) and sorted(drawn) == [(f"algorithm.lr={k}",) for k in (1, 2, 3, 4)]
-    assert candidates(CELL, 10) == drawn  # the same ones when the search continues
-    assert candidates(Cell("mpe/simple", "ippo", {"n_envs": "2"}, {}, RUNGS), 3) == [("n_envs=2",), ()]
+    assert candidates(TASK, 10) == drawn  # the same ones when the search continues
+    assert candidates(SearchTask("mpe/simple", "ippo", {"n_envs": "2"}, {}, RUNGS), 3) == [("n_envs=2",), ()]
 
 
 def test_a_killed_search_continues(tmp_path: Path) -> None:
@@ -87,25 +87,25 @@ def test_settings_are_compared_after_the_same_frames(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_an_option_and_no_shown_seed_is_searched() -> None:
-    assert len({cell.name for cell in CELLS}) == len(CELLS)
-    for cell in CELLS:
-        network = "cnn" if "model=cnn" in cell.fixed else "mlp"
+    assert len({task.name for task in SEARCH_TASKS}) == len(SEARCH_TASKS)
+    for task in SEARCH_TASKS:
+        network = "cnn" if "model=cnn" in task.fixed else "mlp"
         configs: dict[str, Any] = {
             "": Experiment,
-            "algorithm": ALGORITHMS.get(cell.algorithm),
+            "algorithm": ALGORITHMS.get(task.algorithm),
             "model": MODELS.get(network),
-            "env": ENVIRONMENTS.get(cell.env),
+            "env": ENVIRONMENTS.get(task.env),
         }
-        for name in {*cell.start, *cell.space}:
+        for name in {*task.start, *task.space}:
             part, _, option = name.rpartition(".")
-            assert option in {field.name for field in fields(configs[part])}, f"{cell.name}: {name}"
-        assert cell.env in ENVIRONMENTS.names()
-        assert not {seed for rung in cell.rungs for seed in rung.seeds} & set(SHOWN_SEEDS)
+            assert option in {field.name for field in fields(configs[part])}, f"{task.name}: {name}"
+        assert task.env in ENVIRONMENTS.names()
+        assert not {seed for rung in task.rungs for seed in rung.seeds} & set(SHOWN_SEEDS)
 
 
 def test_an_unknown_cell_names_the_valid_ones() -> None:
-    assert [cell.name for cell in choose(["spread", "vdn"])] == ["mpe/simple_spread vdn"]
+    assert [task.name for task in choose(["spread", "vdn"])] == ["mpe/simple_spread vdn"]
     both = choose(["spread", "vdn,", "connect_four"])
-    assert [cell.name for cell in both] == ["mpe/simple_spread vdn", "pettingzoo/connect_four ippo"]
-    with pytest.raises(ValueError, match=r"no cell has all of .*nothing.*mpe/simple_spread mappo"):
+    assert [task.name for task in both] == ["mpe/simple_spread vdn", "pettingzoo/connect_four ippo"]
+    with pytest.raises(ValueError, match=r"no task has all of .*nothing.*mpe/simple_spread mappo"):
         choose(["nothing"])
