@@ -31,7 +31,7 @@ from marlnb.populations.evolution.lineage import Lineage, LineageFile
 from marlnb.populations.training.evolving_member import Member, member_experiment
 from marlnb.populations.training.judges import Judgement, build_judge
 from marlnb.populations.training.learning_metrics import metrics_named
-from marlnb.populations.training.offspring import Offspring, heir
+from marlnb.populations.training.offspring import Offspring, successor_of_best
 from marlnb.populations.training.other_processes.members import OtherMembers
 from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import SnapshotStore
@@ -180,13 +180,13 @@ class EvolutionLoop:
                 loop = dict(of_member["loop"])
                 if index == self._best:
                     loop["learners"] = state["learners"]
-                row, born = Lineage(**of_member["row"]), of_member["born"]
-                experiment = member_experiment(self.experiment, row.member, born)
+                row, first_generation = Lineage(**of_member["row"]), of_member["born"]
+                experiment = member_experiment(self.experiment, row.member, first_generation)
                 self.members[index] = member = Member(
                     with_options(experiment, self._targets, row.options),
                     self._envs[row.member],
                     self._device,
-                    born=born,
+                    first_generation=first_generation,
                     row=row,
                     scores=tuple(of_member["scores"]),
                     frames=of_member["frames"],
@@ -260,7 +260,7 @@ class EvolutionLoop:
             self.members = [self._offspring.next_member(self.members[0], self._others, self.generation + 1)]
         else:
             self.members, successors = self._offspring.next_generation(self.members, self.generation + 1)
-            self._best = heir(successors, self._best)
+            self._best = successor_of_best(successors, self._best)
         self.generation += 1
         self._turn = 0
 

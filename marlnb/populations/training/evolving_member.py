@@ -37,7 +37,7 @@ class Member:
         experiment: of this member, as `member_experiment` makes it.
         env: its environments, which belong to the caller.
         device: of the networks.
-        born: the generation in which it was new.
+        first_generation: the generation in which it was new.
         row: how it came to be in this generation; what its evaluation adds is not known yet.
         scores: of its last evaluations and those of its ancestors, oldest first.
         frames: that its weights have learned from.
@@ -55,7 +55,7 @@ class Member:
         env: VectorEnv,
         device: torch.device,
         *,
-        born: int,
+        first_generation: int,
         row: Lineage,
         scores: tuple[float, ...] = (),
         frames: int = 0,
@@ -63,7 +63,7 @@ class Member:
         joined: JoinedTrainings | None = None,
         replay: SharedReplay | None = None,
     ) -> None:
-        self.experiment, self.env, self.born, self.row = experiment, env, born, row
+        self.experiment, self.env, self.first_generation, self.row = experiment, env, first_generation, row
         self.scores, self.frames, self.diverged = scores, frames, diverged
         if joined is None or diverged:
             self.loop = Loop(experiment, env, device)
@@ -118,7 +118,7 @@ class Member:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "born": self.born,
+            "born": self.first_generation,
             "row": asdict(self.row),
             "scores": list(self.scores),
             "frames": self.frames,

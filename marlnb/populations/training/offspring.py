@@ -68,7 +68,9 @@ class Offspring:
             experiment = with_options(experiment, self._targets, options)
         row = Lineage(0, place, None, FOUNDER, seed=experiment.seed, options=options)
         joined, replay = self._joined, self._replay
-        return Member(experiment, self._envs[place], self._device, born=0, row=row, joined=joined, replay=replay)
+        return Member(
+            experiment, self._envs[place], self._device, first_generation=0, row=row, joined=joined, replay=replay
+        )
 
     def next_generation(self, parents: Sequence[Member], generation: int) -> tuple[list[Member], tuple[Successor, ...]]:
         """Selects and mutates: the members of a generation, and whom each of them continues.
@@ -125,7 +127,9 @@ class Offspring:
         experiment = member_experiment(self.experiment, row.member, row.generation)
         experiment = with_options(experiment, self._targets, row.options)
         env, device = self._envs[place], self._device
-        member = Member(experiment, env, device, born=row.generation, row=row, scores=offer.scores, frames=row.frames)
+        member = Member(
+            experiment, env, device, first_generation=row.generation, row=row, scores=offer.scores, frames=row.frames
+        )
         for name, learner in member.loop.learners.items():
             learner.load_state_dict(learners[name])
         return member
@@ -195,7 +199,7 @@ class Offspring:
             experiment,
             self._envs[row.member],
             self._device,
-            born=row.generation,
+            first_generation=row.generation,
             row=row,
             scores=parent.scores,
             frames=parent.frames,
@@ -238,7 +242,7 @@ def _check_successors(successors: tuple[Successor, ...], n_members: int, name: s
     return successors
 
 
-def heir(successors: tuple[Successor, ...], best: int) -> int:
+def successor_of_best(successors: tuple[Successor, ...], best: int) -> int:
     """The place that continues the fittest member, unchanged if there is one."""
-    heirs = [place for place, each in enumerate(successors) if each.parent == best]
-    return min(heirs, key=lambda place: (successors[place].mutate, place != best), default=best)
+    continuing = [place for place, each in enumerate(successors) if each.parent == best]
+    return min(continuing, key=lambda place: (successors[place].mutate, place != best), default=best)
