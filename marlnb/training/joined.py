@@ -105,7 +105,7 @@ class JoinedLoop(Loop):
         """Its next rollout in its own environments begins with this step, to which the batch came."""
         self._collector.load_state_dict({"begins": first_steps, "recurrent": {}}, step)
 
-    def look_at(self, rollout: Rollout) -> EpisodeStatistics:
+    def check_and_count(self, rollout: Rollout) -> EpisodeStatistics:
         """Checks and counts its part of a rollout, before anything is learned from it. Raises EnvError as `advance`."""
         self._check_rollout(rollout)
         for callback in self.on_rollout:
@@ -270,7 +270,7 @@ class _Batch:
         timing = Timing()
         with fast_training(self._networks):
             parts = collect_joined(self._collectors, timing)
-        episodes = [_or_error(loop.look_at, part) for loop, part in zip(self.loops, parts)]
+        counted = [_or_error(loop.check_and_count, part) for loop, part in zip(self.loops, parts)]
         learning_start = time.perf_counter()
         learned: dict[JoinedLoop, dict[str, dict[str, float]]] = {}
         for stack in self._stacks:
@@ -278,14 +278,18 @@ class _Batch:
         end = time.perf_counter()
         times = timing.stepping_s, timing.acting_s, end - learning_start, end - start  # of all trainings
         results: dict[JoinedLoop, Result] = {}
-        for loop, part, of_part in zip(self.loops, parts, episodes):
+        for loop, part, episodes in zip(self.loops, parts, counted):
+            if isinstance(episodes, MarlnbError):
+                results[loop] = episodes
+                continue
             learning = learned[loop]
+            try:
+                loop.check_learning(learning)
+            except MarlnbError as error:
+                results[loop] = error
+                continue
             agent_steps = sum(int(part[group, "acting"].sum()) for group in learning)
-            error = of_part if isinstance(of_part, MarlnbError) else _or_error(loop.check_learning, learning)
-            if isinstance(error, MarlnbError) or isinstance(of_part, MarlnbError):
-                results[loop] = error  # type: ignore[assignment]
-            else:
-                results[loop] = Advance(of_part, learning, agent_steps, *times, joined_s=end - start)
+            results[loop] = Advance(episodes, learning, agent_steps, *times, joined_s=end - start)
         return results
 
     def episode_seeds(self, loop: JoinedLoop) -> Tensor:

@@ -50,6 +50,16 @@ class JoinedCollector:
         self._collector = Collector(self._env, policies, experiment.rollout_steps, device=device)
         self._collector.load_state_dict({"begins": torch.cat(list(first_steps)), "recurrent": {}}, step)
 
+    def begin_rollout(self, timing: Timing) -> Collector:
+        """The collector of the next rollout, with which what `write_back` returns changes."""
+        self._states, self._collector.timing = None, timing
+        return self._collector
+
+    def split(self, rollout: Rollout) -> list[Rollout]:
+        """The part of each training."""
+        starts = range(0, len(self._envs) * self._n_envs, self._n_envs)
+        return [rollout.envs(start, start + self._n_envs) for start in starts]
+
     def episode_seeds(self, k: int) -> Tensor:
         """`[env]`, of the episodes of training k that are in progress."""
         return self._rows(k, self._collector.episode_seeds)
@@ -78,11 +88,5 @@ def collect_joined(collectors: Sequence[JoinedCollector], timing: Timing) -> lis
     Args:
         timing: to which the seconds of all are added.
     """
-    for each in collectors:
-        each._states, each._collector.timing = None, timing
-    wholes = collect_in_turn([each._collector for each in collectors])
-    return [
-        whole.envs(k * each._n_envs, (k + 1) * each._n_envs)
-        for each, whole in zip(collectors, wholes)
-        for k in range(len(each._envs))
-    ]
+    rollouts = collect_in_turn([joined.begin_rollout(timing) for joined in collectors])
+    return [part for joined, rollout in zip(collectors, rollouts) for part in joined.split(rollout)]
