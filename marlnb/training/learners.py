@@ -34,7 +34,13 @@ COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a 
 STEP_FLOP = 1e8  # 3 ms of one core, by the estimate above
 LONG_TRAINING = 3  # times COMPILING_FLOP: by estimate, even the first one on a single core then ends no later
 _frozen: ContextVar[tuple[tuple[Path, str], ...]] = ContextVar("_frozen", default=())  # being built, run and group
-MISFIT = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)  # of a state that belongs to something else
+STATE_ERRORS = (
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+)  # of a state that belongs to something else
 
 
 def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:
@@ -167,7 +173,7 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     state = whole["learners"].get(trained.name, {})
     try:
         learner.load_state_dict(state)
-    except MISFIT as error:
+    except STATE_ERRORS as error:
         raise CheckpointError(f"{where}: {checkpoint.path} does not fit its own run: {error!r}") from error
     if not isinstance(learner.policy, ActorPolicy):
         theirs = run.experiment.algorithm_of(trained.name).name
@@ -200,7 +206,7 @@ def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> 
     for name, learner in learners.items():
         try:
             learner.load_state_dict(state[name])
-        except MISFIT as error:
+        except STATE_ERRORS as error:
             raise CheckpointError(f"the checkpoint does not fit the learner of {name!r}: {error}") from error
 
 

@@ -9,8 +9,8 @@ from marlnb.display.formatting import format_number
 from marlnb.experiment import Experiment
 from marlnb.training.shared_return import earn_differently, shared_return
 
-LENGTHS = ("frames", "max_iterations", "max_minutes", "max_agent_steps")  # options of an Experiment
-CHANGEABLE = (*LENGTHS, "device")  # options that `resume` can change
+LIMIT_OPTIONS = ("frames", "max_iterations", "max_minutes", "max_agent_steps")  # of an Experiment
+CHANGEABLE = (*LIMIT_OPTIONS, "device")  # options that `resume` can change
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,15 @@ class Trained:
 
     @property
     def by_limit(self) -> dict[str, float]:
-        """What each option of `LENGTHS` limits, in its unit."""
-        return dict(zip(LENGTHS, (self.frames, self.iterations, self.seconds / 60, self.agent_steps), strict=True))
+        """What each option of `LIMIT_OPTIONS` limits, in its unit."""
+        return dict(
+            zip(LIMIT_OPTIONS, (self.frames, self.iterations, self.seconds / 60, self.agent_steps), strict=True)
+        )
 
 
 def limits_of(experiment: Experiment) -> dict[str, float | None]:
     """The experiment's limits by option; None: no limit."""
-    return {name: getattr(experiment, name) for name in LENGTHS}
+    return {name: getattr(experiment, name) for name in LIMIT_OPTIONS}
 
 
 def reached_limit(experiment: Experiment, trained: Trained) -> str:

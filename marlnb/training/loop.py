@@ -29,7 +29,7 @@ from marlnb.training.collect.episode_statistics import EpisodeStatistics, Episod
 from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
-from marlnb.training.learners import MISFIT, build_learners, compile_long_training, load_learners
+from marlnb.training.learners import STATE_ERRORS, build_learners, compile_long_training, load_learners
 from marlnb.training.limits import Trained
 from marlnb.training.population_support import population_support
 from marlnb.training.precision import note_slow_precision
@@ -241,7 +241,7 @@ class Loop:
                 self._collector.load_state_dict(state["collector"], self.env.load_state_dict(state["env"]))
         except EnvError as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error}") from error
-        except MISFIT as error:
+        except STATE_ERRORS as error:
             raise CheckpointError(f"the checkpoint does not fit this experiment: {error!r}") from error
 
     def _check_schedule(self) -> None:

@@ -18,7 +18,7 @@ from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
-from marlnb.training.limits import CHANGEABLE, LENGTHS, Trained, limits_of, reached_limit
+from marlnb.training.limits import CHANGEABLE, LIMIT_OPTIONS, Trained, limits_of, reached_limit
 from marlnb.training.loggers import check_loggers
 from marlnb.training.progress import Progress, describe_end
 from marlnb.training.report import Report
@@ -230,7 +230,7 @@ def _report_no_training(run: Run, trainer: Trainer) -> None:
 
 def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
     """The limits with which the training in a status was run; files of earlier versions have the frames only."""
-    return {**dict.fromkeys(LENGTHS), "frames": status.get("frames_total"), **status.get("limits", {})}
+    return {**dict.fromkeys(LIMIT_OPTIONS), "frames": status.get("frames_total"), **status.get("limits", {})}
 
 
 def _change(run: Run, changes: Mapping[str, Any]) -> None:

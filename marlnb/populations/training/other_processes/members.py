@@ -21,7 +21,7 @@ from marlnb.populations.append_only import append_rows
 from marlnb.populations.evolution.lineage import POPULATION, Lineage
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import EnvSpec
-from marlnb.training.limits import LENGTHS
+from marlnb.training.limits import LIMIT_OPTIONS
 from marlnb.training.runs.comparable import CODE, IRRELEVANT, differences, is_part_of, read_settings
 from marlnb.training.runs.files import is_run, read_lines, write_atomically
 from marlnb.training.runs.records import checked_record, read_record
@@ -137,7 +137,7 @@ def member_folders(run: Path) -> dict[Path, int]:
         if member is None:
             continue
         changed = differences([own, settings])
-        others = [key for key in changed if not is_part_of(key, (MEMBER, *LENGTHS, *IRRELEVANT, CODE))]
+        others = [key for key in changed if not is_part_of(key, (MEMBER, *LIMIT_OPTIONS, *IRRELEVANT, CODE))]
         if others:
             texts = [f"{key}: {changed[key][1]} there, {changed[key][0]} here" for key in others]
             raise ConfigError(
