@@ -12,7 +12,8 @@ from marlnb.envs.regroup import build_env
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.training.learners import COMPILED_FROM, build_learners
+from marlnb.training.compilation import COMPILED_FROM
+from marlnb.training.learners import build_learners
 
 
 def check_joinable(experiments: Sequence[Experiment]) -> None:

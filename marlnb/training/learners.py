@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from marlnb.algorithms.configs.off_policy import OffPolicyConfig, QActorCriticConfig
+from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.configs.scripted import FrozenConfig
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.scripted import FixedPolicyLearner
@@ -24,23 +23,14 @@ from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.scripted import FrozenPolicy
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.collect.seeds import GENERATORS_LOCK, derive_seed
+from marlnb.training.compilation import COMPILED_FROM
 from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.population_support import population_support
 from marlnb.training.runs.run_folder import RunFolder
 
-COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
-COMPILING_FLOP = 2e12  # of updates while a compiler works: half a minute to minutes of one core
-COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a training which is soon stopped has none
-STEP_FLOP = 1e8  # 3 ms of one core, by the estimate above
-LONG_TRAINING = 3  # times COMPILING_FLOP: by estimate, even the first one on a single core then ends no later
 _frozen: ContextVar[tuple[tuple[Path, str], ...]] = ContextVar("_frozen", default=())  # being built, run and group
-STATE_ERRORS = (
-    RuntimeError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-)  # of a state that belongs to something else
+# of a state that belongs to something else
+STATE_ERRORS = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)
 
 
 def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:
@@ -105,42 +95,6 @@ def build_learner(
     if experiment.compile in COMPILED_FROM:
         learner.compile_updates(after=COMPILED_FROM[experiment.compile])
     return learner
-
-
-def compile_long_training(experiment: Experiment, learners: Mapping[str, Learner]) -> None:
-    """With compile=auto, lets the learners of a long training compile their updates in the background."""
-    for learner in learners.values():
-        updates = compiling_updates(experiment, learner)
-        if updates is not None:
-            start, after = updates
-            learner.compile_updates(after, start)
-
-
-def compiling_updates(experiment: Experiment, learner: Learner) -> tuple[int, int] | None:
-    """The update that starts the compiler, and the first one that uses its code; None: the training is too short.
-
-    Both depend on the experiment only, not on the machine or the time, and a training of a few updates starts no
-    compiler.
-    """
-    if experiment.compile != "auto" or experiment.schedule:
-        return None
-    after = math.ceil(COMPILING_FLOP / max(1, _update_flop(experiment, learner)))
-    if experiment.frames // experiment.iteration_frames < LONG_TRAINING * after:
-        return None
-    return after // COMPILING_STARTS, after
-
-
-def _update_flop(experiment: Experiment, learner: Learner) -> float:
-    """Operations of an update by estimate: 6 n w, of n samples (of all passes over them) and w weights.
-
-    Each gradient step on a replay buffer's sample has STEP_FLOP more: a small one takes as long as those.
-    """
-    config, n_agents = experiment.algorithm_of(learner.group.name), learner.group.n_agents
-    n_weights = sum(weight.numel() for weight in learner.policy.parameters())
-    if isinstance(config, OffPolicyConfig):
-        flop = 6 * config.batch_size * n_agents * n_weights + STEP_FLOP * len(learner.optimizers)
-        return config.updates * flop
-    return 6 * experiment.iteration_frames * n_agents * n_weights * getattr(config, "epochs", 1)
 
 
 def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:
@@ -208,25 +162,3 @@ def load_learners(learners: Mapping[str, Learner], state: Mapping[str, Any]) -> 
             learner.load_state_dict(state[name])
         except STATE_ERRORS as error:
             raise CheckpointError(f"the checkpoint does not fit the learner of {name!r}: {error}") from error
-
-
-def check_length(experiment: Experiment, spec: EnvSpec, names: Sequence[str] = (), n_players: int = 1) -> None:
-    """Raises ConfigError if the training ends before a group that learns would start to.
-
-    Args:
-        names: of the algorithms that learn: groups, in a league also roles and players; empty: all groups.
-        n_players: of a league, that this training trains.
-    """
-    frames = experiment.iterations * experiment.iteration_frames
-    if experiment.max_agent_steps is not None and experiment.max_agent_steps > frames * len(spec.agents):
-        raise ConfigError(
-            f"max_agent_steps={experiment.max_agent_steps} cannot be reached: {frames:,} frames of {spec.name} are at "
-            f"most {frames * len(spec.agents):,} steps of its {len(spec.agents)} agents; give more frames",
-            at="max_agent_steps",
-        )
-    max_frames = None
-    if experiment.max_agent_steps is not None and spec.simultaneous:
-        steps = experiment.iteration_frames * len(spec.agents)
-        max_frames = math.ceil(experiment.max_agent_steps / steps) * experiment.iteration_frames
-    for name in names or spec.group_names:
-        experiment.check_warmup(name, max_frames=max_frames, n_players=n_players)

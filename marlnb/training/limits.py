@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from marlnb.display.formatting import format_number
+from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
+from marlnb.specs import EnvSpec
 from marlnb.training.shared_return import earn_differently, shared_return
 
 LIMIT_OPTIONS = ("frames", "max_iterations", "max_minutes", "max_agent_steps")  # of an Experiment
@@ -32,14 +35,35 @@ class Trained:
     @property
     def by_limit(self) -> dict[str, float]:
         """What each option of `LIMIT_OPTIONS` limits, in its unit."""
-        return dict(
-            zip(LIMIT_OPTIONS, (self.frames, self.iterations, self.seconds / 60, self.agent_steps), strict=True)
-        )
+        amounts = (self.frames, self.iterations, self.seconds / 60, self.agent_steps)
+        return dict(zip(LIMIT_OPTIONS, amounts, strict=True))
 
 
 def limits_of(experiment: Experiment) -> dict[str, float | None]:
     """The experiment's limits by option; None: no limit."""
     return {name: getattr(experiment, name) for name in LIMIT_OPTIONS}
+
+
+def check_length(experiment: Experiment, spec: EnvSpec, names: Sequence[str] = (), n_players: int = 1) -> None:
+    """Raises ConfigError if the training ends before a group that learns would start to.
+
+    Args:
+        names: of the algorithms that learn: groups, in a league also roles and players; empty: all groups.
+        n_players: of a league, that this training trains.
+    """
+    frames = experiment.iterations * experiment.iteration_frames
+    if experiment.max_agent_steps is not None and experiment.max_agent_steps > frames * len(spec.agents):
+        raise ConfigError(
+            f"max_agent_steps={experiment.max_agent_steps} cannot be reached: {frames:,} frames of {spec.name} are at "
+            f"most {frames * len(spec.agents):,} steps of its {len(spec.agents)} agents; give more frames",
+            at="max_agent_steps",
+        )
+    max_frames = None
+    if experiment.max_agent_steps is not None and spec.simultaneous:
+        steps = experiment.iteration_frames * len(spec.agents)
+        max_frames = math.ceil(experiment.max_agent_steps / steps) * experiment.iteration_frames
+    for name in names or spec.group_names:
+        experiment.check_warmup(name, max_frames=max_frames, n_players=n_players)
 
 
 def reached_limit(experiment: Experiment, trained: Trained) -> str:

@@ -29,7 +29,8 @@ from marlnb.training.collect.episode_statistics import EpisodeStatistics, Episod
 from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
 from marlnb.training.collect.seeds import RandomStreams, derive_seed
-from marlnb.training.learners import STATE_ERRORS, build_learners, compile_long_training, load_learners
+from marlnb.training.compilation import compile_long_training
+from marlnb.training.learners import STATE_ERRORS, build_learners, load_learners
 from marlnb.training.limits import Trained
 from marlnb.training.population_support import population_support
 from marlnb.training.precision import note_slow_precision

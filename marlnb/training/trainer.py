@@ -25,8 +25,7 @@ from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
-from marlnb.training.learners import check_length
-from marlnb.training.limits import Trained, reached_limit, return_of_target
+from marlnb.training.limits import Trained, check_length, reached_limit, return_of_target
 from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.malloc import keep_freed_memory

@@ -36,7 +36,7 @@ from marlnb.populations.training.player_experiment import algorithm_names, check
 from marlnb.populations.training.player_weights import PlayerWeights
 from marlnb.populations.training.recent_returns import RecentReturns
 from marlnb.populations.training.snapshots import SnapshotStore
-from marlnb.training.learners import check_length
+from marlnb.training.limits import check_length
 from marlnb.training.loop import Advance
 from marlnb.training.runs.run_folder import RunFolder
 

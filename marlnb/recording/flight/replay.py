@@ -27,7 +27,7 @@ from marlnb.recording.flight.hashes import HashFile, rollout_hashes
 from marlnb.recording.flight.labels import LabelledEnv
 from marlnb.recording.flight.recorder import Flight, FlightOptions
 from marlnb.training.collect.threads import torch_threads
-from marlnb.training.learners import compile_long_training
+from marlnb.training.compilation import compile_long_training
 from marlnb.training.loop import Loop
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.run import Origin, Run, opened_run

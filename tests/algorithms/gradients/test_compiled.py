@@ -17,8 +17,8 @@ from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.experiment import Experiment
 from marlnb.models.policies.random_numbers import RandomInputs
-from marlnb.training import learners
-from marlnb.training.learners import COMPILING_FLOP, STEP_FLOP, compiling_updates
+from marlnb.training import compilation
+from marlnb.training.compilation import COMPILING_FLOP, STEP_FLOP, compiling_updates
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.sampling import exhaustive
@@ -203,7 +203,7 @@ def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
     first = train(tmp_path / "halves", 2, "compile=first")
     assert [*first, *train(tmp_path / "halves", 2, resume=True)] == reports
     # as long as this training is "long", it uses the same code from its third update on, without being asked
-    monkeypatch.setattr(learners, "COMPILING_FLOP", 2 * UPDATE_FLOP)
+    monkeypatch.setattr(compilation, "COMPILING_FLOP", 2 * UPDATE_FLOP)
     run = Run.create(tmp_path / "auto", Experiment.compose(*TRAINING))
     with Trainer.resume(run) as trainer:
         compiled_so_far = []
