@@ -14,7 +14,7 @@ from torch import Tensor
 
 from marlnb.analysis.communication.influence_result import over_episodes
 from marlnb.analysis.data.trajectories import Trajectories, roll_out
-from marlnb.analysis.interventions.intervene import MAX_ENVS
+from marlnb.analysis.interventions.intervene import MAX_INTERVENTION_ENVS
 from marlnb.analysis.interventions.outcomes import action_distance
 from marlnb.analysis.results import Result, few_episodes_warning, grid_table
 from marlnb.analysis.stats.divergence import total_variation
@@ -26,7 +26,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.evaluation import check_episodes
+from marlnb.training.policies.evaluation import check_episodes, choose_n_envs
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
@@ -153,7 +153,7 @@ def action_influence(
     policies = policy_source.policies(origin.iteration, device=device)
     group = _source_group(policy_source, source, policies, measure)
     agent_index = policy_source.spec.group(group).agents.index(source)
-    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    n_envs = choose_n_envs(policy_source, episodes, n_envs, MAX_INTERVENTION_ENVS)
     parts = []
     with policy_source.build_env(n_envs, device=device, env=env) as built:
         check_fit(policy_source.spec, built.spec)

@@ -45,7 +45,7 @@ from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_s
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
 
-MAX_ENVS = 16_384
+DEFAULT_N_ENVS = 16_384
 """Environments of one rollout. Their trajectories are in memory: about 0.2 GB in MPE."""
 
 
@@ -77,7 +77,7 @@ def causal_map(
     explore: bool = False,
     checkpoint: Which = "last",
     env: EnvConfig | None = None,
-    n_envs: int = MAX_ENVS,
+    n_envs: int = DEFAULT_N_ENVS,
     device: str = "cpu",
     intervals: Intervals = "t",
     progress: bool = True,

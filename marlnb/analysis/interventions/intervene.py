@@ -25,13 +25,13 @@ from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
-from marlnb.training.policies.evaluation import check_episodes
+from marlnb.training.policies.evaluation import check_episodes, choose_n_envs
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.saved_edits import load_edits, save_edits, write_result
 
-MAX_ENVS = 256
+MAX_INTERVENTION_ENVS = 256
 
 
 @closing_pools()
@@ -103,7 +103,7 @@ def intervene(
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration, device=device)
     edited_policies, partner_names = _with_partners(policy_source, policies, partners or {}, device)
-    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    n_envs = choose_n_envs(policy_source, episodes, n_envs, MAX_INTERVENTION_ENVS)
     with (
         policy_source.build_env(n_envs, device=device, env=env) as built,
         AnalysisProgress("intervention", "edited episodes", episodes * len(edits_by_arm), shown=progress) as shown,

@@ -23,7 +23,7 @@ from marlnb.analysis.interventions.action_sensitivity import (
     baseline_warnings,
     play_episodes,
 )
-from marlnb.analysis.interventions.intervene import MAX_ENVS
+from marlnb.analysis.interventions.intervene import MAX_INTERVENTION_ENVS
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_T_TESTS, Result, few_episodes_warning
@@ -32,6 +32,7 @@ from marlnb.analysis.stats.paired_test import PairedDifference, paired_test
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.models.hooks.directions import Erase
 from marlnb.training.policies.compatibility import check_fit
+from marlnb.training.policies.evaluation import choose_n_envs
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
@@ -174,7 +175,7 @@ def mediation(
     policy_source = as_policy_source(policy_source)
     group = acting_group(policy_source, tuned.agent, tuned.site)
     policies = policy_source.policies(policy_source.origin(checkpoint).iteration)
-    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    n_envs = choose_n_envs(policy_source, episodes, n_envs, MAX_INTERVENTION_ENVS)
     with policy_source.build_env(n_envs) as env:
         check_fit(policy_source.spec, env.spec)
         baseline = play_episodes(env, policies, (), episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)

@@ -16,7 +16,7 @@ import numpy as np
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.trajectories import Trajectories
-from marlnb.analysis.interventions.intervene import MAX_ENVS
+from marlnb.analysis.interventions.intervene import MAX_INTERVENTION_ENVS
 from marlnb.analysis.interventions.tracing_result import Tracing
 from marlnb.analysis.interventions.tracing_rollouts import Restore, Rollouts
 from marlnb.analysis.progress import AnalysisProgress
@@ -95,8 +95,10 @@ def trace(
         episodes, policy_source = min(episodes, len(policy_source.episodes)), policy_source.run_path
     if outcome not in OUTCOMES:
         raise AnalysisError(unknown("outcome", outcome, OUTCOMES))
-    if not 2 <= episodes <= MAX_ENVS or span < 1:
-        raise ConfigError(f"episodes must be 2 to {MAX_ENVS} and span 1 or more; got {episodes} and {span}")
+    if not 2 <= episodes <= MAX_INTERVENTION_ENVS or span < 1:
+        raise ConfigError(
+            f"episodes must be 2 to {MAX_INTERVENTION_ENVS} and span 1 or more; got {episodes} and {span}"
+        )
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration)

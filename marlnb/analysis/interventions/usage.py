@@ -27,7 +27,7 @@ from marlnb.analysis.interventions.action_sensitivity import (
 )
 from marlnb.analysis.interventions.confounds import with_own_action
 from marlnb.analysis.interventions.direction_tests import DirectionTests
-from marlnb.analysis.interventions.intervene import MAX_ENVS
+from marlnb.analysis.interventions.intervene import MAX_INTERVENTION_ENVS
 from marlnb.analysis.interventions.usage_conclusion import conclude, usage_notes, usage_warnings
 from marlnb.analysis.interventions.usage_evidence import CountedRows, UsageEvidence
 from marlnb.analysis.interventions.usage_result import Usage
@@ -40,6 +40,7 @@ from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.models.hooks.directions import Direction
 from marlnb.training.policies.compatibility import check_fit
+from marlnb.training.policies.evaluation import choose_n_envs
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
 
@@ -127,7 +128,7 @@ def usage(
     group = acting_group(policy_source, agent, site)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration)
-    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    n_envs = choose_n_envs(policy_source, episodes, n_envs, MAX_INTERVENTION_ENVS)
     with (
         policy_source.build_env(n_envs, env=env) as built,
         AnalysisProgress(f"usage of {name} by {agent}", "edits", shown=progress) as shown,

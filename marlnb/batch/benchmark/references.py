@@ -15,7 +15,7 @@ from marlnb.codec import to_json
 from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.seeds import derive_seed
-from marlnb.training.policies.evaluation import MAX_ENVS, score_policies
+from marlnb.training.policies.evaluation import MAX_EVALUATION_ENVS, score_policies
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.trust import loaded
 
@@ -52,7 +52,7 @@ def _measure(experiment: Experiment) -> dict[str, dict[str, float]]:
     The random level is the mean return over as many episodes as a run's final evaluation.
     """
     episodes = ABSOLUTE_FACTOR * experiment.evaluation_episodes
-    n_envs = min(experiment.n_envs, MAX_ENVS, episodes)
+    n_envs = min(experiment.n_envs, MAX_EVALUATION_ENVS, episodes)
     with loaded(experiment.env, "env").build(n_envs, "cpu") as env:
         policies = {group.name: RandomPolicy(group) for group in env.spec.groups}
         seed = derive_seed(0, "references")

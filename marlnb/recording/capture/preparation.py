@@ -29,7 +29,7 @@ from marlnb.recording.capture.recompute import in_critic
 from marlnb.recording.capture.sources import Selection
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.evaluation import MAX_ENVS, action_generator
+from marlnb.training.policies.evaluation import action_generator, choose_n_envs
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run import Origin
@@ -107,7 +107,7 @@ def prepare(policy_source: PolicySourceLike, config: RecordingConfig) -> Iterato
     policies = policy_source.policies(origin.iteration, device=config.device)
     selections = select_agents(policy_source.spec, config.agents)
     sites = select_sites(policies, config.sites, selections)
-    n_envs = min(config.n_envs or min(policy_source.n_envs, MAX_ENVS), config.episodes)
+    n_envs = choose_n_envs(policy_source, config.episodes, config.n_envs)
     with policy_source.build_env(n_envs, device=config.device, env=config.env) as env:
         check_fit(policy_source.spec, env.spec)
         publish_evaluation(env, policy_source.path / EVALUATION)

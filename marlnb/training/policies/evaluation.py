@@ -35,7 +35,7 @@ from marlnb.values import validate
 if TYPE_CHECKING:
     from marlnb.models.hooks.edit import Edit
 
-MAX_ENVS = 32
+MAX_EVALUATION_ENVS = 32
 EnvLike = EnvConfig | str | None
 
 
@@ -199,7 +199,7 @@ def evaluate(
     if policy == "random" and edits:
         raise ConfigError("a random policy has no sites to edit; use policy='run'")
     policy_source = as_policy_source(policy_source, trust=trust)
-    n_envs = min(episodes, n_envs or min(policy_source.n_envs, MAX_ENVS))
+    n_envs = choose_n_envs(policy_source, episodes, n_envs)
     policies, iteration = _policies(policy_source, policy, checkpoint)
     config = _config(env)
     with policy_source.build_env(n_envs, env=config) as built, ExitStack() as stack:
@@ -228,6 +228,13 @@ def check_episodes(episodes: int, seed: int, n_envs: int | None) -> None:
     EvaluationOptions(episodes=episodes, seed=seed)
     if n_envs is not None and n_envs < 1:
         raise ConfigError(f"n_envs must be at least 1; got {n_envs}")
+
+
+def choose_n_envs(
+    policy_source: PolicySource, episodes: int, n_envs: int | None, max_envs: int = MAX_EVALUATION_ENVS
+) -> int:
+    """How many environments play these episodes: `n_envs`, or as many as in the training, but at most `max_envs`."""
+    return min(episodes, n_envs or min(policy_source.n_envs, max_envs))
 
 
 def score_policies(
