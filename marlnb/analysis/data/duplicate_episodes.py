@@ -7,7 +7,6 @@ episodes have then been fitted, and a bootstrap over such episodes gives an inte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -78,5 +77,5 @@ def _count_distinct(recording: Recording, episodes: np.ndarray) -> int:
     episode = recording.rows["episode"].to_numpy()
     rows = np.flatnonzero(np.isin(episode, episodes))
     episode_ends = np.flatnonzero(np.diff(episode[rows])) + 1
-    by_field = [np.split(replace(array, rows=rows).to_numpy(), episode_ends) for array in arrays]
+    by_field = [np.split(array.read_rows(rows), episode_ends) for array in arrays]
     return len({tuple(steps.tobytes() for steps in fields) for fields in zip(*by_field)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from marlnb.errors import AnalysisError, RecordingError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
+from marlnb.recording.file.array import expand_agents
 from marlnb.recording.file.episode_index import integers_of
 from marlnb.recording.tools.recorded_policies import origin_at, policies_of
 from marlnb.specs import EnvSpec
@@ -220,12 +221,12 @@ class RowSource:
 
     def recurrent_state(self, rows: Rows) -> np.ndarray:
         """The actor's state that entered each step, `[row, agent, layer, unit]`."""
-        return self._expand_to_group(self.group, _read(self.recording.recurrent(self.group), rows.index))
+        return self._expand_to_group(self.group, self.recording.recurrent(self.group).read_rows(rows.index))
 
     def activations(self, site: str, rows: Rows) -> np.ndarray:
         """`[row, agent, unit]` float32, zero for agents without this site and agents that were not recorded."""
         array = self.recording[site]
-        return self._expand_to_group(self.group, _read(array, rows.index), list(array.labels["agent"]))
+        return self._expand_to_group(self.group, array.read_rows(rows.index), list(array.labels["agent"]))
 
     def mean_observation(self, group: str, rows: Rows, batch_rows: int = 65536) -> Tensor:
         """Each agent's mean over the rows at which it was alive, `[agent, feature]`; zero for one that never was."""
@@ -268,7 +269,7 @@ class RowSource:
                 acting=_tensor(self._read_field("acting", self.group, index)),
                 recurrent=self._read_state(states.get("actor"), index),
                 action_mask=_tensor(self._read_field("action_mask", self.group, index)) if has_mask else None,
-                state=_tensor(_read(self.recording.state, index)) if has_env_state else None,
+                state=_tensor(self.recording.state.read_rows(index)) if has_env_state else None,
                 critic_recurrent=self._read_state(states.get("critic"), index),
             )
 
@@ -279,7 +280,7 @@ class RowSource:
             AnalysisError: the label belongs to other agents.
         """
         array = self.recording.label(label)
-        values, class_names = _read(array, rows.index), self.recording.classes(label)
+        values, class_names = array.read_rows(rows.index), self.recording.classes(label)
         if values.ndim == 1:
             return values, label, class_names
         owners = list(array.labels["agent"])
@@ -313,29 +314,20 @@ class RowSource:
         }
 
     def _read_field(self, field: str, group: str, index: np.ndarray) -> np.ndarray:
-        return self._expand_to_group(group, _read(self.recording.steps(group, field), index))
+        return self._expand_to_group(group, self.recording.steps(group, field).read_rows(index))
 
     def _read_state(self, array: LabelledArray | None, index: np.ndarray) -> Tensor | None:
-        return None if array is None else _tensor(self._expand_to_group(self.group, _read(array, index)))
+        return None if array is None else _tensor(self._expand_to_group(self.group, array.read_rows(index)))
 
     def _expand_to_group(self, group: str, values: np.ndarray, recorded: list[str] | None = None) -> np.ndarray:
         """`[row, recorded agent, ...]` -> `[row, agent of the group, ...]`."""
-        agents = self.env.group(group).agents
         recorded = self.recorded_agents(group) if recorded is None else recorded
-        if list(agents) == recorded:
-            return values
-        expanded = np.zeros((len(values), len(agents), *values.shape[2:]), values.dtype)
-        expanded[:, [agents.index(agent) for agent in recorded]] = values
-        return expanded
+        return expand_agents(values, recorded, self.env.group(group).agents)
 
     def _recorded_states(self) -> set[str]:
         """The parts of the group's policy, actor or critic, whose recurrent state is recorded."""
         path = f"recurrent/{self.group}"
         return set(self.recording.file[path]) if path in self.recording.file else set()
-
-
-def _read(array: LabelledArray, index: np.ndarray) -> np.ndarray:
-    return replace(array, rows=index).to_numpy()
 
 
 def _tensor(values: np.ndarray) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,7 @@ class View:
             n_units = array.shape[-1]
 
             def read(positions: np.ndarray) -> np.ndarray:
-                return np.asarray(replace(array, rows=rows.index[acting[positions]]).to_numpy())
+                return array.read_rows(rows.index[acting[positions]])
         else:
             other = as_policy_source(self.policy_source)
             policy = compatible_policy(source, other, self.checkpoint or "last", self.site, rows)

@@ -61,11 +61,11 @@ class _RowBatches:
 
     def activations(self, start: int, stop: int) -> np.ndarray:
         array = self.source.recording[self.site].sel(agent=self.agent)
-        return replace(array, rows=self.rows.index[self._selected(start, stop)]).to_numpy()
+        return array.read_rows(self.rows.index[self._selected(start, stop)])
 
     def observations(self, start: int, stop: int) -> np.ndarray:
         array = self.source.recording.steps(self.source.group, "observation").sel(agent=self.agent)
-        values = replace(array, rows=self.rows.index[self._selected(start, stop)]).to_numpy()
+        values = array.read_rows(self.rows.index[self._selected(start, stop)])
         return values.reshape(len(values), -1)
 
     def untrained(self, policy: Policy, start: int, stop: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,7 +106,7 @@ def _reader(array: LabelledArray) -> Any:
         rows = array.rows[np.atleast_1d(np.arange(len(array.rows))[row])]
         named = zip(array.dims[1:], axes)
         picks = {dim: pick for dim, pick in named if not isinstance(pick, slice) or pick != slice(None)}
-        values = replace(array.sel(**picks), rows=rows).to_numpy()
+        values = array.sel(**picks).read_rows(rows)
         return values[0] if isinstance(row, (int, np.integer)) else values
 
     return read

@@ -28,6 +28,15 @@ ROW_SELECTORS = ("episode", "t", "checkpoint")
 RowFinder = Callable[[np.ndarray, Mapping[str, Selector]], np.ndarray]
 
 
+def expand_agents(values: np.ndarray, recorded: Sequence[str], agents: Sequence[str]) -> np.ndarray:
+    """`[row, recorded agent, ...]` -> `[row, agent, ...]`, zero for agents that were not recorded."""
+    if list(agents) == list(recorded):
+        return values
+    expanded = np.zeros((len(values), len(agents), *values.shape[2:]), values.dtype)
+    expanded[:, [list(agents).index(agent) for agent in recorded]] = values
+    return expanded
+
+
 @dataclass(frozen=True, repr=False)
 class LabelledArray:
     """A lazy array `[row, ...]` with named axes; `sel` narrows it, `to_numpy` reads it.
@@ -127,6 +136,10 @@ class LabelledArray:
             keep_dtype: return float16 where it is stored, instead of float32 (numpy has no bfloat16).
         """
         return self._read(self.rows, raw=False, keep=keep_dtype)
+
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Reads these rows of the file, whichever are selected."""
+        return replace(self, rows=rows).to_numpy()
 
     def to_torch(self, *, keep_dtype: bool = False) -> Tensor:
         """Reads the array as a tensor; `keep_dtype` returns float16 and bfloat16 where they are stored."""

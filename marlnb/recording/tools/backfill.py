@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
 from marlnb.recording.capture.sources import Pick, take_agents
-from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.array import LabelledArray, expand_agents
 from marlnb.recording.file.checksums import chunk_ranges
 from marlnb.recording.file.inspection import inspect, remember
 from marlnb.recording.file.journal import JournaledFile
@@ -208,19 +207,14 @@ def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[s
     if policy.critic_recurrent_shape is not None and with_critic:
         inputs["critic_recurrent"] = _all_agents(part, part.recurrent(group, "critic"), group, rows)
     if reads_all and part.spec.state_shape is not None:
-        inputs["state"] = torch.from_numpy(replace(part.state, rows=rows).to_numpy())
+        inputs["state"] = torch.from_numpy(part.state.read_rows(rows))
     return inputs
 
 
 def _all_agents(part: Recording, array: LabelledArray, group: str, rows: np.ndarray) -> Tensor:
     """`[row, agent, ...]` for all agents of the group, zero for those that were not recorded."""
-    agents, recorded = part.spec.group(group).agents, part.group_agents(group)
-    values = replace(array, rows=rows).to_numpy()
-    if list(agents) == recorded:
-        return torch.from_numpy(values)
-    spread = np.zeros((len(rows), len(agents), *values.shape[2:]), values.dtype)
-    spread[:, [agents.index(agent) for agent in recorded]] = values
-    return torch.from_numpy(spread)
+    values = expand_agents(array.read_rows(rows), part.group_agents(group), part.spec.group(group).agents)
+    return torch.from_numpy(values)
 
 
 def _add_datasets(
