@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -82,39 +83,29 @@ def influence(
             messages; a group without a critic.
     """
     recording = opened_recording(recording)
-    if through not in get_args(Through):
-        raise AnalysisError(unknown("way of influence", through, get_args(Through)))
-    if through != "observation" and (to != "action" or target is not None):
-        raise AnalysisError(f"to and target need through='observation'; got to={to!r}, target={target!r}")
-    if to == "value":
-        raise AnalysisError("use through='critic' for attributions of the value to observations")
-    if group is not None and group not in recording.groups:
-        raise AnalysisError(unknown("recorded group", group, recording.groups))
+    _check_question(recording, through, group, to, target)
     groups = list(recording.groups) if group is None else [group]
     source = RowSource(recording, groups[0])
     policies = policies if policies is not None else source.policies(checkpoint)
     env = source.env
-    if through == "communication" and not any(
-        messages_of(env, agent, feature_sources) or policies[name].cross_agent
-        for name in groups
-        for agent in env.group(name).agents
-    ):
-        raise AnalysisError(f"no agent of {groups} observes a feature named as a message: use feature_sources=")
-    options: dict[str, Any] = {
-        "method": method,
-        "baseline": baseline,
-        "n_steps": n_steps,
-        "batch_size": batch_size,
-        "seed": seed,
-        "policies": policies,
-        "episodes": episodes,
-        "checkpoint": checkpoint,
-    }
+    if through == "communication":
+        _check_messages(env, groups, policies, feature_sources)
     policy_of_group = {name: policy_of(RowSource(recording, name), policies, checkpoint) for name in groups}
+    explain = partial(
+        attribute,
+        recording,
+        method=method,
+        baseline=baseline,
+        n_steps=n_steps,
+        batch_size=batch_size,
+        seed=seed,
+        policies=policies,
+        episodes=episodes,
+        checkpoint=checkpoint,
+    )
     rows = source.rows(episodes, checkpoint)
     by_row, messages = [], []
     with AnalysisProgress(f"influence through {through}", "rows", shown=progress) as shown:
-        options["progress"] = shown
         for policy in policy_of_group.values():
             agent_by_agent = through == "observation" and not policy.cross_agent
             shown.expect(len(rows) * (policy.group.n_agents if agent_by_agent else 1))
@@ -127,12 +118,11 @@ def influence(
                 )
                 new_messages = _not_finite(sizes, group_source.acting(rows), policy.group, env)
             elif through == "critic":
-                attribution = attribute(recording, group=name, to="value", **options)
+                attribution = explain(group=name, to="value", progress=shown)
                 sizes, new_messages = _by_source(attribution, env), list(attribution.warnings)
             else:
-                sizes, new_messages = _observation_effects(
-                    recording, policy, env, feature_sources, {"to": to, "target": target, **options}
-                )
+                explain_output = partial(explain, to=to, target=target, progress=shown)
+                sizes, new_messages = _observation_effects(policy, env, feature_sources, explain_output)
             by_row.append(sizes)
             messages += [f"{name}: {text}" for text in new_messages]
     values, low, high, n_episodes = over_episodes(np.concatenate(by_row, axis=1), rows.episode, seed)
@@ -152,6 +142,29 @@ def influence(
     )
 
 
+def _check_question(recording: Recording, through: Through, group: str | None, to: To, target: Target) -> None:
+    if through not in get_args(Through):
+        raise AnalysisError(unknown("way of influence", through, get_args(Through)))
+    if through != "observation" and (to != "action" or target is not None):
+        raise AnalysisError(f"to and target need through='observation'; got to={to!r}, target={target!r}")
+    if to == "value":
+        raise AnalysisError("use through='critic' for attributions of the value to observations")
+    if group is not None and group not in recording.groups:
+        raise AnalysisError(unknown("recorded group", group, recording.groups))
+
+
+def _check_messages(
+    env: EnvSpec, groups: list[str], policies: Mapping[str, Policy], feature_sources: FeatureSources | None
+) -> None:
+    """Raises AnalysisError if no agent receives messages."""
+    if not any(
+        messages_of(env, agent, feature_sources) or policies[name].cross_agent
+        for name in groups
+        for agent in env.group(name).agents
+    ):
+        raise AnalysisError(f"no agent of {groups} observes a feature named as a message: use feature_sources=")
+
+
 def _describe(
     through: Through, to: To, target: Target, measure: Divergence, env: EnvSpec, groups: list[str]
 ) -> tuple[str, str]:
@@ -168,16 +181,12 @@ def _describe(
 
 
 def _observation_effects(
-    recording: Recording,
-    policy: Policy,
-    env: EnvSpec,
-    feature_sources: FeatureSources | None,
-    options: Mapping[str, Any],
+    policy: Policy, env: EnvSpec, feature_sources: FeatureSources | None, explain: Callable[..., Attribution]
 ) -> tuple[np.ndarray, list[str]]:
     """Absolute attribution `[row, agent, source]` of each agent's output to its features about each other agent."""
     spec = policy.group
     if policy.cross_agent:
-        attribution = attribute(recording, group=spec.name, sources="all", **options)
+        attribution = explain(group=spec.name, sources="all")
         return _by_source(attribution, env), list(attribution.warnings)
     names, sizes_of_agents, messages = feature_names(spec), [], dict[str, None]()
     for agent in spec.agents:
@@ -186,7 +195,7 @@ def _observation_effects(
         about_no_one = sorted(set(range(len(names))) - {k for indices in about.values() for k in indices})
         if about_no_one:
             features[agent] = [names[k] for k in about_no_one]
-        attribution = attribute(recording, group=spec.name, agent=agent, features=features, **options)
+        attribution = explain(group=spec.name, agent=agent, features=features)
         sizes = np.zeros((len(attribution.values), len(env.agents)))
         for k, other in enumerate(attribution.feature_names):
             sizes[:, env.agents.index(other)] = np.abs(attribution.values[:, 0, k])
