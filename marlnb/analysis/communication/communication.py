@@ -74,13 +74,7 @@ def communication(
         AnalysisError: unknown agent, label or feature; a message or goal with more than 64 values or only one.
     """
     recording = opened_recording(recording)
-    for name in (speaker, listener):
-        if name not in recording.agents:
-            raise AnalysisError(unknown("recorded agent", name, recording.agents))
-    if lag < 0 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            f"lag must be 0 or more, n_shuffles and n_bootstrap 20 or more; got {lag}, {n_shuffles}, {n_bootstrap}"
-        )
+    _check_question(recording, speaker, listener, lag, n_shuffles, n_bootstrap)
     of_speaker, of_listener = (_acting_rows(recording, name, checkpoint) for name in (speaker, listener))
     messages = _discrete(row_values(of_speaker, message), "message")
     goals = _discrete(row_values(of_speaker, goal), "goal")
@@ -99,10 +93,7 @@ def communication(
 
     all_rows, episode = np.arange(len(of_speaker)), of_listener.episode[received]
     action_name = f"{listener}'s action"
-    known = messages.known & goals.known
-    message_values, message_index = np.unique(messages.values[known], return_inverse=True)
-    goal_values, goal_index = np.unique(goals.values[known], return_inverse=True)
-    code = counts(message_index, goal_index, len(message_values), len(goal_values))
+    code, message_names, goal_names = _code_book(messages, goals)
     influence, notes = _causal_influence(
         recording, of_listener, received, message_features, speaker, policies, checkpoint
     )
@@ -133,8 +124,8 @@ def communication(
         times=np.unique(t),
         context_independence=context_independence(code),
         code=code,
-        messages=tuple(map(messages.class_name, message_values)),
-        goals=tuple(map(goals.class_name, goal_values)),
+        messages=message_names,
+        goals=goal_names,
         combinations=combinations_with_goal(of_speaker, messages, goals, n_shuffles, rng),
         n_rows=len(received),
         n_episodes=n_episodes,
@@ -159,6 +150,27 @@ def context_independence(code: np.ndarray) -> float:
     best = given_message.argmax(axis=0)
     goals = np.arange(code.shape[1])
     return float(np.mean(given_goal[best, goals] * given_message[best, goals]))
+
+
+def _check_question(
+    recording: Recording, speaker: str, listener: str, lag: int, n_shuffles: int, n_bootstrap: int
+) -> None:
+    for name in (speaker, listener):
+        if name not in recording.agents:
+            raise AnalysisError(unknown("recorded agent", name, recording.agents))
+    if lag < 0 or n_shuffles < 20 or n_bootstrap < 20:
+        raise AnalysisError(
+            f"lag must be 0 or more, n_shuffles and n_bootstrap 20 or more; got {lag}, {n_shuffles}, {n_bootstrap}"
+        )
+
+
+def _code_book(messages: RowValues, goals: RowValues) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+    """Counts `[message, goal]`, and the names of the messages and of the goals."""
+    known = messages.known & goals.known
+    message_values, message_index = np.unique(messages.values[known], return_inverse=True)
+    goal_values, goal_index = np.unique(goals.values[known], return_inverse=True)
+    code = counts(message_index, goal_index, len(message_values), len(goal_values))
+    return code, tuple(map(messages.class_name, message_values)), tuple(map(goals.class_name, goal_values))
 
 
 def _acting_rows(recording: Recording, agent: str, checkpoint: int | None) -> Units:
