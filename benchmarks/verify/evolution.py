@@ -134,7 +134,7 @@ def score_of_agilerl(seed: int, generation_frames: int, folder: Path) -> float:
     folder.mkdir(parents=True)
     file: Path = folder.absolute() / "score.json"
     sizes = ("--generations", GENERATIONS, "--generation-frames", generation_frames, "--episodes", EPISODES)
-    script = "benchmarks.verify.agilerl_side"
+    script = "benchmarks.verify.agilerl_training"
     peers.run_script(peers.AGILERL, script, seed, file, *sizes, "--first-seed", FIRST_SEED)
     result = json.loads(file.read_text())["score"]
     shutil.rmtree(folder)

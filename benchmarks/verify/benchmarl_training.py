@@ -1,6 +1,6 @@
 """One training of BenchMARL's IPPO, evaluated as it goes; run by the Python of `make bench-peers-setup`.
 
-    .peers/benchmarl/bin/python -m benchmarks.verify.benchmarl_side TASK SEED FILE --frames N --evaluations K
+    .peers/benchmarl/bin/python -m benchmarks.verify.benchmarl_training TASK SEED FILE --frames N --evaluations K
 
 Run it from the repository's root. It writes `[[frames, [return of each episode]], ...]` to FILE, for deterministic
 episodes, each of which stops at its first end; an episode's return is the mean over agents of their summed rewards.

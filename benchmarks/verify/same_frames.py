@@ -1,6 +1,6 @@
 """Compares marlnb's IPPO with BenchMARL's on multiwalker and VMAS balance, by return after the same frames.
 
-    python -m benchmarks.verify.beside_benchmarl [--tasks balance] [--seeds 0 1] [--longer 4] [--out FOLDER]
+    python -m benchmarks.verify.same_frames [--tasks balance] [--seeds 0 1] [--longer 4] [--out FOLDER]
 
 Both sides train with the settings of benchmarks/drivers/settings.py, one thread each, one training after the other,
 and play 100 episodes without exploration after each third of the frames; an episode's return is the mean over agents of
@@ -52,7 +52,7 @@ def theirs(task: str, seed: int, frames: int, out: Path) -> Curve:
     file = out / f"{task}-{frames}-benchmarl-{seed}.json"
     if not file.exists():
         sizes = ("--frames", frames, "--evaluations", EVALUATIONS, "--episodes", EPISODES)
-        script = "benchmarks.verify.benchmarl_side"
+        script = "benchmarks.verify.benchmarl_training"
         peers.run_script(peers.BENCHMARL, script, task, seed, file.absolute(), *sizes)
     return [(seen, fmean(returns)) for seen, returns in json.loads(file.read_text())]
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tasks", nargs="+", choices=sorted(FRAMES), default=sorted(FRAMES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--longer", type=int, default=1, metavar="N", help="times as many frames")
-    parser.add_argument("--out", type=Path, default=Path("runs/beside_benchmarl"), metavar="FOLDER")
+    parser.add_argument("--out", type=Path, default=Path("runs/same_frames"), metavar="FOLDER")
     asked = parser.parse_args(arguments)
     check_peers(peers.BENCHMARL)
     asked.out.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """One training of AgileRL's multi-agent demo, scored at its end; run by the Python of `make bench-peers-setup`.
 
-    .peers/agilerl/bin/python -m benchmarks.verify.agilerl_side SEED FILE --generations N --generation-frames M
+    .peers/agilerl/bin/python -m benchmarks.verify.agilerl_training SEED FILE --generations N --generation-frames M
 
 Run it from the repository's root. It writes `{"score": S}` to FILE: the mean return of one agent over greedy episodes
 of the elite of the last generation, before it is mutated.
