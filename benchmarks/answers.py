@@ -50,19 +50,19 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--only", nargs="+", help="names of the analyses")
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         run = Path(shutil.copytree(RUN, Path(folder) / "run"))
-        with mnb.record(run, episodes=options.episodes, progress=False) as recording:
+        with mnb.record(run, episodes=arguments.episodes, progress=False) as recording:
             decoding = mnb.decode(recording, site=SITE, label="goal", episodes=range(50), n_shuffles=1, progress=False)
             calls = analyses(recording, run, decoding)
-            for name in options.only or calls:
+            for name in arguments.only or calls:
                 seconds(calls[name])  # imports what it needs
-                clock, cpu = zip(*(seconds(calls[name]) for _ in range(options.repetitions)))
+                clock, cpu = zip(*(seconds(calls[name]) for _ in range(arguments.repetitions)))
                 rows.append(Row(name, clock, "s", target=TARGETS_S.get(name), at_most=True))
                 rows.append(Row(f"{name}, CPU time", cpu, "CPU s"))
-    report("answers", f"Analyses of {options.episodes} episodes of data/speaker_listener", rows)
+    report("answers", f"Analyses of {arguments.episodes} episodes of data/speaker_listener", rows)
 
 
 if __name__ == "__main__":

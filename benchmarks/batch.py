@@ -65,9 +65,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=list(PARTS), action="append", help="one or some of them; default all")
     parser.add_argument("--repetitions", type=int, default=5)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="marlnb-bench-") as folder:
-        rows = [row for part in asked.part or PARTS for row in PARTS[part](Path(folder), asked.repetitions)]
+        rows = [row for part in arguments.part or PARTS for row in PARTS[part](Path(folder), arguments.repetitions)]
     report("batch", "Batches", rows)
 
 

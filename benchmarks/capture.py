@@ -26,8 +26,8 @@ SIDES = ("marlnb", "hooks", "nnsight", "transformer_lens")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15)
-    options = parser.parse_args()
-    times = measure(options.repeats)
+    arguments = parser.parse_args()
+    times = measure(arguments.repeats)
     rows = []
     for side, pairs in times.items():
         extra = sorted(seen - plain for plain, seen in pairs)

@@ -47,21 +47,21 @@ def main() -> None:
     parser.add_argument("--kind", choices=("regression", "classification"), default="regression")
     parser.add_argument("--shuffles", type=int, default=20)
     parser.add_argument("--read", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.read:
-        print(json.dumps(decoded(Path(options.read), options.kind, options.shuffles)))
+    arguments = parser.parse_args()
+    if arguments.read:
+        print(json.dumps(decoded(Path(arguments.read), arguments.kind, arguments.shuffles)))
         return
     many_fits()
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         path = Path(folder) / "synthetic.h5"
         start = time.perf_counter()
-        rows = write(path, options.gb)
+        rows = write(path, arguments.gb)
         size, spent = path.stat().st_size, time.perf_counter() - start
         print(
             f"\nwritten: {size / 1e9:.1f} GB, {rows:,} rows, {spent:.0f} s ({size / 1e6 / spent:.0f} MB/s)", flush=True
         )
-        arguments = ["--read", str(path), "--kind", options.kind, "--shuffles", str(options.shuffles)]
-        command = [sys.executable, "-m", "benchmarks.decoding", *arguments]
+        words = ["--read", str(path), "--kind", arguments.kind, "--shuffles", str(arguments.shuffles)]
+        command = [sys.executable, "-m", "benchmarks.decoding", *words]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     result = json.loads(output.splitlines()[-1])
     activations = rows * AGENTS * UNITS * 4
@@ -69,7 +69,7 @@ def main() -> None:
     print("| streamed | time | activations read at | peak memory | score | observation | shuffled | p |")
     print("|---|---|---|---|---|---|---|---|")
     print(
-        f"| {options.kind}, {options.shuffles} shuffles, 3 agents | {result['seconds']:.0f} s | "
+        f"| {arguments.kind}, {arguments.shuffles} shuffles, 3 agents | {result['seconds']:.0f} s | "
         f"{activations / 1e6 / result['seconds']:.0f} MB/s | {result['peak_bytes'] / 2**30:.2f} GiB ({within} 2) | "
         f"{result['score']:.3f} | {result['observation']:.3f} | {result['shuffled']:.3f} | {result['p_value']:.3f} |"
     )

@@ -118,19 +118,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (("repetitions", 3), ("steps", 1000), ("agents", 8), ("units", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     pages = []
     with tempfile.TemporaryDirectory(prefix="marlnb-microscope-") as made:
         folder = Path(made)
-        path = made_recording(folder, asked.steps, asked.agents, asked.units)
+        path = made_recording(folder, arguments.steps, arguments.agents, arguments.units)
         with lab_on(folder / "lab") as lab, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-            for number in range(asked.repetitions):
+            for number in range(arguments.repetitions):
                 page = browser.new_page(viewport={"width": 1300, "height": 950})
                 pages.append(opened(page, lab, path, number))
                 page.close()
             browser.close()
-    size = f"{asked.steps} steps × {asked.agents} agents × {asked.units} units"
+    size = f"{arguments.steps} steps × {arguments.agents} agents × {arguments.units} units"
     rows = [
         Row("opening", tuple(one.seconds for one in pages), "s", target=2.0, at_most=True),
         Row("scrubbing", tuple(one.rate for one in pages), "frames/s", target=30.0),

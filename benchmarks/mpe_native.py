@@ -88,11 +88,11 @@ def main() -> None:
     parser.add_argument("--copies", type=int, nargs="+", default=[1, 32, 1024, 8192])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--continuous", action="store_true", help="continuous actions")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     names = [name for name in ENVIRONMENTS.names() if name.startswith("mpe/")]
-    chosen = names if asked.scenario == "all" else [f"mpe/{asked.scenario}"]
-    rows = [row for name in chosen for row in measure(name, asked.copies, asked.repeats, asked.continuous)]
+    chosen = names if arguments.scenario == "all" else [f"mpe/{arguments.scenario}"]
+    rows = [row for name in chosen for row in measure(name, arguments.copies, arguments.repeats, arguments.continuous)]
     report("mpe-native", "Stepping native MPE on one core", rows)
 
 

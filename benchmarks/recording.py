@@ -87,10 +87,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="of writing and reading")
     parser.add_argument("--seconds", type=float, default=110.0, help="of one rollout")
     parser.add_argument("--megabytes", type=int, default=512)
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        if options.part != "bandwidth":
+        if arguments.part != "bandwidth":
             header = ["rollout", "envs", "workers", "bytes a step", "groups", "plain µs/step"]
             header.append("nothing, paired % (95%)")
             for case in RECORDERS:
@@ -98,11 +98,11 @@ def main() -> None:
             header += ["floor µs", "file ms", *(f"all, {steps:,} steps" for steps in LENGTHS)]
             print(markdown_table(header, ()))
             for name, n_envs, workers in ROLLOUTS:
-                if options.rollout in (None, name):
+                if arguments.rollout in (None, name):
                     run = untrained_run(Path(folder) / f"{name.replace('/', '-')}-{n_envs}-{workers}", name, workers)
-                    print(overhead(run, Path(folder), n_envs, options), flush=True)
-        if options.part != "overhead":
-            bandwidth_and_reads(Path(folder), options.megabytes, options.repeats)
+                    print(overhead(run, Path(folder), n_envs, arguments), flush=True)
+        if arguments.part != "overhead":
+            bandwidth_and_reads(Path(folder), arguments.megabytes, arguments.repeats)
 
 
 def untrained_run(path: Path, name: str, workers: int) -> Run:
@@ -116,14 +116,14 @@ def untrained_run(path: Path, name: str, workers: int) -> Run:
     return run
 
 
-def overhead(run: Run, folder: Path, n_envs: int, options: argparse.Namespace) -> str:
+def overhead(run: Run, folder: Path, n_envs: int, arguments: argparse.Namespace) -> str:
     """One line of the table."""
     # fewer episodes than envs would be played by fewer envs
-    config = RecordingConfig(episodes=n_envs, dtype=options.dtype, seed=0, n_envs=n_envs)
+    config = RecordingConfig(episodes=n_envs, dtype=arguments.dtype, seed=0, n_envs=n_envs)
     with prepare(run, config) as prepared:
         schema, worker_pids = prepared.dry_run.schema, children()
-        turns = taking_turns(prepared, folder, options.seconds)
-        floor = statistics.median(floor_s(schema, n_envs, folder / "floor.bin") for _ in range(options.repeats))
+        turns = taking_turns(prepared, folder, arguments.seconds)
+        floor = statistics.median(floor_s(schema, n_envs, folder / "floor.bin") for _ in range(arguments.repeats))
     plain, file_s = statistics.median(turns.plain_s), statistics.median(turns.file_s)
     cells = [run.experiment.env.name, str(n_envs), str(len(worker_pids))]
     cells += [f"{n_envs * sum(field.row_bytes for field in schema.fields):,}", str(len(turns.added_s["all"]))]

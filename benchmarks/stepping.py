@@ -215,16 +215,18 @@ def main() -> None:
     parser.add_argument("--env", choices=list(WORK), help="only this one")
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.contender:
-        print(json.dumps(measure(options.contender, WORK[options.env], options.steps)))
+    arguments = parser.parse_args()
+    if arguments.contender:
+        print(json.dumps(measure(arguments.contender, WORK[arguments.env], arguments.steps)))
         return
     rows: list[Row] = []
     for name, work in WORK.items():
-        if options.env in (None, name):
+        if arguments.env in (None, name):
             print(f"{name} ...", file=sys.stderr, flush=True)
-            rows += compare(name, work.n_steps // (10 if options.quick else 1), 1 if options.quick else options.repeats)
-    report("stepping", f"Stepping alone, {N_ENVS} copies, {N_WORKERS} workers", rows, quick=options.quick)
+            rows += compare(
+                name, work.n_steps // (10 if arguments.quick else 1), 1 if arguments.quick else arguments.repeats
+            )
+    report("stepping", f"Stepping alone, {N_ENVS} copies, {N_WORKERS} workers", rows, quick=arguments.quick)
 
 
 def compare(name: str, n_steps: int, repeats: int) -> list[Row]:

@@ -34,34 +34,34 @@ EXPERIMENT = (
 HAND_WRITTEN_S = 69.0
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--target", type=float, default=-8.2, help="mean return per agent")
     parser.add_argument("--frames", type=int, default=3_000_000, help="give up after this number")
     parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args(arguments)
+    arguments = parser.parse_args(argv)
     seconds, frames, scores, reached = [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        for seed in options.seeds:
-            limits = (f"target_return={options.target}", f"frames={options.frames}", f"threads={options.threads}")
+        for seed in arguments.seeds:
+            limits = (f"target_return={arguments.target}", f"frames={arguments.frames}", f"threads={arguments.threads}")
             experiment = Experiment.compose(*EXPERIMENT, *limits, f"seed={seed}", "checkpoint_every=200")
             run = train(experiment, Path(folder) / str(seed))
             last = run.metrics().iloc[-1]
             seconds.append(float(last["seconds"]))
             frames.append(float(last["frames"]))
-            reached.append(bool(last["recent_return"] >= options.target))
+            reached.append(bool(last["recent_return"] >= arguments.target))
             scores.append(evaluate(run, episodes=300).score)
     rows = [
-        Row(f"time to {options.target}", tuple(seconds), "s", target=HAND_WRITTEN_S, at_most=True),
+        Row(f"time to {arguments.target}", tuple(seconds), "s", target=HAND_WRITTEN_S, at_most=True),
         Row("frames", tuple(frames), "frames"),
         Row("score then, 300 episodes", tuple(scores), "return", target=-9.0),
     ]
-    title = f"Time to {options.target} on simple_speaker_listener, {options.threads} threads"
-    report("time_to_score", title, rows, experiment=EXPERIMENT, seeds=options.seeds, reached=reached)
+    title = f"Time to {arguments.target} on simple_speaker_listener, {arguments.threads} threads"
+    report("time_to_score", title, rows, experiment=EXPERIMENT, seeds=arguments.seeds, reached=reached)
     if not all(reached):
-        failed = [seed for seed, done in zip(options.seeds, reached) if not done]
-        raise SystemExit(f"seeds {failed} did not reach {options.target} in {options.frames} frames")
+        failed = [seed for seed, done in zip(arguments.seeds, reached) if not done]
+        raise SystemExit(f"seeds {failed} did not reach {arguments.target} in {arguments.frames} frames")
 
 
 if __name__ == "__main__":

@@ -176,8 +176,10 @@ def kernel_rows(n_pairs: int, window_s: float) -> list[Row]:
 def slowdown_rows(n_pairs: int, window_s: float) -> list[Row]:
     apart, both = cores(), set.union(*cores())
     with training_notebook() as (notebook, run):
-        asked = (panel_on(notebook), run, who(notebook), n_pairs, window_s)
-        return pair_rows("a browser apart", pairs(*asked, *apart)) + pair_rows("all on both", pairs(*asked, both, both))
+        settings = (panel_on(notebook), run, who(notebook), n_pairs, window_s)
+        return pair_rows("a browser apart", pairs(*settings, *apart)) + pair_rows(
+            "all on both", pairs(*settings, both, both)
+        )
 
 
 def cores() -> tuple[set[int], set[int]]:
@@ -244,14 +246,14 @@ def main() -> None:
     parser.add_argument("--clicks", type=int, default=30)
     parser.add_argument("--pairs", type=int, default=20, help="of windows")
     parser.add_argument("--window", type=float, default=4.0, help="seconds of training in one window")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     rows = []
-    if "kernel" in asked.part:
-        rows += kernel_rows(asked.pairs, asked.window)
-    if "page" in asked.part:
-        rows += page_rows(asked.clicks)
-    if "slowdown" in asked.part:
-        rows += slowdown_rows(asked.pairs, asked.window)
+    if "kernel" in arguments.part:
+        rows += kernel_rows(arguments.pairs, arguments.window)
+    if "page" in arguments.part:
+        rows += page_rows(arguments.clicks)
+    if "slowdown" in arguments.part:
+        rows += slowdown_rows(arguments.pairs, arguments.window)
     report("widgets", "A run's panel in JupyterLab while it trains", rows)
 
 

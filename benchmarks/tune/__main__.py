@@ -32,25 +32,25 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--file", type=Path, default=FILE, help="where trainings are recorded (%(default)s)")
     parser.add_argument("--list", action="store_true", help="print the tasks, train nothing")
     parser.add_argument("--results", action="store_true", help="print the results so far, train nothing")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
-        tasks = choose(asked.words)
+        tasks = choose(arguments.words)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    if asked.list:
+    if arguments.list:
         print("\n".join(task.name for task in tasks))
         return 0
-    if asked.short:
+    if arguments.short:
         tasks = [replace(task, rungs=SHORT if task.rungs == HALVING else task.rungs) for task in tasks]
-    journal, complete = Journal(asked.file), True
-    if not asked.results:
-        end = time.monotonic() + 60 * asked.minutes
-        if asked.starts:
+    journal, complete = Journal(arguments.file), True
+    if not arguments.results:
+        end = time.monotonic() + 60 * arguments.minutes
+        if arguments.starts:
             first = [replace(task, rungs=(replace(task.rungs[0], n_candidates=1),)) for task in tasks]
             complete = search(first, journal, n_shown=0, end=end)
         else:
-            complete = search(tasks, journal, n_shown=asked.shown, end=end)
+            complete = search(tasks, journal, n_shown=arguments.shown, end=end)
     print(results(tasks, journal))
     return 0 if complete else 130
 

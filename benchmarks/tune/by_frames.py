@@ -58,13 +58,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--set", nargs="+", default=[], metavar="OPTION=VALUE", help="in place of the start's values")
     parser.add_argument("--file", type=Path, default=FILE, help="where trainings are recorded (%(default)s)")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
-        (task,) = choose(asked.words.split())
+        (task,) = choose(arguments.words.split())
     except ValueError as error:
         print(f"one task is needed: {error}", file=sys.stderr)
         return 2
-    compare(task, asked.set, asked.seeds, sorted(asked.frames), asked.file)
+    compare(task, arguments.set, arguments.seeds, sorted(arguments.frames), arguments.file)
     return 0
 
 

@@ -71,17 +71,17 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="runs/verify", metavar="FOLDER", help="where runs are kept (%(default)s)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes side by side (%(default)s)")
     parser.add_argument("--list", action="store_true", help="print the checks, train nothing")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
-        chosen = choose(asked.names)
+        chosen = choose(arguments.names)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    if asked.list:
+    if arguments.list:
         for check in chosen:
             print(f"{check.name:26} {_target(check):10} marlnb train {' '.join(check.overrides)}")
         return 0
-    return verify(chosen, Path(asked.out), asked.jobs)
+    return verify(chosen, Path(arguments.out), arguments.jobs)
 
 
 def verify(chosen: Sequence[Check], out: Path, jobs: int) -> int:

@@ -28,14 +28,14 @@ class Last(Mutations):  # type: ignore[misc]
     """Ends the process after the last generation, with the elite's score."""
 
     env: AsyncPettingZooVecEnv
-    asked: argparse.Namespace
+    arguments: argparse.Namespace
     generation = 0
 
     def mutation(self, population: Any, **options: Any) -> Any:
         self.generation += not options.get("pre_training_mut")
-        if self.generation == self.asked.generations:
-            score = score_of(population[0], self.env, self.asked.episodes, self.asked.first_seed)
-            self.asked.file.write_text(json.dumps({"score": score}))
+        if self.generation == self.arguments.generations:
+            score = score_of(population[0], self.env, self.arguments.episodes, self.arguments.first_seed)
+            self.arguments.file.write_text(json.dumps({"score": score}))
             os._exit(0)
         return super().mutation(population, **options)
 
@@ -63,14 +63,14 @@ def main() -> None:
     parser.add_argument("--generation-frames", type=int, required=True)
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--first-seed", type=int, default=1_000_000)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    random.seed(asked.seed)
-    np.random.seed(asked.seed)
-    torch.manual_seed(asked.seed)
-    mutations, env = build_mutations(Last, seed=asked.seed), build_env()
-    mutations.asked, mutations.env = asked, env
-    train(env, mutations, asked.generation_frames)
+    random.seed(arguments.seed)
+    np.random.seed(arguments.seed)
+    torch.manual_seed(arguments.seed)
+    mutations, env = build_mutations(Last, seed=arguments.seed), build_env()
+    mutations.arguments, mutations.env = arguments, env
+    train(env, mutations, arguments.generation_frames)
 
 
 if __name__ == "__main__":

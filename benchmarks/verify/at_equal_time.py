@@ -76,8 +76,8 @@ def measure(tasks: Sequence[str], seeds: Sequence[int], seconds: float, episodes
             key = {"task": task, "algorithm": algorithm, "side": side, "seed": seed, "seconds": seconds}
             if task not in tasks or any(key.items() <= row.items() for row in read_lines(file)):
                 continue
-            arguments = (task, algorithm, seed, seconds, episodes)
-            row = ours(*arguments) if side == MARLNB else theirs(side, *arguments)
+            training = (task, algorithm, seed, seconds, episodes)
+            row = ours(*training) if side == MARLNB else theirs(side, *training)
             append_line(file, {**key, **row})
             print(f"{task} {algorithm}, {side}, seed {seed}: {row['score']:.2f}", file=sys.stderr, flush=True)
 
@@ -106,13 +106,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU-seconds of each training (%(default)s)")
     parser.add_argument("--episodes", type=int, default=100, help="that are played after it (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("runs/at_equal_time"), metavar="FOLDER")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     check_peers(peers.BENCHMARL)
-    if "simple_spread" in asked.tasks:
+    if "simple_spread" in arguments.tasks:
         check_peers(peers.JAXMARL)
-    measure(asked.tasks, asked.seeds, asked.seconds, asked.episodes, asked.out)
-    rows = [row for row in read_lines(asked.out / "scores.jsonl") if row["seconds"] == asked.seconds]
-    (asked.out / "table.md").write_text(table(rows))
+    measure(arguments.tasks, arguments.seeds, arguments.seconds, arguments.episodes, arguments.out)
+    rows = [row for row in read_lines(arguments.out / "scores.jsonl") if row["seconds"] == arguments.seconds]
+    (arguments.out / "table.md").write_text(table(rows))
     print(table(rows))
 
 

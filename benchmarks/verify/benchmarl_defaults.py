@@ -64,23 +64,23 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--episodes", type=int, default=100)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    task = (VmasTask if asked.task in VMAS else PettingZooTask)[asked.task.upper()].get_from_yaml()
-    if asked.task == "simple_spread":
+    task = (VmasTask if arguments.task in VMAS else PettingZooTask)[arguments.task.upper()].get_from_yaml()
+    if arguments.task == "simple_spread":
         task.config["max_cycles"] = 25
-    elif asked.task in VMAS:
+    elif arguments.task in VMAS:
         task.config["n_agents"] = 3
-    limit = Limit(asked.seconds, asked.episodes, asked.file.absolute())
+    limit = Limit(arguments.seconds, arguments.episodes, arguments.file.absolute())
     try:
         with tempfile.TemporaryDirectory() as folder:
             config = experiment_config(folder)
-            config.evaluation_episodes = asked.episodes
+            config.evaluation_episodes = arguments.episodes
             experiment = Experiment(
                 task=task,
-                algorithm_config=ALGORITHMS[asked.algorithm].get_from_yaml(),
+                algorithm_config=ALGORITHMS[arguments.algorithm].get_from_yaml(),
                 model_config=MlpConfig.get_from_yaml(),
-                seed=asked.seed,
+                seed=arguments.seed,
                 config=config,
                 callbacks=[limit],
             )

@@ -39,27 +39,30 @@ def main() -> None:
     parser.add_argument("--frames", type=int, required=True)
     parser.add_argument("--evaluations", type=int, required=True)
     parser.add_argument("--episodes", type=int, default=100)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     model = MlpConfig.get_from_yaml()
-    model.num_cells, model.activation_class = list(on_policy(asked.task).hidden), torch.nn.Tanh
+    model.num_cells, model.activation_class = list(on_policy(arguments.task).hidden), torch.nn.Tanh
     with tempfile.TemporaryDirectory() as folder:
         config = experiment_config(folder)
-        set_on_policy(config, asked.task, workers=False)
-        config.max_n_frames, config.max_n_iters = asked.frames, None
+        set_on_policy(config, arguments.task, workers=False)
+        config.max_n_frames, config.max_n_iters = arguments.frames, None
         config.evaluation, config.create_json = True, True
-        config.evaluation_interval, config.evaluation_episodes = asked.frames // asked.evaluations, asked.episodes
+        config.evaluation_interval, config.evaluation_episodes = (
+            arguments.frames // arguments.evaluations,
+            arguments.episodes,
+        )
         experiment = Experiment(
-            task=task_of(asked.task),
-            algorithm_config=algorithm_config("ippo", asked.task),
+            task=task_of(arguments.task),
+            algorithm_config=algorithm_config("ippo", arguments.task),
             model_config=model,
-            seed=asked.seed,
+            seed=arguments.seed,
             config=config,
         )
         experiment.run()
         curve = evaluations(Path(folder))
-    assert curve[-1][0] == asked.frames and len(curve[-1][1]) == asked.episodes
-    asked.file.write_text(json.dumps(curve) + "\n")
+    assert curve[-1][0] == arguments.frames and len(curve[-1][1]) == arguments.episodes
+    arguments.file.write_text(json.dumps(curve) + "\n")
 
 
 if __name__ == "__main__":

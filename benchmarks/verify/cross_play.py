@@ -110,18 +110,18 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs of one environment")
     parser.add_argument("--episodes", type=int, default=EPISODES, help="of each pair (%(default)s)")
-    asked = parser.parse_args(words)
-    runs = {folder.name: Run.open(folder) for folder in asked.runs}
+    arguments = parser.parse_args(words)
+    runs = {folder.name: Run.open(folder) for folder in arguments.runs}
     experiments = [run.experiment for run in runs.values()]
     if any(experiment.env != experiments[0].env for experiment in experiments):
         print("the runs must have one environment, with the same options", file=sys.stderr)
         return 2
-    with build_env(experiments[0], min(asked.episodes, MAX_ENVS)) as env:
+    with build_env(experiments[0], min(arguments.episodes, MAX_ENVS)) as env:
         if len(env.spec.groups) != 2:
             print(f"{env.spec.name} has the groups {', '.join(env.spec.group_names)}; expected two", file=sys.stderr)
             return 2
         players = with_references(env, {name: run.policies() for name, run in runs.items()})
-        print(text(env, payoffs(env, players, asked.episodes)))
+        print(text(env, payoffs(env, players, arguments.episodes)))
     return 0
 
 

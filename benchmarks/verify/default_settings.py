@@ -229,14 +229,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="of each training (%(default)s)")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of --seconds (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"default: {FOLDER.name}/CLOCK next to this file")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
-        tasks = choose(asked.words)
+        tasks = choose(arguments.words)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    out = asked.out or FOLDER / asked.clock
-    measure(tasks, asked.seeds, asked.seconds, out, asked.clock)
+    out = arguments.out or FOLDER / arguments.clock
+    measure(tasks, arguments.seeds, arguments.seconds, out, arguments.clock)
     print(table(out))
     return 0
 

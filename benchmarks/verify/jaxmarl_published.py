@@ -58,19 +58,19 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--episodes", type=int, default=100)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # XLA has a thread for every core
     import jax
 
-    state, iterations = training(PUBLISHED, EVERY, seed=asked.seed, anneal_frames=ANNEAL_FRAMES)
+    state, iterations = training(PUBLISHED, EVERY, seed=arguments.seed, anneal_frames=ANNEAL_FRAMES)
     state, _ = iterations(state)  # compiles
     frames, start_s = EVERY * PUBLISHED.frames, cpu_seconds()
-    while cpu_seconds() - start_s < asked.seconds and frames < ANNEAL_FRAMES:  # the rate would be negative later
+    while cpu_seconds() - start_s < arguments.seconds and frames < ANNEAL_FRAMES:  # the rate would be negative later
         state, metrics = iterations(state)
         jax.block_until_ready((state, metrics))
         frames += EVERY * PUBLISHED.frames
-    row = {"random": mean_return(None, asked.episodes), "score": mean_return(state[0], asked.episodes)}
-    asked.file.write_text(json.dumps({**row, "frames": frames}) + "\n")
+    row = {"random": mean_return(None, arguments.episodes), "score": mean_return(state[0], arguments.episodes)}
+    arguments.file.write_text(json.dumps({**row, "frames": frames}) + "\n")
 
 
 if __name__ == "__main__":

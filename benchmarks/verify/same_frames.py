@@ -74,22 +74,24 @@ def table(curves_of: dict[tuple[str, str], dict[int, Curve]]) -> str:
     return markdown_table(("task", "frames", "trained by", "at the end, by seed", "before, by seed"), rows) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=sorted(FRAMES), default=sorted(FRAMES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--longer", type=int, default=1, metavar="N", help="times as many frames")
     parser.add_argument("--out", type=Path, default=Path("runs/same_frames"), metavar="FOLDER")
-    asked = parser.parse_args(arguments)
+    arguments = parser.parse_args(argv)
     check_peers(peers.BENCHMARL)
-    asked.out.mkdir(parents=True, exist_ok=True)
+    arguments.out.mkdir(parents=True, exist_ok=True)
     curves: dict[tuple[str, str], dict[int, Curve]] = {}
-    for seed in asked.seeds:
-        for task in asked.tasks:
+    for seed in arguments.seeds:
+        for task in arguments.tasks:
             for side, curve in SIDES.items():
-                curves.setdefault((task, side), {})[seed] = curve(task, seed, asked.longer * FRAMES[task], asked.out)
+                curves.setdefault((task, side), {})[seed] = curve(
+                    task, seed, arguments.longer * FRAMES[task], arguments.out
+                )
                 shown = table(dict(sorted(curves.items())))
-                (asked.out / "table.md").write_text(shown)
+                (arguments.out / "table.md").write_text(shown)
     print(shown)
 
 
