@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -46,6 +47,9 @@ from marlnb.models.hooks.sites import Site, group_of
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
+
+if TYPE_CHECKING:
+    from marlnb.recording.file.reader import Recording
 
 BATCH_ROWS = 4096
 MIN_EPISODES = 20
@@ -113,15 +117,10 @@ def concept_activation(
     concept_site = find_site(policy.sites(), site)
     labels = resolve_label(source, rows, concept)
     truth = _is_true(labels, value)
-    counted = np.ones_like(truth)
-    if where is not None:
-        where_labels = resolve_label(source, rows, where)
-        counted = _is_true(where_labels, None) & where_labels.known
+    counted = np.ones_like(truth) if where is None else _rows_where(resolve_label(source, rows, where))
     acting = source.acting(rows)
     activations = source.activations(site, rows)
-    agents = [name for name in recording[site].labels["agent"] if agent in (None, name)]
-    if not agents:
-        raise AnalysisError(unknown(f"agent at {site!r}", str(agent), recording[site].labels["agent"]))
+    agents = _agents_at(recording, site, agent)
     concept_name = labels.name if value is None else f"{labels.name} = {value}"
     controls = [resolve_label(source, rows, label) for label in controlling_for]
     warnings: list[str] = []
@@ -159,6 +158,20 @@ def concept_activation(
         score_warnings=tuple(dict.fromkeys(score_warnings)),
         notes=tuple(missing.notes),
     )
+
+
+def _rows_where(labels: Labels) -> np.ndarray:
+    """`[row, agent]` bool, where a label is known and true."""
+    return _is_true(labels, None) & labels.known
+
+
+def _agents_at(recording: Recording, site: str, agent: str | None) -> list[str]:
+    """The agent, or all agents of the site."""
+    recorded = recording[site].labels["agent"]
+    agents = [name for name in recorded if agent in (None, name)]
+    if not agents:
+        raise AnalysisError(unknown(f"agent at {site!r}", str(agent), recorded))
+    return agents
 
 
 def tcav_score(gradient: np.ndarray, direction: np.ndarray) -> float:
