@@ -124,8 +124,8 @@ class Batch:
         Raises:
             BatchError: the folder cannot be written, or a job's folder holds another job.
         """
+        self.make_folder()
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             remove_temporaries(self.path, WRITTEN)
             for source, name in ((notebook, SOURCE), (then, THEN)):
                 if source is not None and digest(self.path / name) != digest(Path(source)):
@@ -134,7 +134,7 @@ class Batch:
             for job in self.jobs():
                 job.write(sync=False)
         except OSError as error:
-            raise BatchError(f"the batch {self.path} cannot be written: {problem_of(error, self.path)}") from error
+            raise self._write_error(error) from error
         data = _BatchFile(
             notebook=self.notebook,
             notebook_sha256=digest(self.path / SOURCE),
@@ -145,6 +145,16 @@ class Batch:
             made_with=self.made_with() or _installed_versions(),
         )
         write_atomically(self.path / BATCH, json.dumps(asdict(data), indent=2, allow_nan=False) + "\n")
+
+    def make_folder(self) -> None:
+        """Creates the folder. Raises BatchError: it cannot be created."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._write_error(error) from error
+
+    def _write_error(self, error: OSError) -> BatchError:
+        return BatchError(f"the batch {self.path} cannot be written: {problem_of(error, self.path)}")
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Batch:
@@ -275,7 +285,7 @@ def digest(path: Path) -> str:
 
 def _is_half_made(folder: Path, names: Sequence[str], notebook: Path) -> bool:
     """Whether a process that was creating a batch of this notebook was killed: it has all but `batch.json`."""
-    made = all(final_name(name) in (*WRITTEN, JOBS) for name in names) and BATCH not in names
+    made = all(final_name(name) in (*WRITTEN, JOBS, SUBMIT_LOCK) for name in names) and BATCH not in names
     return made and (SOURCE not in names or digest(folder / SOURCE) == digest(notebook))
 
 

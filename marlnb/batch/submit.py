@@ -151,7 +151,7 @@ def submit_plan(plan: SubmissionPlan, *, force: bool = False) -> Batch:
             f"{batch.path}: not enough disk space: {plan.cost.lines()[1]}; free some, give --out a folder on another "
             "disk, or give --force to start anyway"
         )
-    batch.write(plan.notebook, plan.then)
+    batch.make_folder()
     try:
         lock = RunLock(batch.path / SUBMIT_LOCK)
     except RunError:
@@ -162,6 +162,7 @@ def submit_plan(plan: SubmissionPlan, *, force: bool = False) -> Batch:
                 f"another process submitted {batch.path} after this plan was made; run the command again to submit "
                 "what is still missing"
             )
+        batch.write(plan.notebook, plan.then)
         if jobs := [planned for planned in plan.jobs if planned.submits]:
             _submit(batch, jobs, then=plan.report is not None)
         elif plan.report is not None and plan.report.submits:

@@ -140,7 +140,7 @@ def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str],
 
 
 def test_a_full_disk_and_another_submitter_are_reported(noting: list[tuple[list[str], bool]]) -> None:
-    plan = plan_submission("a.ipynb", {}, on="noting")
+    plan, other = (plan_submission("a.ipynb", values_of_python(v), on="noting") for v in ({}, N))
     full = replace(plan, cost=Cost(1, 1, 0, None, None, 2e9, "as given", 10**9))
     with pytest.raises(BatchError, match=r"not enough disk space: storage  about 2 GB .* --force to start anyway"):
         submit_plan(full)
@@ -148,9 +148,10 @@ def test_a_full_disk_and_another_submitter_are_reported(noting: list[tuple[list[
     batch = submit_plan(full, force=True)
     assert noting.pop() == (["only"], False)
     with pytest.raises(BatchError, match="after this plan was made"):
-        submit_plan(plan)
+        submit_plan(other)
     with RunLock(batch.path / SUBMIT_LOCK), pytest.raises(BatchError, match="another process is submitting"):
-        submit_plan(plan)
+        submit_plan(other)
+    assert [job.name for job in Batch.open(batch.path).jobs()] == ["only"]  # the first submitter's
     assert noting == []
 
 
