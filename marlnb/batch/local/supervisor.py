@@ -106,6 +106,8 @@ class Supervisor:
         """Starts jobs while cores and GPUs are free. The first job always starts, so no batch waits for another."""
         share = self.profile.at_once > 0
         while self.queue and len(self.running) < self.n_parallel:
+            if self.queue[0].name == REPORT and self.queue[0].is_executing:
+                return self.mark_waiting("the report that runs now, under an earlier supervisor")
             if share and not self.queue[0].is_executing and len(self.running) + self.n_elsewhere() >= self.n_parallel:
                 return self.mark_waiting("jobs of this batch that are still saving under an earlier supervisor")
             cores = self.cores.acquire(
@@ -187,12 +189,16 @@ class Supervisor:
         """Queues the report once every job of the batch, not only of this submission, is complete."""
         if self.queue or self.running or self.n_end_requests or not self.then or REPORT in self.entries:
             return
-        n_unfinished = len(self.batch.unfinished())
-        self.then = n_unfinished == 0
-        if n_unfinished:
-            return self.say(f"no report: {count(n_unfinished, 'job')} of the batch not complete")
-        report = self.batch.report_job()
-        report.write()
+        try:
+            self.batch = Batch.open(self.batch.path)  # other commands may have added jobs
+            n_unfinished, report = len(self.batch.unfinished()), self.batch.report_job()
+            self.then = n_unfinished == 0
+            if n_unfinished:
+                return self.say(f"no report: {count(n_unfinished, 'job')} of the batch not complete")
+            report.write()
+        except MarlnbError as error:
+            self.then = False
+            return self.say(f"no report: {error}")
         self.queue.append(report)
         self.change(self.queue[0], JobEntry())
 
