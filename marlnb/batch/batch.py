@@ -195,7 +195,7 @@ class Batch:
     def report_job(self) -> Job:
         """The job of `then.ipynb`; its parameter `batch` is this folder."""
         parameters, environment = {"batch": str(self.path)}, job_environment(self.profile)
-        return Job(self.path / REPORT, self.path / THEN, parameters, self.cwd, environment)
+        return Job(self.path / REPORT, self.path / THEN, parameters, self.cwd, environment, replaces=True)
 
     def statuses(self, infos: Mapping[str, JobInfo] | None = None) -> dict[str, JobStatus]:
         """The status of each job by name.

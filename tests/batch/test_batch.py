@@ -12,7 +12,7 @@ import pytest
 
 from marlnb.batch.batch import Batch
 from marlnb.batch.cancel import cancel
-from marlnb.batch.job.job import JobInfo, JobStatus
+from marlnb.batch.job.job import Job, JobInfo, JobStatus
 from marlnb.batch.overview import job_rows
 from marlnb.batch.profile import Profile, find_profile, with_changes
 from marlnb.batch.submission_plan import make_plan
@@ -73,6 +73,16 @@ def test_a_notebook_with_windows_line_endings_is_completed(tmp_path: Path) -> No
     batch = make(tmp_path)
     assert (batch.path / "source.ipynb").read_bytes() == source.read_bytes()
     assert [job.name for job in make(tmp_path, 4).jobs()] == ["n=0", "n=1", "n=2", "n=3"]
+
+
+def test_the_report_of_a_batch_that_was_moved_gets_the_new_folder(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", "1")
+    report = Batch.create(tmp_path / "batch", source, Sweep({}, {}), LOCAL, then=source).report_job()
+    report.write()
+    report.write_status(JobStatus("complete"))
+    moved = Batch.open((tmp_path / "batch").rename(tmp_path / "moved"))
+    moved.report_job().write()
+    assert Job.open(moved.path / "report").parameters == {"batch": str(moved.path)}
 
 
 def test_other_things_are_not_written_over(tmp_path: Path) -> None:

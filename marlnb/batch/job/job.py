@@ -164,6 +164,7 @@ class Job:
         parameters: JSON values by name; `run`, the folder, is added at execution.
         cwd: the folder in which the notebook runs; its relative paths start there.
         environment: variables set for the kernel.
+        replaces: whether `write` replaces other parameters, as the path in a report's when its batch was moved.
     """
 
     folder: Path
@@ -171,6 +172,7 @@ class Job:
     parameters: Mapping[str, Any]
     cwd: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = False
 
     @property
     def name(self) -> str:
@@ -206,12 +208,13 @@ class Job:
             existing = read_json(self.folder / JOB)
         except RunError:  # no file, or a part of one after a power cut
             existing = None
-        if existing is not None and existing.get("parameters") != parameters:
+        is_another = existing is not None and existing.get("parameters") != parameters
+        if is_another and not self.replaces:
             raise BatchError(
                 f"{self.folder} already holds a job with other parameters, see {self.folder / JOB}; "
                 "give another folder or delete this one"
             )
-        if existing == data or (existing is not None and self.status().state == "complete"):
+        if existing == data or (existing is not None and not is_another and self.status().state == "complete"):
             return
         write_atomically(self.folder / JOB, json.dumps(data, indent=2, allow_nan=False) + "\n", sync=sync)
 
