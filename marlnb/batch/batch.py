@@ -92,7 +92,8 @@ class Batch:
             update_notebook: if the notebook has changed, jobs that are not complete continue with the new one.
             write: False makes all checks and writes nothing.
         Raises:
-            BatchError: the folder holds something else, or a batch of a notebook that has changed since.
+            BatchError: the folder holds something else, jobs of these names with other values, or a batch of a
+                notebook that has changed since.
         """
         folder = Path(path).expanduser().absolute()
         if folder.exists() and not folder.is_dir():
@@ -114,6 +115,8 @@ class Batch:
         cwd = Batch.open(folder).cwd if names else Path.cwd()
         report = None if then is None else Path(then).name
         batch = Batch(folder, Path(notebook).name, sweep, profile, cwd, report)
+        for job in batch.jobs():
+            job.check()
         if write:
             batch.write(notebook, then)
         return batch

@@ -94,8 +94,10 @@ def test_other_things_are_not_written_over(tmp_path: Path) -> None:
         Batch.create(tmp_path / "thesis", source, first.sweep, LOCAL)
     with pytest.raises(BatchError, match="is a file"):
         Batch.create(source, source, first.sweep, LOCAL)
-    with pytest.raises(BatchError, match="n=0 already holds a job with other parameters"):
-        Batch.create(first.path, source, Sweep({"n": (0,)}, {"text": "y"}), LOCAL)
+    for write in (False, True):
+        with pytest.raises(BatchError, match="n=0 already holds a job with other parameters"):
+            Batch.create(first.path, source, Sweep({"n": (9, 0)}, {"text": "y"}), LOCAL, write=write)
+    assert not (first.path / "jobs" / "n=9").exists()
     with pytest.raises(BatchError, match="is not a batch"):
         Batch.open(tmp_path / "thesis")
     notebook(source, "print('changed')")

@@ -204,19 +204,28 @@ class Job:
         notebook, parameters = os.path.relpath(self.notebook, self.folder), dict(self.parameters)
         data: dict[str, Any] = {"format": 1, "notebook": notebook, "parameters": parameters, "cwd": str(self.cwd)}
         data["environment"] = dict(self.environment)
+        existing = self.check()
+        is_same = existing is not None and existing.get("parameters") == parameters
+        if existing == data or (is_same and self.status().state == "complete"):
+            return
+        write_atomically(self.folder / JOB, json.dumps(data, indent=2, allow_nan=False) + "\n", sync=sync)
+
+    def check(self) -> dict[str, Any] | None:
+        """The folder's `job.json`; None without one, or with a part of one after a power cut.
+
+        Raises:
+            BatchError: the folder holds another job.
+        """
         try:
             existing = read_json(self.folder / JOB)
-        except RunError:  # no file, or a part of one after a power cut
-            existing = None
-        is_another = existing is not None and existing.get("parameters") != parameters
-        if is_another and not self.replaces:
+        except RunError:
+            return None
+        if existing.get("parameters") != dict(self.parameters) and not self.replaces:
             raise BatchError(
                 f"{self.folder} already holds a job with other parameters, see {self.folder / JOB}; "
                 "give another folder or delete this one"
             )
-        if existing == data or (existing is not None and not is_another and self.status().state == "complete"):
-            return
-        write_atomically(self.folder / JOB, json.dumps(data, indent=2, allow_nan=False) + "\n", sync=sync)
+        return existing
 
     @staticmethod
     def open(folder: str | os.PathLike[str]) -> Job:
