@@ -141,12 +141,15 @@ class JobProcess:
 
 
 def time_limit_schedule(profile: Profile) -> Schedule:
-    """SIGUSR1 before, SIGTERM at and SIGKILL after the time limit of a job that starts now."""
+    """SIGUSR1 `warn_s` before, SIGTERM at and SIGKILL after the time limit of a job that starts now.
+
+    Without `warn_s` there is no SIGUSR1: SIGTERM would follow at once, and a second signal ends a job before it saves.
+    """
     if profile.time_limit_s is None:
         return []
     limit = time.monotonic() + profile.time_limit_s
-    warned, killed = limit - profile.warn_s, limit + KILL_WAIT_S
-    return [(warned, signal.SIGUSR1), (limit, signal.SIGTERM), (killed, signal.SIGKILL)]
+    warnings = [(limit - profile.warn_s, signal.SIGUSR1)] if profile.warn_s else []
+    return [*warnings, (limit, signal.SIGTERM), (limit + KILL_WAIT_S, signal.SIGKILL)]
 
 
 def environment(inherited: Mapping[str, str], job: Job, profile: Profile, gpus: Sequence[str]) -> dict[str, str]:

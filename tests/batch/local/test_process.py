@@ -53,6 +53,8 @@ def test_a_time_limit_warns_asks_and_kills() -> None:
     for (when, _), due_s in zip(plan, (3300, 3600, 3630)):
         assert before + due_s <= when <= after + due_s
     assert time_limit_schedule(Profile()) == []
+    unwarned = time_limit_schedule(Profile(time_limit="01:00:00", warn_s=0))
+    assert [number.name for _, number in unwarned] == ["SIGTERM", "SIGKILL"]
 
 
 def test_one_that_heeds_nothing_is_killed_with_all_that_it_started(
