@@ -15,18 +15,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from marlnb.allocations import ENDS_AT
 from marlnb.batch.batch import Batch
 from marlnb.batch.local.process import THREAD_VARIABLES
 from marlnb.batch.offline import OFFLINE_VARIABLES, job_environment
 from marlnb.batch.profile import Profile
 from marlnb.batch.slurm.refusals import check_path
 from marlnb.display.formatting import count
+from marlnb.training.runs.files import JOB_VARIABLE
 
 SCRIPT = "script.sbatch"
 REPORT_SCRIPT = "report.sbatch"
 REPORT_LOG = "report.log"
 RUN_JOB = "marlnb.batch.job.run_job"
 MAX_LABEL_LENGTH = 40
+OF_THIS_PROCESS = (JOB_VARIABLE, ENDS_AT, "MARLNB_TOKEN")  # its job, its end, its secret
 
 
 @dataclass(frozen=True)
@@ -144,9 +147,10 @@ def job_name(batch: Batch) -> str:
 def exports(profile: Profile, shell: Mapping[str, str]) -> dict[str, str]:
     """Variables that the script sets: threads for the cores, offline mode, and the profile's own.
 
-    Of the submitting shell's variables only marlnb's own, PYTHONPATH and the offline variables are passed on.
+    Of the submitting shell's variables only marlnb's own, PYTHONPATH and the offline variables are passed on, but none
+    of `OF_THIS_PROCESS`.
     """
-    names = [name for name in sorted(shell) if name.startswith("MARLNB_") and name != "MARLNB_JOB"]
+    names = [name for name in sorted(shell) if name.startswith("MARLNB_") and name not in OF_THIS_PROCESS]
     names += [name for name in ("PYTHONPATH", *OFFLINE_VARIABLES) if name in shell]
     carried = {name: shell[name] for name in names}
     return {**{name: str(profile.cores) for name in THREAD_VARIABLES}, **carried, **job_environment(profile)}

@@ -136,6 +136,8 @@ def test_only_marlnbs_own_variables_and_pythons_path_come_from_the_shell() -> No
     shell = {
         "MARLNB_CONFIG_DIR": "conf",
         "MARLNB_JOB": "/x",
+        "MARLNB_TOKEN": "s",
+        "MARLNB_ENDS_AT": "1800000000",
         "PYTHONPATH": "src",
         "SECRET_KEY": "s",
         "HF_HUB_OFFLINE": "0",
