@@ -95,26 +95,31 @@ def find_profile(name: str) -> Profile:
     Args:
         name: name of the profile, or path of a file that ends in .yaml.
     Raises:
-        BatchError: no such profile, it cannot be read, or it has an unknown key.
+        BatchError: no such profile, it cannot be read, or it has an unknown key or no keys.
     """
     path = Path(name).expanduser() if name.endswith((".yaml", ".yml")) else profiles().get(name)
     if path is None:
         raise BatchError(unknown("profile", name, profiles()))
     try:
-        data = read_yaml(path) or {}
+        data = read_yaml(path)
     except ConfigError as error:
         raise BatchError(f"profile {error}") from error
-    if not isinstance(data, dict):
-        raise BatchError(f"profile {path}: expected keys and values, e.g. `cores: 2`; got a {type(data).__name__}")
+    if not isinstance(data, dict) or not data:
+        got = "no keys" if not data else f"a {type(data).__name__}"
+        raise BatchError(f"profile {path}: expected keys and values, e.g. `cores: 2`; got {got}")
     return Profile.from_json(data, where=str(path))
 
 
 def profiles() -> dict[str, Path]:
-    """The file of every profile by name; a user's profile hides marlnb's of the same name."""
+    """The file of every profile by name; a user's profile hides marlnb's of the same name.
+
+    Empty files do not count: the shell makes one before `marlnb profiles slurm > .../slurm.yaml` begins.
+    """
     folders = [BUILT_IN_FOLDER, Path("~/.config/marlnb/profiles").expanduser()]
     if FOLDER_VARIABLE in os.environ:
         folders.append(Path(os.environ[FOLDER_VARIABLE]).expanduser())
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+    paths = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
+    return {path.stem: path for path in paths if not path.is_file() or path.stat().st_size}
 
 
 def with_changes(profile: Profile, changes: Mapping[str, Any]) -> Profile:

@@ -76,3 +76,13 @@ def test_a_time_without_quotes_is_an_error(own: Path) -> None:
     (own / "mine.yaml").write_text("executor: slurm\ntime_limit: 20:00:00\n")
     with pytest.raises(BatchError, match=r'time_limit needs quotes in YAML, e\.g\. "20:00:00"; got the number 72000'):
         find_profile("mine")
+
+
+def test_an_empty_file_is_no_profile(own: Path) -> None:
+    empty, commented = own / "slurm.yaml", own / "mine.yaml"  # `marlnb profiles slurm > slurm.yaml` starts with one
+    empty.touch()
+    commented.write_text("# executor: slurm\n")
+    assert find_profile("slurm").executor == "slurm"
+    for path in (empty, commented):
+        with pytest.raises(BatchError, match=rf"{path.name}: expected keys and values, e\.g\. `cores: 2`; got no keys"):
+            find_profile(str(path))
