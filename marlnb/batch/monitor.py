@@ -246,7 +246,8 @@ class Monitor:
             job.write_status(replace(status, state="stopped", reason=reason, ended=time.time()))
             self._log(f"{job.name}: {reason}; it is not restarted")
             return False
-        if count_restarts(self.batch)[job.name] >= self.batch.profile.resubmits:
+        n_starts = int(job.name == REPORT)  # its first start, where the executor starts no report
+        if count_restarts(self.batch)[job.name] - n_starts >= self.batch.profile.resubmits:
             self._log(f"{job.name}: {give_up(job, reason, self.batch.profile.resubmits)}")
             return False
         return True
@@ -254,7 +255,7 @@ class Monitor:
     def _reason(self, name: str) -> str:
         """Why a job is gone, in the executor's words or in its own."""
         info, status = self.infos.get(name, UNKNOWN), self.statuses[name]
-        if name == REPORT and status.attempt == 0:
+        if name == REPORT and status.state == "waiting":
             return "all jobs are complete"
         default = "it was never started" if status.attempt == 0 else f"{self.executor.name} has no record of it"
         return info.reason or status.reason or default

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from marlnb.batch.batch import Batch
+from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.job.job import Job
 from marlnb.batch.local.supervisor_files import read_entries
 from marlnb.batch.submission import SUBMITTED, Submission
@@ -24,6 +24,8 @@ def count_restarts(batch: Batch) -> Counter[str]:
         submission = Submission.read(folder)
         for name in submission.jobs:
             counts[name] = counts[name] + 1 if submission.reason else 0
+        if submission.then and not submission.reason:
+            counts[REPORT] = 0
         for name, entry in read_entries(folder).items():
             counts[name] += entry.restarts
     return counts

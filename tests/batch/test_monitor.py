@@ -71,6 +71,14 @@ def test_waiting_jobs_are_started_and_the_report_follows(make: Maker) -> None:
     assert len(batch.submissions()) == 2
 
 
+def test_the_first_start_of_a_report_is_no_restart(make: Maker) -> None:
+    batch = make("", then="", python=make.script(COMPLETE), resubmits=0)
+    submit(batch)
+    assert "report: complete" in output_of_watch(batch)
+    submit(batch, then=True)
+    assert count_restarts(batch)["report"] == 0
+
+
 def test_a_job_whose_supervisor_was_killed_is_restarted_with_the_reason(make: Maker) -> None:
     batch = make("", python=make.script(ONCE))
     lose(batch)
