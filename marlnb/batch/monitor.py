@@ -16,7 +16,7 @@ from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.progress_display import BatchProgress
 from marlnb.batch.retries import count_restarts, give_up
 from marlnb.display.formatting import count
-from marlnb.errors import BatchError, MarlnbError, RunError
+from marlnb.errors import BatchError, DiskError, MarlnbError, RunError
 from marlnb.training.runs.lock import RunLock, read_holder
 
 LOCK = "watch.lock"
@@ -106,9 +106,12 @@ class Monitor:
         if has_answer:
             self._count_missing()
         lost = self._lost()
-        if lost and self._may_submit():
-            self._restart(lost)
-            lost = []
+        try:
+            if lost and self._may_submit():
+                self._restart(lost)
+                lost = []
+        except DiskError as error:
+            self._warn(f"{count(len(lost), 'job')} could not be submitted, trying again: {error}")
         queue = {name: info.reason for name, info in self.infos.items() if info.state == "queued"}
         jobs = {name: status for name, status in self.statuses.items() if name != REPORT}
         self.display.show({job.name: job for job in self.batch.jobs()}, jobs, queue)

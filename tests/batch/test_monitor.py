@@ -15,8 +15,8 @@ from marlnb.batch.batch import SOURCE, Batch
 from marlnb.batch.executor import executor_of
 from marlnb.batch.job.job import JobStatus
 from marlnb.batch.local.process import processes_of
-from marlnb.batch.monitor import LOCK, watch
-from marlnb.batch.progress_display import summary_line
+from marlnb.batch.monitor import LOCK, Monitor, watch
+from marlnb.batch.progress_display import BatchProgress, summary_line
 from marlnb.batch.retries import count_restarts
 from marlnb.batch.submission_plan import make_plan
 from marlnb.training.runs.files import read_json
@@ -126,6 +126,17 @@ def test_it_returns_when_what_failed_can_be_submitted_again(make: Maker) -> None
     submit(batch)
     output_of_watch(batch)
     assert batch.job("n=0").status().state == "complete"
+
+
+def test_a_disk_that_refuses_is_waited_for(make: Maker) -> None:
+    batch, stream = make("", python=make.script(COMPLETE)), io.StringIO()
+    (batch.path / LOCK).symlink_to(batch.path / LOCK)
+    monitor = Monitor(batch, BatchProgress(stream), resubmit=True)
+    wait_until(lambda: monitor.poll() or "1 job could not be submitted, trying again" in stream.getvalue())
+    (batch.path / LOCK).unlink()
+    wait_until(monitor.poll)
+    assert batch.job("n=0").status().state == "complete"
+    monitor.release()
 
 
 def test_only_one_watch_process_restarts_jobs_and_a_read_only_one_never_does(make: Maker) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,7 +89,8 @@ class JobProcess:
             self.end_request = "cancelled"
             self.schedule = [(now + SAVE_S, signal.SIGTERM), (now + SAVE_S + KILL_WAIT_S, signal.SIGKILL)]
         if not is_requested(self.job.folder, "stop") and self.popen.poll() is None:
-            request(self.job.folder, "stop", "cancelled")
+            with suppress(OSError):  # a full disk: ask again at the next call, and by a signal in the end
+                request(self.job.folder, "stop", "cancelled")
 
     def interrupt(self, *, at_once: bool = False) -> None:
         """Asks the job to save and end, so that it can continue later; `at_once` kills it."""

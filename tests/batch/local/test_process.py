@@ -76,6 +76,9 @@ def test_one_that_heeds_nothing_is_killed_with_all_that_it_started(
 def test_a_cancelled_job_is_asked_again_when_its_start_took_the_request_away(maker: Maker) -> None:
     process = started(maker, "touch ready\nuntil [ -e STOP ]; do sleep 0.02; done; rm STOP\n" * 2 + "exit 130")
     stop = process.job.folder / "STOP"
+    stop.symlink_to(stop)
+    process.cancel()  # the disk refuses, as a full one
+    stop.unlink()
     process.cancel()
     wait_until(lambda: not stop.exists())
     assert process.popen.poll() is None
