@@ -62,7 +62,8 @@ class Batch:
         notebook: file name of the notebook.
         sweep: values of the notebook's parameters.
         profile: where the jobs run and what they need.
-        cwd: the folder in which the jobs run: the working folder in which the batch was created.
+        cwd: the folder in which the jobs run: the working folder in which the batch was created; or that of the last
+            submission of its notebook, if the former does not exist any more.
         then: file name of the report notebook; None without one.
     """
 
@@ -113,6 +114,8 @@ class Batch:
                 "the notebook as it is now"
             )
         cwd = Batch.open(folder).cwd if names else Path.cwd()
+        if not cwd.is_dir():  # the project was renamed or moved
+            cwd = Path.cwd()
         report = None if then is None else Path(then).name
         batch = Batch(folder, Path(notebook).name, sweep, profile, cwd, report)
         for job in batch.jobs():

@@ -129,6 +129,8 @@ def plan_submission(
         profile = _find_profile(folder, on, profile_overrides)
         batch = Batch.create(folder, source, sweep, profile, then=report, update_notebook=update_notebook, write=False)
     notes = check_experiments(source, batch.sweep)
+    if (batch.path / BATCH).is_file() and (before := Batch.open(batch.path).cwd) != batch.cwd:
+        notes.append(f"the jobs run in {batch.cwd}, since their working folder {before} does not exist any more")
     try:
         executor_of(batch).check()
     except NoSchedulerError as error:

@@ -120,6 +120,20 @@ def test_a_notebook_that_was_mended_is_gone_on_with_when_asked(noting: list[tupl
     assert "mended" in (batch.path / "source.ipynb").read_text()
 
 
+def test_a_project_that_was_renamed_runs_where_it_is_now(
+    noting: list[tuple[list[str], bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    monkeypatch.chdir(old)
+    submit("../a.ipynb", N, on="noting")
+    old.rename(new)
+    monkeypatch.chdir(new)
+    plan = plan_submission("../a.ipynb", values_of_python(N))
+    assert f"the jobs run in {new}, since their working folder {old} does not exist any more" in plan.notes
+    assert {Job.open(job.folder).cwd for job in submit_plan(plan).jobs()} == {new}
+
+
 def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str], bool]]) -> None:
     requests: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
         (("b.ipynb", N), {}, ConfigError, "the notebook b.ipynb does not exist"),

@@ -45,8 +45,8 @@ def execute_notebook(attempt: Attempt, requests: StopRequests, *, bar: bool = Fa
     job = attempt.job
     if not job.cwd.is_dir():
         raise BatchError(
-            f"the working folder {job.cwd} of {job.notebook} does not exist; create it, or submit the notebook from "
-            "another folder"
+            f"the working folder {job.cwd} of {job.notebook} does not exist; create it, or submit the notebook "
+            "again, from the folder in which it should run"
         )
     target = job.folder / NOTEBOOK
     parameters = job_parameters(job.notebook, job.parameters, job.folder)
