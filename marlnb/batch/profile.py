@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -62,6 +63,11 @@ class Profile:
             return None
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+    @property
+    def interpreter(self) -> str:
+        """Path of the Python that runs the jobs."""
+        return os.path.expanduser(self.python or sys.executable)
 
     def to_json(self) -> dict[str, Any]:
         return dict(to_json(self))

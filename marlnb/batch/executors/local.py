@@ -47,7 +47,7 @@ class LocalExecutor(Executor):
         n_parallel = min(n_parallel_jobs(self.profile, len(gpus)), max(1, len(jobs)))
         resources = f"{self.profile.cores} of {usable_cores()} cores"
         resources += f", {self.profile.gpus} of {len(gpus)} GPUs" if self.profile.gpus else ""
-        words = [self.profile.python or sys.executable, "-m", "marlnb.batch.job.run_job"]
+        words = [self.profile.interpreter, "-m", "marlnb.batch.job.run_job"]
         lines = [f"# {count(len(jobs), 'job')}, {n_parallel} in parallel, each with {resources}"]
         lines += [shlex.join([*words, str(job.folder)]) for job in jobs]
         if then:

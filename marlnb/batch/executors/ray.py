@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -123,7 +122,7 @@ class RayExecutor(Executor):
 
     def _entrypoint(self, job: Job) -> str:
         """The command of a job, which Ray gives to a shell."""
-        return shlex.join([os.path.expanduser(self.profile.python or sys.executable), "-m", RUN_JOB, str(job.folder)])
+        return shlex.join([self.profile.interpreter, "-m", RUN_JOB, str(job.folder)])
 
     def _options(self) -> dict[str, Any]:
         """What the jobs have in common, by the keys of Ray's API."""

@@ -65,7 +65,7 @@ class JobProcess:
             OSError: it cannot be started.
         """
         frames = frames_of(job)
-        words = [profile.python or sys.executable, "-m", "marlnb.batch.job.run_job", str(job.folder)]
+        words = [profile.interpreter, "-m", "marlnb.batch.job.run_job", str(job.folder)]
         with open(job.log, "ab") as log:
             popen = subprocess.Popen(
                 words,

@@ -10,7 +10,6 @@ import math
 import os
 import re
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +96,7 @@ def _script(batch: Batch, profile: Profile, comment: Sequence[str], options: Seq
     """The script: comment, options, setup, and the call of Python."""
     # a login shell defines the site's `module` and `conda`; SLURM's own environment does not
     shell = "#!/bin/bash -l" if profile.modules or profile.setup else "#!/bin/bash"
-    python = os.path.expanduser(profile.python or sys.executable)
-    check_path(batch.path, Path(python))
+    check_path(batch.path, Path(profile.interpreter))
     lines = [
         *(shell, "#", *(f"# {line}" for line in comment), "#"),
         *(f"#SBATCH {option}" for option in (*options, *profile.options)),
@@ -111,7 +109,7 @@ def _script(batch: Batch, profile: Profile, comment: Sequence[str], options: Seq
         *(f"export {name}={shlex.quote(value)}" for name, value in exports(profile, os.environ).items()),
         "",
         "# exec: Python receives the signals that SLURM sends to this shell",
-        f"exec {shlex.quote(python)} -m {RUN_JOB} {words}",
+        f"exec {shlex.quote(profile.interpreter)} -m {RUN_JOB} {words}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -89,6 +89,12 @@ def test_a_cancelled_job_is_asked_again_when_its_start_took_the_request_away(mak
     assert process.outcome() == "stopped" and process.end_request == "cancelled"
 
 
+def test_a_python_in_the_home_folder(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(maker.folder))
+    batch = maker("", python=f"~/{Path(maker.script('exit 7')).name}")
+    assert JobProcess.start(batch.jobs()[0], batch.profile, [], []).popen.wait(timeout=120) == 7
+
+
 def test_it_is_bound_to_its_cores_and_leads_a_session(maker: Maker) -> None:
     batch = maker("", python=maker.script("touch ready; exec sleep 100"))
     core = max(os.sched_getaffinity(0))
