@@ -71,7 +71,7 @@ class Controls:
         tooltip = "takes long; scrubbing still works meanwhile"
         self.anyway = button_for(self._attribute_anyway, "Attribute anyway", tooltip=tooltip, width="auto")
         self.offer_more(False)
-        self.unit = UnitPanel(microscope.go)
+        self.unit = UnitPanel(microscope.recording, microscope.go)
         self.edits = EditsPanel(view, self._play_again, microscope.alone)
         comparison = microscope.comparison
         self.compare = ComparePanel(

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.representations.tuning_result import Tuning
+from marlnb.display.formatting import count
 from marlnb.display.notebook_html import picture_html
 from marlnb.errors import MarlnbError
 from marlnb.models.hooks.sites import group_of
@@ -63,14 +64,15 @@ class UnitPanel:
     Attributes:
         unit: None before the first click.
         tuning: of its site; None before it is computed.
-        top: the episodes in which the unit peaks, highest first.
+        top: the episodes of the microscope's recording in which the unit peaks, highest first; none for a unit of
+            another recording, or of an episode that was played again.
     """
 
-    def __init__(self, go: Callable[[int, int], None]) -> None:
+    def __init__(self, recording: Recording, go: Callable[[int, int], None]) -> None:
         self.unit: Unit | None = None
         self.tuning: Tuning | None = None
         self.top: list[TopEpisode] = []
-        self._go = go
+        self._recording, self._go = recording, go
         self._view: EpisodeView | None = None
         self._worker = LatestOnly(wait_s=0.05)
         self._cache: dict[tuple[str, str, str, int], Tuning] = {}
@@ -113,12 +115,15 @@ class UnitPanel:
 
     def _compute(self, view: EpisodeView, unit: Unit, label: str) -> Result:
         checkpoint = view.checkpoint_of_several
-        top = top_episodes(view.recording, unit.site, unit.agent, unit.unit, n=N_TOP_EPISODES, checkpoint=checkpoint)
+        top: list[TopEpisode] = []
+        if view.recording is self._recording:  # where the buttons go
+            which = (unit.site, unit.agent, unit.unit)
+            top = top_episodes(view.recording, *which, n=N_TOP_EPISODES, checkpoint=checkpoint)
         key = (str(view.recording.path), f"{unit.site} {unit.agent}", label, view.checkpoint)
         try:
             if key not in self._cache:
-                which: dict[str, Any] = {"site": unit.site, "agent": unit.agent, "checkpoint": checkpoint}
-                self._cache[key] = tuning(view.recording, label=label, **which)
+                of_agent: dict[str, Any] = {"site": unit.site, "agent": unit.agent, "checkpoint": checkpoint}
+                self._cache[key] = tuning(view.recording, label=label, **of_agent)
             return top, self._cache[key], unit
         except MarlnbError as error:
             return top, error, unit
@@ -135,7 +140,7 @@ class UnitPanel:
         for top in self.top:
             title = f"episode {top.episode}, step {top.t}: {top.value:.3g}"
             buttons.append(button_for(partial(self._go, top.episode, top.t), title, width="auto"))
-        replace_children(self._top, [HTML(note_html("highest in")), *buttons])
+        replace_children(self._top, [HTML(note_html("highest in")), *buttons] if buttons else [])
 
     def _fail(self, error: Exception) -> None:
         self._problem.show_problem(f"{type(error).__name__}: {error}")
@@ -170,7 +175,7 @@ def _curve_html(tuning: Tuning, unit: int) -> Markup:
     assert figure is not None
     description = f"mean activation of unit {unit} by {tuning.label}"
     summary = (
-        f"unit {unit} by {tuning.label}: eta² {tuning.strength[unit]:.2f} (shuffled {tuning.shuffled[unit]:.2f}, "
-        f"corrected p {tuning.p_value[unit]:.2g})"
+        f"unit {unit} by {tuning.label} in {count(tuning.n_episodes, 'episode')}: eta² {tuning.strength[unit]:.2f} "
+        f"(shuffled {tuning.shuffled[unit]:.2f}, corrected p {tuning.p_value[unit]:.2g})"
     )
     return picture_html(png(figure), "png", description, "max-width:100%;width:36em") + note_html(summary)

@@ -146,6 +146,22 @@ def test_a_click_shows_the_exact_value_and_more(scope: Microscope, listener: mnb
     assert (scope.view.episode, scope.t) == panel.top[0][:2]
 
 
+def test_buttons_go_to_episodes_of_the_microscopes_own_recording_only(
+    scope: Microscope, development: mnb.Recording
+) -> None:
+    shown = []
+    for compare in (
+        lambda: scope.compare(episode=5),
+        lambda: scope.compare(development),
+        lambda: scope.compare(checkpoint=10),
+    ):
+        compare()
+        scope.scope.picked = {"side": 1, "agent": "listener_0", "layer": "actor/hidden_1", "unit": 9, "t": 7}
+        wait_for_requests()
+        shown.append(len(scope.controls.unit._top.children))
+    assert shown == [6, 0, 0]
+
+
 def test_bookmarks_are_stored_next_to_the_recording(listener: mnb.Recording, tmp_path: Path) -> None:
     path = shutil.copy(listener.path, tmp_path / "copied.h5")
     scope = mnb.microscope(path, 1, t=4)
