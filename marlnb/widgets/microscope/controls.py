@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from marlnb.analysis.attribution.config import AttributionConfig
@@ -62,7 +63,8 @@ class Controls:
         self.microscope = microscope
         view = microscope.view
         self._is_updating = False
-        self._worker = LatestOnly(wait_s=0.0)
+        # one for each panel: its button works again when the request of the panel is answered
+        self._editing, self._comparing, self._decoding = (LatestOnly(wait_s=0.0) for _ in range(3))
         self.episode = _dropdown("episode", _episodes(microscope), view.episode, width="26em")
         targets = [("the action", "action"), ("the critic's value", "value")]
         self.to = _dropdown("attribute", targets, "action", width="18em")
@@ -164,7 +166,7 @@ class Controls:
             self.edits.show_status(f"{effect} (one episode; for many use mnb.intervene)")
 
         view = self.microscope.view
-        self._run(lambda: self.microscope.comparison.edited(view, edits), show, self.edits.show_problem)
+        self._run(self._editing, lambda: self.microscope.comparison.edited(view, edits), show, self.edits.show_problem)
 
     def _compare(self, find: Callable[[EpisodeView], list[Side]]) -> None:
         def show(sides: list[Side]) -> None:
@@ -173,7 +175,7 @@ class Controls:
 
         view = self.microscope.view
         self.compare.status.show_note("opening")
-        self._run(lambda: find(view), show, self.compare.status.show_problem)
+        self._run(self._comparing, lambda: find(view), show, self.compare.status.show_problem)
 
     def _show_sides(self, view: EpisodeView, sides: list[Side]) -> None:
         if view is not self.microscope.view:
@@ -185,9 +187,16 @@ class Controls:
             self.microscope.show_decoding(decoding)
             self.concepts.show_status(decoding.verdict)
 
-        self._run(lambda: self.microscope.find_decoding(label, site), show, self.concepts.show_problem)
+        find = partial(self.microscope.find_decoding, label, site)
+        self._run(self._decoding, find, show, self.concepts.show_problem)
 
-    def _run(self, run: Callable[[], Any], show: Callable[[Any], None], show_problem: Callable[[str], None]) -> None:
+    def _run(
+        self,
+        worker: LatestOnly,
+        run: Callable[[], Any],
+        show: Callable[[Any], None],
+        show_problem: Callable[[str], None],
+    ) -> None:
         """Calls `run` in a thread, then `show` with its result; errors of both are shown with `show_problem`."""
 
         def fail(error: Exception) -> None:
@@ -199,7 +208,7 @@ class Controls:
             except MarlnbError as error:
                 fail(error)
 
-        self._worker.request(run, done, fail)
+        worker.request(run, done, fail)
 
 
 def _dropdown(name: str, options: Sequence[tuple[str, Any]], value: Any, *, width: str) -> Dropdown:

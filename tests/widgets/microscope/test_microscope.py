@@ -249,6 +249,14 @@ def test_directions_are_offered_for_the_checkpoint_that_they_were_fitted_to(deve
     assert n_offered == [2, 1, 2] and scope.wait(60)  # the other one is that of the chosen units
 
 
+def test_a_panel_that_computes_does_not_end_the_computation_of_another(scope: Microscope) -> None:
+    concepts, edits = scope.controls.concepts, scope.controls.edits
+    concepts.button.click()
+    edits.button.click()
+    until(lambda: not concepts.button.disabled and not edits.button.disabled, deadline_s=120)
+    assert len(scope.decodings) == 1 and len(scope.sides) == 2
+
+
 def test_a_page_without_widgets_gets_a_picture_and_numbers(scope: Microscope) -> None:
     bundle = scope._repr_mimebundle_()
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
