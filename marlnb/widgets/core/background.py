@@ -80,7 +80,7 @@ class LatestOnly:
     def request(
         self, run: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]
     ) -> threading.Thread:
-        """Calls `run` in a thread; then, under UI_LOCK, `done` with its result or `failed` with what it raised."""
+        """Calls `run` in a thread; then, under UI_LOCK, `done` with its result, or `failed` with what either raised."""
         with UI_LOCK:
             self._latest += 1
             number = self._latest
@@ -96,8 +96,12 @@ class LatestOnly:
                 except Exception as error:  # an environment may raise anything
                     deliver, result = failed, error
             with UI_LOCK:
-                if number == self._latest:
+                if number != self._latest:
+                    return
+                try:
                     deliver(result)
+                except Exception as error:  # as when the result cannot be drawn
+                    failed(error)
 
         thread = threading.Thread(target=answer, daemon=True)
         _threads.add(thread)

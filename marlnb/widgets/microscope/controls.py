@@ -202,13 +202,7 @@ class Controls:
         def fail(error: Exception) -> None:
             show_problem(str(error) if isinstance(error, MarlnbError) else f"{type(error).__name__}: {error}")
 
-        def done(result: Any) -> None:
-            try:
-                show(result)
-            except MarlnbError as error:
-                fail(error)
-
-        worker.request(run, done, fail)
+        worker.request(run, show, fail)
 
 
 def _dropdown(name: str, options: Sequence[tuple[str, Any]], value: Any, *, width: str) -> Dropdown:

@@ -84,6 +84,12 @@ def test_the_result_of_an_older_request_is_dropped() -> None:
     assert results == [2]
 
 
+def test_a_result_that_cannot_be_shown_is_a_failure() -> None:
+    errors: list[Exception] = []
+    LatestOnly(wait_s=0).request(lambda: "7", lambda result: result.missing, errors.append).join(60)
+    assert [type(error) for error in errors] == [AttributeError]
+
+
 class Files:
     """What a poller queries: a number that grows with each query."""
 
