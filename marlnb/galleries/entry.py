@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
+from marlnb.disk import temporary_of
 from marlnb.display.formatting import format_bytes, format_count, format_duration
 from marlnb.display.notebook_html import facts_html, joined, note_html, table_html, title_html
 from marlnb.errors import ConfigError, RunError
@@ -86,7 +87,7 @@ class Entry:
             exist: "open" returns the copy that the folder holds already, so that a notebook can run again.
         Raises:
             ConfigError: `exist` is neither "error" nor "open".
-            RunError: the folder exists; with "open": and is not a copy of this entry.
+            RunError: the folder exists; with "open": and is not a copy of this entry. Or it cannot be written.
         """
         if exist not in ("error", "open"):
             raise ConfigError(f"exist must be 'error' or 'open'; got {exist!r}")
@@ -97,10 +98,18 @@ class Entry:
             if exist == "open":
                 raise RunError(f"{target} is not a copy of {self.name}; choose another folder")
             raise RunError(f"{target} exists already; choose another folder, or exist='open' to use the copy in it")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(self.path, target)
-        for path in (target, *target.rglob("*")):  # the original may be read-only
-            path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
+        part = temporary_of(target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(self.path, part)
+            for path in (part, *part.rglob("*")):  # the original may be read-only
+                path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
+            part.rename(target)
+        except OSError as error:
+            reason = error.args[0][0][-1] if isinstance(error, shutil.Error) else error  # of the first file
+            raise RunError(f"{self.name} cannot be copied to {target}: {reason}") from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
         return Entry(target)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,17 @@ def test_a_copy_that_exists_is_opened_on_request(tmp_path: Path) -> None:
         mnb.gallery("spread").copy(tmp_path / "mine", exist="open")
     with pytest.raises(ConfigError, match="exist must be"):
         entry.copy(tmp_path / "other", exist="replace")  # type: ignore[arg-type]
+
+
+def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, limits[1]))  # as a disk that is full
+    try:
+        with pytest.raises(RunError, match=r"speaker_listener cannot be copied to .*mine: .*File too large"):
+            mnb.gallery("speaker_listener").copy(tmp_path / "mine", exist="open")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.glob("*mine*"))
 
 
 def test_a_name_that_does_not_exist_is_an_error_that_lists_the_others() -> None:
