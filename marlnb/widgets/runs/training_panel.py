@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -11,10 +12,11 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from marlnb.composition.overrides import as_code, as_command
-from marlnb.errors import ConfigError, MarlnbError
+from marlnb.errors import ConfigError, MarlnbError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.training.background import Training
+from marlnb.training.runs.comparable import check_same
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 from marlnb.training.train import JOB_VARIABLE, open_run, train
@@ -165,13 +167,20 @@ class TrainingPanel:
     def start(self) -> Training:
         """Trains the experiment in a thread, or resumes the run in the folder; the live panel appears below.
 
+        Returns:
+            The training; the present one if it is alive.
         Raises:
+            RunError: this panel is still training in another folder, or another experiment in this one.
             ConfigError, RunError, EnvError: as `marlnb.start`.
         """
-        if self.run_panel is not None and self.run_panel.training is not None and self.run_panel.training.is_alive:
-            return self.run_panel.training
         experiment, limit = self.experiment, self.stop_after_s
         folder = self._folder.value.strip() or None
+        if self.run_panel is not None and self.run_panel.training is not None and self.run_panel.training.is_alive:
+            run = self.run_panel.run
+            if folder is None or Path(folder).expanduser() != run.path:
+                raise RunError(f"{run.path} is still training: stop it first")
+            check_same(run, experiment)
+            return self.run_panel.training
         is_new = folder is None or not is_run(folder)
         run_panel = self._show_run(open_run(experiment, folder, resume=folder is not None), is_named=folder is None)
         self._folder.value = str(run_panel.run.path)

@@ -253,8 +253,8 @@ def test_a_panel_that_computes_does_not_end_the_computation_of_another(scope: Mi
     concepts, edits = scope.controls.concepts, scope.controls.edits
     concepts.button.click()
     edits.button.click()
-    until(lambda: not concepts.button.disabled and not edits.button.disabled, deadline_s=120)
-    assert len(scope.decodings) == 1 and len(scope.sides) == 2
+    until(lambda: len(scope.decodings) == 1 and len(scope.sides) == 2, deadline_s=120)
+    assert not concepts.button.disabled and not edits.button.disabled
 
 
 def test_a_page_without_widgets_gets_a_picture_and_numbers(scope: Microscope) -> None:

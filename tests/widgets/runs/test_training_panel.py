@@ -271,6 +271,24 @@ def test_a_time_limit_stops_and_saves(tmp_path: Path) -> None:
     assert training.wait(60).status()["state"] == "stopped" and training.run.checkpoints
 
 
+def test_another_training_starts_when_the_first_is_stopped(tmp_path: Path) -> None:
+    panel = TrainingPanel(Experiment.compose(*SMALL[:-2], "frames=100_000_000", "threads=1"), tmp_path / "a")
+    training = panel.start()
+    assert panel.start() is training
+    panel.length.fields["seed"].enter("7")
+    panel._start_button.click()
+    assert "is a run of another experiment; seed: 0 there, 7 here" in _text(panel._problem)
+    panel._folder.value = str(tmp_path / "b")
+    panel._start_button.click()
+    assert f"{tmp_path / 'a'} is still training: stop it first" in _text(panel._problem)
+    training.stop()
+    training.wait(60)
+    other = panel.start()
+    assert other.run.path == tmp_path / "b" and other.run.experiment.seed == 7
+    other.stop()
+    other.wait(60)
+
+
 def test_a_form_loads_a_folder_a_file_or_overrides(tmp_path: Path) -> None:
     experiment = Experiment.compose(*SMALL)
     run = train(experiment, tmp_path / "run", progress=False)
