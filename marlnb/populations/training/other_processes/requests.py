@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from marlnb.disk import writing
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, RunError
 from marlnb.league_config import LeagueConfig
 from marlnb.populations.append_only import append_rows
 from marlnb.populations.league.roster import check_draws
@@ -53,8 +53,19 @@ def request_of_player(folder: Path, action: RequestAction, player: str, reason: 
 
 
 def pending_requests(folder: Path) -> dict[Path, PlayerRequest]:
-    """By file, the requests that no training has carried out yet, oldest first."""
-    return {path: read_record(path, PlayerRequest) for path in sorted((folder / REQUESTS).glob("*.json"))}
+    """By file, the requests that no training has carried out yet, oldest first.
+
+    Raises:
+        RunError: a request is damaged.
+    """
+    requests = {}
+    for path in sorted((folder / REQUESTS).glob("*.json")):
+        try:
+            requests[path] = read_record(path, PlayerRequest)
+        except RunError:
+            if path.exists():  # else a training has just carried it out
+                raise
+    return requests
 
 
 def requests_due(folder: Path, round_number: int) -> list[PlayerRequest]:

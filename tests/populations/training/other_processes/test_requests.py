@@ -8,6 +8,7 @@ import pytest
 
 from marlnb.errors import RunError
 from marlnb.experiment import Experiment
+from marlnb.populations.training.other_processes.requests import REQUESTS, pending_requests, request_of_player
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.populations.training.test_league_loop import RPS, _result
@@ -46,6 +47,15 @@ def test_a_player_is_frozen_at_the_end_of_the_round_also_after_a_kill(tmp_path: 
     assert files == killed_files
     for key, value in state.items():
         assert str(value) == str(killed_state[key]), key
+
+
+def test_a_request_that_is_carried_out_while_it_is_read_is_none(tmp_path: Path) -> None:
+    request_of_player(tmp_path, "freeze", "main_0")
+    (tmp_path / REQUESTS / "0.json").symlink_to("deleted.json")  # listed, but not there any more
+    assert [request.player for request in pending_requests(tmp_path).values()] == ["main_0"]
+    (tmp_path / REQUESTS / "1.json").write_text("{")
+    with pytest.raises(RunError, match=r"1\.json"):
+        pending_requests(tmp_path)
 
 
 def test_a_league_that_could_not_go_on_refuses(tmp_path: Path) -> None:
