@@ -27,8 +27,8 @@ class RunChanges:
         evaluations: new lines of `evaluations.jsonl`.
         events: new lines of `events.log`.
         status: `Run.status()` now.
-        restarted: whether the files were cut since the last call, as a resume does. Then what was read before is
-            invalid, and this object holds their whole content.
+        restarted: whether the files were cut since the last call, as a resume does, or that call failed. Then what was
+            read before is invalid, and this object holds their whole content.
     """
 
     rows: list[dict[str, Any]]
@@ -44,21 +44,25 @@ class RunFollower:
 
     run: Run
     _tails: dict[str, _Tail] = field(default_factory=dict)
+    _is_complete: bool = True  # whether the last call returned what it had read
 
     def read(self) -> RunChanges:
-        """Everything new since the last call; at the first call, everything.
+        """Everything new since the last call; at the first call, and after one that failed, everything.
 
         Raises:
             RunError: a file cannot be read, or is damaged.
         """
         names = (METRICS, EVALUATIONS, EVENTS)
         tails = {name: self._tails.setdefault(name, _Tail(self.run.path / name)) for name in names}
-        restarted = any(tails[name].was_cut() for name in (METRICS, EVALUATIONS))
+        restarted = not self._is_complete or any(tails[name].was_cut() for name in (METRICS, EVALUATIONS))
+        self._is_complete = False
         if restarted:  # both are cut at the same iteration: read both from the start
             for name in (METRICS, EVALUATIONS):
                 tails[name].rewind()
         rows, evaluations = (parse_rows(tails[name].path, tails[name].read()) for name in (METRICS, EVALUATIONS))
-        return RunChanges(rows, evaluations, tails[EVENTS].read(), self.run.status(), restarted)
+        changes = RunChanges(rows, evaluations, tails[EVENTS].read(), self.run.status(), restarted)
+        self._is_complete = True
+        return changes
 
 
 @dataclass

@@ -30,7 +30,7 @@ class Poller(Generic[T]):
         query: a bound method that reads what is new; slow work belongs here.
         show: a bound method, called under UI_LOCK with what `query` returned. It returns the least number of seconds
             until the next query, or None to end.
-        on_error: called under UI_LOCK with what these raised; the polling has ended then.
+        on_error: called under UI_LOCK with what these raised; the next query follows MAX_WAIT_S later.
     """
 
     def __init__(
@@ -82,14 +82,19 @@ class Poller(Generic[T]):
             try:
                 wait_s = None if self._query() is None else self.catch_up()
             except Exception as error:
-                on_error: Any = self._on_error()
-                if on_error is not None:
-                    with UI_LOCK:
-                        on_error(error)
-                return
+                wait_s = self._report(error)
             if wait_s is None:
                 return
             # the first query reads the whole file and imports modules: its cost says nothing about the next ones
             cost_s = 0.0 if is_first else time.thread_time() - started
             self._is_due.wait(max(wait_s, min(cost_s / MAX_TIME_SHARE, MAX_WAIT_S)))
             is_first = False
+
+    def _report(self, error: Exception) -> float | None:
+        """Shows an error. Returns the time until the next query, or None if the object is gone."""
+        on_error: Any = self._on_error()
+        if on_error is None:
+            return None
+        with UI_LOCK:
+            on_error(error)
+        return MAX_WAIT_S

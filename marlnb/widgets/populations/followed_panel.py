@@ -26,6 +26,7 @@ class FollowedPanel(Panel, ABC, Generic[Now]):
 
     run: Run
     open_button: Button
+    _error: Message
     _about: Message
     _poller: Poller[Now | None]
 
@@ -47,9 +48,13 @@ class FollowedPanel(Panel, ABC, Generic[Now]):
 
     def _show(self, now: Now | None) -> float:
         """Shows what is new. Returns the time until the next reading."""
+        self._error.value = ""
         if now is not None:
             self._show_now(now)
         return LIVE_S if self.run.status()["state"] == "running" else IDLE_S
+
+    def _fail(self, error: Exception) -> None:
+        self._error.show_problem(f"{self.run.path} cannot be read: {error}. The panel tries again every few seconds.")
 
     def _not_opened(self, error: Exception) -> None:
         self._about.show_problem(error)

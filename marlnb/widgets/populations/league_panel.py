@@ -149,9 +149,6 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         if shares:
             self.cycles.add({"cyclic share": ([float(point.round) for point in now.ratings], shares)})
 
-    def _fail(self, error: Exception) -> None:
-        self._error.show_problem(f"the league cannot be read any more: {error}. Display the panel again to retry.")
-
     def __repr__(self) -> str:
         return f"LeaguePanel({self.run!r})"
 

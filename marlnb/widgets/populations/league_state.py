@@ -56,16 +56,17 @@ class LeagueFollower:
         seen = tuple(_stamp(self.league, name) for name in (MATCHES, PLAYERS, REQUESTS))
         if seen == self._seen or seen[0] is None:
             return None
-        matches, events, self._seen = self.league.matches(), self.league.events(), seen
+        matches, events = self.league.matches(), self.league.events()
         rounds = sorted({match.round for match in matches})
         restarted = bool(rounds) and rounds[-1] < self._round
         new = [number for number in rounds if restarted or number > self._round]
         chosen = evenly(new, MAX_POINTS) if len(new) > 1 else new
-        self._round = rounds[-1] if rounds else -1
         config = self.league.config
         by_frames = bool(config.learner)
         ratings = list(ratings_over_rounds(matches, events, config.decay, chosen, by_frames=by_frames))
-        return LeagueNow(self.league.summary(), events, ratings, self.league.pending_requests(), restarted)
+        now = LeagueNow(self.league.summary(), events, ratings, self.league.pending_requests(), restarted)
+        self._seen, self._round = seen, rounds[-1] if rounds else -1
+        return now
 
 
 def _stamp(league: RunLeague, name: str) -> tuple[int, int] | None:

@@ -112,9 +112,11 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
         stamp = stat.st_size, stat.st_mtime_ns
         if not stat.st_size or stamp == self._stamp:
             return None
-        self._stamp, rows, members = stamp, self.population.lineage(), self.population.members
+        rows, members = self.population.lineage(), self.population.members
         ranked = sorted(members, key=lambda member: (member.row.fitness is None, -(member.row.fitness or 0.0)))
-        return PopulationNow(rows, ranked, _picture(lineage_tree(self.population), "who descends from whom"))
+        now = PopulationNow(rows, ranked, _picture(lineage_tree(self.population), "who descends from whom"))
+        self._stamp = stamp
+        return now
 
     def _show_now(self, now: PopulationNow) -> None:
         best, n_generations = now.members[0], 1 + max(row.generation for row in now.rows)
@@ -140,9 +142,6 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
         if self._option.value:
             axes = option_schedules(self.population, self._option.value)
             self._schedule.value = _picture(axes, f"how {self._option.value} moved")
-
-    def _fail(self, error: Exception) -> None:
-        self._error.show_problem(f"the population cannot be read any more: {error}. Display the panel again to retry.")
 
     def __repr__(self) -> str:
         return f"PopulationPanel({self.run!r})"

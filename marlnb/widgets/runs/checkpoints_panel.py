@@ -69,7 +69,8 @@ class CheckpointsPanel(Panel):
     def _make(self) -> None:
         self.table = ChoiceTable(HEADER, label="checkpoints")
         self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_stored=self._show)
-        self._heading, self._line, self._code, self._command = HTML(), Message(), HTML(), HTML()
+        self._error, self._heading, self._line = Message(), HTML(), Message()
+        self._code, self._command = HTML(), HTML()
         placeholder, wide = "what this checkpoint is good for", w.Layout(width="34em")
         self._note = Text(description="note", placeholder=placeholder, style=LABEL, layout=wide)
         button = partial(button_for, width="8em")
@@ -89,7 +90,7 @@ class CheckpointsPanel(Panel):
         details = [self._heading, note, self._line, self._confirmation, self.evaluation.box, texts]
         self._details = w.VBox(details, layout=w.Layout(display="none"))
         curves = [self.curves] if self._draws_curves else []
-        self.widget = styled(*curves, self.table, self._details, name="marlnb-checkpoints")
+        self.widget = styled(*curves, self._error, self.table, self._details, name="marlnb-checkpoints")
         self.table.observe(lambda _: self._chosen_changed(), "chosen")
 
     @property
@@ -204,13 +205,14 @@ class CheckpointsPanel(Panel):
     def _show_changes(self, state: tuple[int | None, bool]) -> float:
         """Shows new and removed checkpoints. Returns the time until the next reading."""
         mtime, is_training = state
+        self._error.value = ""
         if mtime != self._folder_mtime:
-            self._folder_mtime = mtime
             self.refresh()
+            self._folder_mtime = mtime
         return LIVE_S if is_training else IDLE_S
 
     def _fail(self, error: Exception) -> None:
-        self._line.show_problem(f"the checkpoints cannot be read any more: {error}")
+        self._error.show_problem(f"the checkpoints cannot be read: {error}. The panel tries again every few seconds.")
 
     def _show(self) -> None:
         self.table.show(self._rows.of(self.checkpoints))

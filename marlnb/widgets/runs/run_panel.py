@@ -274,7 +274,7 @@ class RunPanel:
             self.returns.hidden = [*self.returns.hidden, *new]
 
     def _fail(self, error: Exception) -> None:
-        self._error.show_problem(f"the run cannot be read any more: {error}. Display the panel again to retry.")
+        self._line.show_problem(f"the run cannot be read: {error}. The panel tries again every few seconds.")
 
     def _show_status(self) -> None:
         status = self._status

@@ -88,6 +88,7 @@ class RunsPanel:
 
     def _show(self, chart: ChartLines) -> float:
         """Shows the lines. Returns the time until the next reading."""
+        self._error.value = ""
         if chart.metrics and list(self.metric.options) != chart.metrics:
             chosen = self.metric.value
             self.metric.options = chart.metrics
@@ -108,7 +109,7 @@ class RunsPanel:
         return LIVE_S if is_running else IDLE_S
 
     def _fail(self, error: Exception) -> None:
-        self._error.show_problem(f"the runs cannot be read any more: {error}. Display the panel again to retry.")
+        self._error.show_problem(f"the runs cannot be read: {error}. The panel tries again every few seconds.")
 
     def _ipython_display_(self, **options: Any) -> None:
         self.catch_up()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from marlnb.errors import RunError
 from marlnb.training.runs.files import METRICS
 from marlnb.training.runs.follow import RunFollower
 from marlnb.training.runs.run import Run
@@ -42,6 +45,20 @@ def test_a_resumed_run_is_read_from_the_start(tmp_path: Path) -> None:
     iterations = [row["iteration"] for row in changes.rows]
     assert changes.restarted and iterations == sorted(set(iterations)) and len(changes.rows) == len(run.metrics())
     assert not follower.read().restarted and follower.read().rows == []
+
+
+def test_what_a_failed_call_has_read_is_read_again(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", count_experiment())
+    run.append_metrics({"iteration": 1})
+    follower, metrics = RunFollower(run), run.path / METRICS
+    text = metrics.read_text()
+    metrics.write_text(f"{text}damaged\n")
+    for _ in range(2):
+        with pytest.raises(RunError, match="a line is damaged"):
+            follower.read()
+    metrics.write_text(text)
+    changes = follower.read()
+    assert changes.restarted and changes.rows == [{"iteration": 1}]
 
 
 def test_a_folder_that_is_deleted_meanwhile_has_nothing_new(tmp_path: Path) -> None:

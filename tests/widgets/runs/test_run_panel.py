@@ -121,6 +121,22 @@ def test_a_run_that_was_made_longer_elsewhere_resumes(run: Run) -> None:  # noqa
         panel.close()
 
 
+def test_a_run_that_cannot_be_read_for_a_while_is_shown_again(run: Run) -> None:  # noqa: F811
+    metrics, moved = run.path / METRICS, run.path / "moved"
+    panel = RunPanel(run)
+    try:
+        panel.catch_up()
+        metrics.rename(moved)
+        metrics.mkdir()  # as a disk that does not answer
+        until(lambda: "cannot be read" in text_of(panel._line), deadline_s=60)
+        metrics.rmdir()
+        moved.rename(metrics)
+        until(lambda: text_of(panel._line).startswith("complete"), deadline_s=60)
+        assert _lines(panel)["speaker"][0] == [100 * (k + 1) for k in range(9)]
+    finally:
+        panel.close()
+
+
 def test_tabs_are_made_when_they_are_opened(run: Run) -> None:  # noqa: F811
     panel = RunPanel(run)
     try:
