@@ -13,6 +13,7 @@ from marlnb.errors import MarlnbError
 from marlnb.populations.run_league import RunLeague
 from marlnb.populations.training.other_processes.requests import RequestAction
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Dropdown, button_for
@@ -102,7 +103,7 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         except (MarlnbError, OSError) as error:
             self._requested.show_problem(error)
         else:
-            self._requested.show_note(f"{action} {self._player.value} at the end of this round")
+            self._requested.show_note(f"{action} {self._player.value} {self._when}")
         self._poller.now()
 
     def _opened(self, result: MatchResult) -> None:
@@ -132,11 +133,17 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         set_options(self._player, [name for name, state in states.items() if state == "learning"])
         if now.requests:
             asked = ", ".join(f"{request.action} {request.player}" for request in now.requests)
-            self._requested.show_note(f"at the end of this round: {asked}")
+            self._requested.show_note(f"{self._when}: {asked}")
         elif stopped := [name for name, state in states.items() if state != "learning"]:
             self._requested.show_note(", ".join(f"{name} is {states[name]}" for name in stopped))
 
     def _add_ratings(self, now: LeagueNow, players: list[str]) -> None:
+    @property
+    def _when(self) -> str:
+        """When a request is carried out."""
+        is_training = self.run.status()["state"] in RUNNING_STATES
+        return "at the end of this round" if is_training else "when the run is resumed"
+
         points: dict[str, tuple[list[float], list[float]]] = {}
         for point in now.ratings:
             for player in players:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -86,7 +87,7 @@ def test_freezing_is_a_request_that_the_training_carries_out(tmp_path: Path) -> 
         panel._player.value = "league_exploiter_0"
         panel.buttons["freeze"].click()
         panel.catch_up()
-        assert "freeze league_exploiter_0" in text_of(panel._requested)
+        assert text_of(panel._requested) == "at the end of this round: freeze league_exploiter_0"
         for _ in range(4):
             next(trainer)
         panel.catch_up()
@@ -94,6 +95,17 @@ def test_freezing_is_a_request_that_the_training_carries_out(tmp_path: Path) -> 
         assert "league_exploiter_0" not in panel._player.options
         assert "league_exploiter_0" in run.league.summary().win_rates.index  # its results stay
         tabs.close()
+
+
+def test_a_run_that_is_not_training_freezes_a_player_when_it_is_resumed(run: Run) -> None:
+    panel = LeaguePanel(run)
+    panel.catch_up()
+    panel.buttons["freeze"].click()
+    assert text_of(panel._requested) == "freeze main_0 when the run is resumed"
+    panel.catch_up()
+    assert text_of(panel._requested) == "when the run is resumed: freeze main_0"
+    panel.close()
+    shutil.rmtree(run.league.folder / "requests")
 
 
 def test_runs_without_a_league_have_no_such_tab(tmp_path: Path) -> None:
