@@ -22,6 +22,7 @@ from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.style import HTML, Message, note_html, styled, table_html
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.forms.env_preview import EnvPreview, play_random_episode, preview_env
+from marlnb.widgets.forms.field import OptionField
 from marlnb.widgets.forms.form import ConfigForm
 from marlnb.widgets.forms.part_form import PartForm
 
@@ -59,6 +60,10 @@ class EnvironmentPanel(Panel):
         return int(self.options.fields["n_envs"].value)
 
     @property
+    def _fields(self) -> dict[str, OptionField]:
+        return {**self.part.form.fields, **self.options.fields}
+
+    @property
     def groups(self) -> Groups:
         groups: Groups = self.options.fields["groups"].value
         return groups
@@ -90,6 +95,9 @@ class EnvironmentPanel(Panel):
             self._status.show_problem(error)
             self._notify()
             return
+        for field in self._fields.values():
+            if field.problem:  # of the last building: each value is valid
+                field.set_problem("")
         self._status.show_note("building one env")
         self._building.request(lambda: preview_env(config, groups), self._show, self._build_failed)
 
@@ -105,7 +113,7 @@ class EnvironmentPanel(Panel):
     def _build_failed(self, error: Exception) -> None:
         """Shows the error at the field that it names, else above the fields."""
         text = str(error) if isinstance(error, MarlnbError) else f"{type(error).__name__}: {error}"
-        for name, field in {**self.part.form.fields, **self.options.fields}.items():
+        for name, field in self._fields.items():
             if re.search(rf"(^|[\s.']){re.escape(name)}([\s=:'\[]|$)", text):
                 field.set_problem(text)
                 self._status.show_problem(f"{self.part.name} cannot be built: see {name}")
