@@ -31,7 +31,7 @@ class RecordingsList:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.microscope: object = None
-        self._reading = LatestOnly(wait_s=0)
+        self._reading, self._opening = LatestOnly(wait_s=0), LatestOnly(wait_s=0)
         self.table = ChoiceTable(["recording", "size", "made"], label="recordings")
         self._summary, self._microscope_box = HTML(), w.VBox()
         self._open = button_for(self.open, "Open in the microscope", "search", width="17em")
@@ -74,13 +74,15 @@ class RecordingsList:
         def fail(error: Exception) -> None:
             replace_children(self._microscope_box, [HTML(problem_html(str(error)))])
 
-        self._reading.request(lambda: microscope(open_shared(path)), show, fail)
+        self._opening.request(lambda: microscope(open_shared(path)), show, fail)
 
     def _show_chosen(self) -> None:
         name = self.table.chosen
         self._details.layout.display = "" if name else "none"
+        self._opening.cancel()
         replace_children(self._microscope_box, [])
         if name:
+            self._summary.value = note_html("reading")
             path = recording_path(self.run, name)
             self._reading.request(lambda: _describe(path), self._show_summary, self._reading_failed)
 

@@ -17,10 +17,12 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import match_sites
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import FILE_OVERHEAD_BYTES
+from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.layout import Field
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
+from marlnb.widgets.core.background import wait_for_requests
 from marlnb.widgets.core.site_tree import globs_for
 from marlnb.widgets.microscope.microscope import Microscope
 from marlnb.widgets.recordings.recording_panel import RecordingPanel
@@ -96,6 +98,20 @@ def test_the_file_holds_the_choices_and_has_the_estimated_size(panel: RecordingP
         for site in chosen:
             # another process may sum in another order: at most one step of float16
             np.testing.assert_allclose(same[site].to_numpy(), made[site].to_numpy(), rtol=2**-10, atol=1e-5)
+
+
+def test_the_summary_is_that_of_the_recording_that_is_opened(panel: RecordingPanel) -> None:
+    for n, name in ((2, "two"), (3, "three")):
+        record(panel.run, episodes=n, sites=[], name=name, progress=False).close()
+    listed = panel.list
+    listed.refresh()
+    listed.table.chosen = "two"
+    wait_for_requests()
+    listed.table.chosen = "three"
+    listed.open()  # at once, while the summary is read
+    wait_for_requests()
+    assert isinstance(listed.microscope, Microscope) and listed.microscope.recording.path.name == "three.h5"
+    assert "3 episodes" in text_of(listed._summary), text_of(listed._summary)
 
 
 def test_the_estimate_counts_bytes_as_the_axes_do(panel: RecordingPanel) -> None:
