@@ -110,7 +110,7 @@ class CheckpointEvaluation:
             return
         evaluations = self.notes.evaluations(self._checkpoint)
         self._stored.value = _evaluations_html(evaluations)
-        self._both.disabled = self.other is None
+        self._both.disabled = self._button.disabled or self.other is None
         if self.other is None or self.other not in self._others:
             self._comparison.value = ""
             return

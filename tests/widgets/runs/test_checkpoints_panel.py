@@ -122,12 +122,14 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa
     until(lambda: "of 1000000 episodes" in text_of(panel.evaluation._line))
     panel.evaluation.stop()
     work.wait(60)
-    assert not work.is_alive and "stopped" in text_of(panel.evaluation._line)
+    assert not work.is_alive and "stopped" in text_of(panel.evaluation._line) and not panel.evaluation._both.disabled
     assert not (run.path / NOTES).exists()
 
 
 def test_an_invalid_number_is_a_problem_of_its_field(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
+    panel.evaluation._other.value = "3"
+    assert panel.evaluation._both.disabled  # it would do nothing
     panel.choose(9)
     panel.evaluation.form.fields["episodes"].enter("0")
     assert "at least 1" in panel.evaluation.form.problems["episodes"]
