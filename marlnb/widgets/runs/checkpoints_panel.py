@@ -25,7 +25,7 @@ from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.panel import Panel
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import learning_curve_figure, with_snapshot
-from marlnb.widgets.core.style import HTML, LABEL, Message, code_html, row, styled
+from marlnb.widgets.core.style import HTML, LABEL, Message, code_html, problem_html, row, styled
 from marlnb.widgets.core.table import ChoiceTable
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.recordings.checkpoint_usage import recordings_made_with
@@ -69,7 +69,7 @@ class CheckpointsPanel(Panel):
     def _make(self) -> None:
         self.table = ChoiceTable(HEADER, label="checkpoints")
         self.evaluation = CheckpointEvaluation(self.notes, on_change=self._changed, on_stored=self._show)
-        self._error, self._heading, self._line = Message(), HTML(), Message()
+        self._error, self._damaged, self._heading, self._line = Message(), Message(), HTML(), Message()
         self._code, self._command = HTML(), HTML()
         placeholder, wide = "what this checkpoint is good for", w.Layout(width="34em")
         self._note = Text(description="note", placeholder=placeholder, style=LABEL, layout=wide)
@@ -90,7 +90,7 @@ class CheckpointsPanel(Panel):
         details = [self._heading, note, self._line, self._confirmation, self.evaluation.box, texts]
         self._details = w.VBox(details, layout=w.Layout(display="none"))
         curves = [self.curves] if self._draws_curves else []
-        self.widget = styled(*curves, self._error, self.table, self._details, name="marlnb-checkpoints")
+        self.widget = styled(*curves, self._error, self.table, self._damaged, self._details, name="marlnb-checkpoints")
         self.table.observe(lambda _: self._chosen_changed(), "chosen")
 
     @property
@@ -113,6 +113,8 @@ class CheckpointsPanel(Panel):
     def refresh(self) -> None:
         """Reads the folder again."""
         self.checkpoints = self._rows.measured(self.run.checkpoints)
+        damaged = "\n".join(f"not listed: {reason}" for reason in self.run.damaged_checkpoints.values())
+        self._damaged.value = problem_html(damaged) if damaged else ""
         if self._draws_curves:
             self.curves.clear()
             self.curves.add(return_curves(read_rows(self.run.path / METRICS), agents=False))

@@ -45,6 +45,14 @@ def test_what_is_listed_is_what_lies_in_the_folder(run: Run) -> None:  # noqa: F
     assert panel.curves.markers == [[300, "3", False], [600, "6", False], [900, "9", False]]
 
 
+def test_a_damaged_checkpoint_is_named(run: Run) -> None:  # noqa: F811
+    (run.path / "checkpoints" / "6" / "manifest.json").write_text("{")
+    panel = CheckpointsPanel(run)
+    assert panel.table.content["names"] == ["3", "9"]
+    assert text_of(panel._damaged) == f"not listed: {run.damaged_checkpoints[6]}"
+    panel.close()
+
+
 def test_an_evaluation_equals_mnb_evaluate_and_is_stored(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
     panel.choose(6)
@@ -120,6 +128,8 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa
     panel.evaluation.form.set({"episodes": 1_000_000})
     work = panel.evaluation.evaluate()
     until(lambda: "of 1000000 episodes" in text_of(panel.evaluation._line))
+    panel.evaluation._other.value = "3"
+    assert panel.evaluation._both.disabled  # it would do nothing
     panel.evaluation.stop()
     work.wait(60)
     assert not work.is_alive and "stopped" in text_of(panel.evaluation._line) and not panel.evaluation._both.disabled
@@ -128,8 +138,6 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa
 
 def test_an_invalid_number_is_a_problem_of_its_field(run: Run) -> None:  # noqa: F811
     panel = CheckpointsPanel(run)
-    panel.evaluation._other.value = "3"
-    assert panel.evaluation._both.disabled  # it would do nothing
     panel.choose(9)
     panel.evaluation.form.fields["episodes"].enter("0")
     assert "at least 1" in panel.evaluation.form.problems["episodes"]
