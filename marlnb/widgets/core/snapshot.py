@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from marlnb.plots.learning import learning_curve
 from marlnb.training.runs.run import Run
+from marlnb.training.shared_return import is_zero_sum
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.persistent_snapshot import PersistentSnapshot
 from marlnb.widgets.core.style import HTML
@@ -47,9 +48,14 @@ def png(figure: Figure) -> str:
 
 
 def learning_curve_figure(run: Run, references: Mapping[str, float] | None = None) -> Figure | None:
-    """The learning curve of a run so far, one line per group; None before the first episode has ended."""
+    """The learning curve of a run so far, one line per group, or per agent where the agents of a single group play
+    against each other; None before the first episode has ended."""
     table = run.metrics()
-    columns = [name for name in table.columns if name.startswith("returns/")]
+    columns, agents = (
+        [name for name in table.columns if name.startswith(kind)] for kind in ("returns/", "agent_returns/")
+    )
+    if len(columns) == 1 and is_zero_sum(table[agents].sum(axis=1), table[agents].abs().max().max()):
+        columns = agents
     if not columns or table[columns].dropna(how="all").empty:
         return None
     curves = {name.partition("/")[2]: table[name].to_numpy(dtype=float) for name in columns}

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training
 from marlnb.training.control import request
+from marlnb.training.report import exploring_returns
 from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.follow import RunChanges, RunFollower
@@ -266,12 +267,14 @@ class RunPanel:
         return IDLE_S
 
     def _hide_agents(self, changes: RunChanges) -> None:
-        """Hides the lines of single agents at first: the legend switches them on. Those of groups are visible."""
-        agents = [agent for row in changes.rows[-1:] for agent in row.get("agent_returns", {})]
-        new = [agent for agent in agents if agent not in self._agents]
+        """Hides the lines of single agents at first; where these play against each other, that of their group, which is
+        always 0. The legend switches them on."""
+        last = changes.rows[-1] if changes.rows else {}
+        new = [agent for agent in last.get("agent_returns", {}) if agent not in self._agents]
         if new:
             self._agents += new
-            self.returns.hidden = [*self.returns.hidden, *new]
+            are_opponents = any(agent in exploring_returns(last) for agent in new)
+            self.returns.hidden = [*self.returns.hidden, *(last["returns"] if are_opponents else new)]
 
     def _fail(self, error: Exception) -> None:
         self._line.show_problem(f"the run cannot be read: {error}. The panel tries again every few seconds.")

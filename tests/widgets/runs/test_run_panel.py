@@ -16,6 +16,7 @@ from marlnb.training.runs.checkpoints.removal import remove_checkpoint
 from marlnb.training.runs.files import METRICS, STOP, is_run
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume
+from marlnb.widgets.core.snapshot import learning_curve_figure
 from marlnb.widgets.runs.attach import attach
 from marlnb.widgets.runs.run_panel import RunPanel
 from marlnb.widgets.runs.training_panel import TrainingPanel
@@ -119,6 +120,20 @@ def test_a_run_that_was_made_longer_elsewhere_resumes(run: Run) -> None:  # noqa
         assert panel.training is not None and panel.training.wait(60).status()["frames"] == 1200
     finally:
         panel.close()
+
+
+def test_lines_of_agents_are_hidden_but_where_they_play_against_each_other() -> None:
+    hidden = []
+    spread, league = (Run.open(Path(__file__).parents[3] / "data" / name) for name in ("spread", "tictactoe_league"))
+    for shown in (spread, league):
+        panel = RunPanel(shown)
+        panel.catch_up()
+        hidden.append(panel.returns.hidden)
+        panel.close()
+    assert hidden == [["agent_0", "agent_1", "agent_2"], ["player"]]
+    figure = learning_curve_figure(league)
+    assert figure is not None
+    assert {line.get_label() for line in figure.axes[0].lines} >= {"player_1", "player_2"}
 
 
 def test_a_run_that_cannot_be_read_for_a_while_is_shown_again(run: Run) -> None:  # noqa: F811
