@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from marlnb.training.runs.run import Run
 from marlnb.widgets.core.controls import Button
@@ -24,8 +24,10 @@ class FollowedPanel(Panel, ABC, Generic[Now]):
         open_button: plays episodes in a thread and opens the first in the microscope.
     """
 
+    _nothing: ClassVar[str]  # what `_line` says where the files hold nothing yet
     run: Run
     open_button: Button
+    _line: Message
     _error: Message
     _about: Message
     _poller: Poller[Now | None]
@@ -51,6 +53,8 @@ class FollowedPanel(Panel, ABC, Generic[Now]):
         self._error.value = ""
         if now is not None:
             self._show_now(now)
+        elif not self._line.value:
+            self._line.show_note(self._nothing)
         return LIVE_S if self.run.status()["state"] == "running" else IDLE_S
 
     def _fail(self, error: Exception) -> None:

@@ -38,6 +38,8 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         result: of that match.
     """
 
+    _nothing = "no match has ended yet"
+
     def __init__(self, run: Run) -> None:
         self.run, self.league = run, RunLeague(run)
         self.microscope: Microscope | None = None
@@ -48,7 +50,6 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
 
     def _make(self) -> None:
         self._line, self._error, self._counts, self._payoff = Message(), Message(), HTML(), HTML()
-        self._line.show_note("no match has ended yet")
         rounds = "round of the league"
         self.elo = LiveCurves(title="Elo of each player", y_label="Elo", x_label=rounds)
         cyclic = "cyclic share"
@@ -73,7 +74,7 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         self._requested = Message()
         tables = row(w.VBox([self._counts], layout=w.Layout(margin="0 2em 0 0")), self._payoff)
         half = w.Layout(width="49%", min_width="22em")
-        curves = row(w.Box([self.elo], layout=half), w.Box([self.cycles], layout=half))
+        curves = row(w.VBox([self.elo], layout=half), w.VBox([self.cycles], layout=half))
         chosen = row(self._opponent, self.open_button)
         control = row(self._player, *self.buttons.values())
         parts = [self._line, self._error, tables, curves, control, self._requested, self.timeline, self._about, chosen]
@@ -137,13 +138,13 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         elif stopped := [name for name, state in states.items() if state != "learning"]:
             self._requested.show_note(", ".join(f"{name} is {states[name]}" for name in stopped))
 
-    def _add_ratings(self, now: LeagueNow, players: list[str]) -> None:
     @property
     def _when(self) -> str:
         """When a request is carried out."""
         is_training = self.run.status()["state"] in RUNNING_STATES
         return "at the end of this round" if is_training else "when the run is resumed"
 
+    def _add_ratings(self, now: LeagueNow, players: list[str]) -> None:
         points: dict[str, tuple[list[float], list[float]]] = {}
         for point in now.ratings:
             for player in players:

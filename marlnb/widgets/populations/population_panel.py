@@ -54,6 +54,8 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
         microscope: of the member that was opened last; None before.
     """
 
+    _nothing = "no generation has ended yet"
+
     def __init__(self, run: Run) -> None:
         self.run, self.population = run, RunPopulation(run)
         self.microscope: Microscope | None = None
@@ -65,7 +67,6 @@ class PopulationPanel(FollowedPanel[PopulationNow]):
     def _make(self) -> None:
         self._line, self._error = Message(), Message()
         self._members, self._tree, self._schedule = HTML(), HTML(), HTML()
-        self._line.show_note("no generation has ended yet")
         self._option = Dropdown(description="option", style=LABEL, layout=w.Layout(width="26em"))
         self._option.observe(lambda _: self._draw_schedule(), "value")
         self._member = Dropdown(description="member", style=LABEL, layout=w.Layout(width="26em"))

@@ -23,11 +23,12 @@ from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.train import open_run
+from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Accordion, Tab
 from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import Snapshot, learning_curve_figure, with_snapshot
-from marlnb.widgets.core.style import HTML, Message, log_html, row, styled
+from marlnb.widgets.core.style import HTML, Message, log_html, note_html, row, styled
 from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.metrics import MetricCurves
@@ -236,8 +237,9 @@ class RunPanel:
         if title in self.opened:
             self.opened[title].refresh()
         elif title in TABS:
+            replace_children(self._pages[title], [HTML(note_html("opening"))])  # some take seconds
             self.opened[title] = TABS[title](self)
-            self._pages[title].children = (self.opened[title].widget,)
+            replace_children(self._pages[title], [self.opened[title].widget])
 
     def _show(self, changes: RunChanges) -> float:
         """Shows what is new in the run's files. Returns the time until the next reading."""
