@@ -63,6 +63,14 @@ def _status(canvas: Locator) -> str:
     return canvas.get_attribute("aria-label") or ""
 
 
+def test_an_agent_that_does_not_act_takes_no_action(lab: Lab, page: Page) -> None:
+    cell = "import marlnb as mnb\nmnb.microscope(mnb.gallery('tictactoe_league').recording)"
+    panel = lab.open(page, lab.write("turns.ipynb", cell)).run(0).locator(".marlnb-microscope")
+    bars = panel.locator(".ms-actions canvas")
+    expect(bars.nth(0)).to_have_attribute("aria-label", re.compile("action 8 0.99 ▸$"), timeout=SLOW_MS)
+    expect(bars.nth(1)).to_have_attribute("aria-label", re.compile("action 8 –$"), timeout=SLOW_MS)
+
+
 def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:
     _, panel = _opened(lab, page, "looked-into")
     scope = panel.locator(".marlnb-scope")

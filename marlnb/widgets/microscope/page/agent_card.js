@@ -34,6 +34,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
   const parts = taken ? taken.length / steps : 0;
   const acting = bytesOf(agent.acting);
   const isTaken = new Uint8Array(n);
+  const nothing = new Float32Array(n).fill(NaN); // drawn where the agent does not act
   let low = 0, high = 1;
   if (agent.kind !== "probability") for (const v of choices) if (Number.isFinite(v)) { low = Math.min(low, v); high = Math.max(high, v); }
   const reach = Math.max(-low, high) || 1;
@@ -105,8 +106,8 @@ function makeCard({ agent, steps, onPick, onLook }) {
     const text = action(t);
     if (didText.data !== text) didText.data = text;
     isTaken.fill(0);
-    for (let p = 0; p < parts; p++) isTaken[taken[t * parts + p]] = 1;
-    bars?.set(choices, t * n, agent.kind === "probability" ? 1 : 1 / reach, isTaken);
+    if (acting[t]) for (let p = 0; p < parts; p++) isTaken[taken[t * parts + p]] = 1;
+    bars?.set(acting[t] ? choices : nothing, acting[t] ? t * n : 0, agent.kind === "probability" ? 1 : 1 / reach, isTaken);
     if (look) drawLook(look.row(t));
     for (const concept of concepts) concept.at(t);
   }
