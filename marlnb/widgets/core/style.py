@@ -28,6 +28,7 @@ CSS = """
   padding: 6px 8px; overflow-x: auto; line-height: 1.35; white-space: pre; }
 .marlnb-log pre { background: var(--jp-layout-color2, #f2f2f2); color: var(--jp-ui-font-color1, #222);
   padding: 6px 8px; max-height: 14em; overflow: auto; line-height: 1.35; white-space: pre-wrap; }
+.marlnb-table { overflow-x: auto; }
 .marlnb-table table { border-collapse: collapse; color: var(--jp-ui-font-color1, #222); }
 .marlnb-table th, .marlnb-table td { padding: 3px 12px 3px 0; text-align: left; vertical-align: top; line-height: 1.35;
   white-space: normal; }
