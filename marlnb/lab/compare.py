@@ -12,6 +12,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from marlnb.display.formatting import count
 from marlnb.errors import MarlnbError
 from marlnb.training.runs.comparable import (
     CODE,
@@ -30,7 +31,8 @@ from marlnb.training.runs.metrics_rows import read_rows
 Row = tuple[float, Mapping[str, float]]  # frames, and returns by group
 Points = tuple[list[float], list[float]]  # frames, and returns of a group
 Scored = tuple[dict[str, Any], list[Points]]  # a curve, and those of its runs
-MAX_LABEL_SETTINGS = 3
+NAMES = ("env.name", "algorithm.name")  # in a label without their keys
+MIN_LABEL_SETTINGS = 3  # shown in a label, if so many differ
 N_BOOTSTRAP = 200
 MAX_TESTED = 8  # settings of which every two are tested
 LAST_SHARE = 0.1  # a score is the mean return of this last share of a training
@@ -45,9 +47,9 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
         average_over: settings in which runs that are averaged may differ.
     Returns:
         runs: `path` and `problem`. differences: by setting, its value in each run; only settings that differ; `code` is
-        the code that trained a run. curves: one for each setting and group of agents: label, runs, x, and value, low,
-        high `[point]`; a single run has no interval. tests: as `_tests` returns them. refusals: what was not averaged,
-        and why.
+        the code that trained a run. curves: one for each setting and group of
+        agents: label, runs, x, and value, low, high `[point]`; a single run has no interval. tests: as `_tests` returns
+        them. refusals: what was not averaged, and why.
     """
     settings, problems = _settings(paths)
     readable = [path for path in paths if path in settings]
@@ -55,9 +57,10 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
     differing = differences([settings[path] for path in readable])
     refusals: list[str] = []
     averages: list[Scored] = []
-    shown = [key for key in differing if key not in average_over and not is_part_of(key, (*IRRELEVANT, CODE))]
-    for members in groups_to_average({path: settings[path] for path in readable}, average_over):
-        label = _label(settings[members[0]], shown)
+    choices = [key for key in differing if not is_part_of(key, (*IRRELEVANT, CODE))]
+    groups = groups_to_average({path: settings[path] for path in readable}, average_over)
+    labels = _labels([settings[members[0]] for members in groups], [key for key in choices if key not in average_over])
+    for label, members in zip(labels, groups):
         reasons = reasons_against_average({path: settings[path] for path in members}, average_over)
         refusals += [f"{label}: {reason}" for reason in reasons]
         for group in [[path] for path in members] if reasons else [members]:
@@ -96,13 +99,30 @@ def _settings(paths: Iterable[str]) -> tuple[dict[str, dict[str, Any]], dict[str
     return settings, problems
 
 
-def _label(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """A setting in few words: its environment and algorithm where they differ, and the first others."""
-    names = [str(settings.get(key)) for key in ("env.name", "algorithm.name") if key in keys]
-    others = [f"{key}={_word(settings[key])}" for key in keys if key in settings and not key.endswith(".name")]
-    words = [*names, *others[:MAX_LABEL_SETTINGS]]
-    words += [f"{len(others) - MAX_LABEL_SETTINGS} more settings"] if len(others) > MAX_LABEL_SETTINGS else []
+def _labels(groups: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+    """The settings of each group in few words: environment and algorithm where they differ, and those others that tell
+    the groups apart, or the first ones."""
+    names = [key for key in NAMES if key in keys]
+    others = [key for key in keys if key not in names]
+    shown: list[str] = []
+    for key in others:
+        labels, longer = ({tuple(_words(each, [*names, *part])) for each in groups} for part in (shown, [*shown, key]))
+        if len(longer) > len(labels):
+            shown.append(key)
+    rest = [key for key in others if key not in shown][max(0, MIN_LABEL_SETTINGS - len(shown)) :]
+    return [_label(each, [*names, *(key for key in others if key not in rest)], rest) for each in groups]
+
+
+def _label(settings: Mapping[str, Any], keys: Sequence[str], rest: Sequence[str]) -> str:
+    """The keys with their values, and how many of the rest there are."""
+    words, n_more = _words(settings, keys), sum(key in settings for key in rest)
+    words += [count(n_more, "more setting")] if n_more else []
     return ", ".join(words) or f"{settings.get('algorithm.name', '')} on {settings.get('env.name', '')}"
+
+
+def _words(settings: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    words = {key: _word(settings[key]) for key in keys if key in settings}
+    return [word if key in NAMES else f"{key}={word}" for key, word in words.items()]
 
 
 def _word(value: Any) -> str:

@@ -138,6 +138,19 @@ def test_seeds_are_averaged_and_what_differs_is_shown(tmp_path: Path) -> None:
     assert averaged["low"][-1] < averaged["value"][-1] < averaged["high"][-1]
 
 
+def test_labels_name_the_settings_that_tell_groups_apart(tmp_path: Path) -> None:
+    defaults = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    changes = [
+        {"lr": lr, "epochs": n, "clip": clip, "gamma": n / 10} for lr, n, clip in ((1, 4, 5), (1, 4, 6), (2, 8, 5))
+    ]
+    changes += [{**changes[2], "grad_clip": 7.0}]
+    paths = [str(write_run(tmp_path / f"{k}", algorithm=defaults | each)) for k, each in enumerate(changes)]
+    labels = [curve["label"] for curve in ask(Session(), "compare", paths=paths)["answer"]["curves"]]
+    assert len({*labels}) == 4 and all("algorithm.lr" in label and "2 more settings" in label for label in labels)
+    first, second = labels[:2]
+    assert first == second.replace("clip=6", "clip=5")
+
+
 def test_scores_are_tested_in_pairs(tmp_path: Path) -> None:
     lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
     paths = [str(write_run(tmp_path / f"a{seed}", seed=seed)) for seed in range(5)]
