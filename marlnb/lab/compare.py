@@ -47,7 +47,7 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
         average_over: settings in which runs that are averaged may differ.
     Returns:
         runs: `path` and `problem`. differences: by setting, its value in each run; only settings that differ; `code` is
-        the code that trained a run. curves: one for each setting and group of
+        the code that trained a run. choices: those that can be averaged over. curves: one for each setting and group of
         agents: label, runs, x, and value, low, high `[point]`; a single run has no interval. tests: as `_tests` returns
         them. refusals: what was not averaged, and why.
     """
@@ -80,6 +80,7 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
     return {
         "tests": _tests([_several_runs(task) for task in comparable], refusals),
         "runs": [{"path": path, "problem": problems.get(path, "")} for path in paths],
+        "choices": choices,
         "differences": {key: dict(zip(readable, values)) for key, values in differing.items()},
         "curves": curves,
         "refusals": list(dict.fromkeys(refusals)),

@@ -254,6 +254,7 @@ def test_runs_of_different_code_are_not_averaged(tmp_path: Path) -> None:
         (Path(path) / "code.json").write_text(json.dumps({"code": [code]}))
     answer = ask(Session(), "compare", paths=paths, average_over=["seed", "code"])["answer"]
     assert len(answer["curves"]) == 3 and set(answer["differences"]) == {"seed", "code"}
+    assert answer["choices"] == ["seed"]
     (refusal,) = answer["refusals"]
     assert "different code trained them: seed=0 with marlnb 0.1.0 (aaaa), seed=2 with marlnb 0.1.0 (bbbb)" in refusal
     assert len(ask(Session(), "compare", paths=paths[:2])["answer"]["curves"]) == 1

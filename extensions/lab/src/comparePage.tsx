@@ -211,7 +211,7 @@ function Differences(props: {
   toggle: (setting: string) => void;
 }): JSX.Element {
   const { trans } = props.context;
-  const { differences, runs } = props.answer;
+  const { choices, differences, runs } = props.answer;
   const settings = [...new Set([...Object.keys(differences), ...props.averaged])];
   const readable = runs.filter(run => !run.problem);
   return (
@@ -237,12 +237,14 @@ function Differences(props: {
               <tr key={setting}>
                 <th scope="row">{setting}</th>
                 <td>
-                  <input
-                    type="checkbox"
-                    aria-label={trans.__('average over %1', setting)}
-                    checked={props.averaged.includes(setting)}
-                    onChange={() => props.toggle(setting)}
-                  />
+                  {(choices.includes(setting) || props.averaged.includes(setting)) && (
+                    <input
+                      type="checkbox"
+                      aria-label={trans.__('average over %1', setting)}
+                      checked={props.averaged.includes(setting)}
+                      onChange={() => props.toggle(setting)}
+                    />
+                  )}
                 </td>
                 {readable.map(({ path }) => (
                   <td key={path}>{valueText(differences[setting]?.[path])}</td>

@@ -85,6 +85,8 @@ export type Action = 'pause' | 'continue' | 'save' | 'stop' | 'resume';
 /** marlnb.lab.compare.compare */
 export interface Comparison {
   runs: { path: string; problem: string }[];
+  /** Settings that can be averaged over. */
+  choices: string[];
   differences: Record<string, Record<string, unknown>>;
   curves: {
     label: string;
