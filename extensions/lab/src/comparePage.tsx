@@ -82,7 +82,7 @@ function Comparing(props: {
       <div class="marlnb-page-header">
         <h1>{trans.__('%1 runs', paths.length)}</h1>
         <div class="marlnb-actions" role="toolbar" aria-label={trans.__('Actions')}>
-          <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: comparisonCells(paths) })}>
+          <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: comparisonCells(paths, averaged) })}>
             {trans.__('Open as a notebook')}
           </button>
           <button

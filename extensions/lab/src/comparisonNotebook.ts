@@ -44,9 +44,9 @@ export function pairCells(map: RunMapAnswer, pair: RunMapAnswer['pairs'][number]
 }
 
 /** The cells of a notebook that makes a comparison again from the run folders. */
-export function comparisonCells(paths: readonly string[]): string[] {
+export function comparisonCells(paths: readonly string[], averageOver: readonly string[]): string[] {
   return [
-    `# runs to compare; seeds of the same setting are averaged\npaths = [\n${pathLines(paths)}]\naverage_over = ["seed"]`,
+    `# runs to compare; those that differ only in these settings are averaged\npaths = [\n${pathLines(paths)}]\naverage_over = [${averageOver.map(name => JSON.stringify(name)).join(', ')}]`,
     'from marlnb.lab.compare import compare\n\n' +
       'comparison = compare(paths, average_over=average_over)\n' +
       'print("\\n".join(comparison["refusals"]))',

@@ -49,7 +49,7 @@ describe('a configuration', () => {
 describe('a comparison as a notebook', () => {
   it('quotes hostile paths', () => {
     const paths = ['/a"b\\n', "/a'; import os"];
-    for (const source of [comparisonCells(paths)[0], mapCells(paths)[0], attachCell(paths)]) {
+    for (const source of [comparisonCells(paths, ['seed'])[0], mapCells(paths)[0], attachCell(paths)]) {
       expect(source).toContain('    "/a\\"b\\\\n",\n    "/a\'; import os",\n');
     }
   });
