@@ -1,12 +1,12 @@
 import type { ComponentChild, JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
 import { absolute } from './folders';
 import { Live, messageOf } from './live';
 import type { BatchAnswer, BatchForm, QueueAnswer, QueuedBatch } from './messages';
 import { PreactWidget } from './preactWidget';
-import { INTERVAL_MS } from './queue/panel';
+import { INTERVAL_MS } from './queue/rows';
 import { SubmittedJobs } from './queue/submittedJobs';
 
 /** A notebook's parameters as a form: the plan and script of `marlnb batch`, its submission, and then its jobs. */
@@ -72,6 +72,8 @@ function Submit(props: {
   const { backend, commands, trans } = context;
   const [form, setForm] = useState<BatchForm | null>(null);
   const [choice, setChoice] = useState<Choice>({ values: {}, profile: 'local', resources: {}, settings: '', out: '' });
+  const latest = useRef(choice);
+  latest.current = choice;
   const [answer, setAnswer] = useState<BatchAnswer | null>(null);
   const [busy, setBusy] = useState('');
   const [error, setError] = useState('');
@@ -90,21 +92,24 @@ function Submit(props: {
     setBusy('');
   };
   const read = (): Promise<void> =>
-    ask(trans.__('Reading the parameters…'), async notebook =>
-      setForm(await backend.request<BatchForm>('batch_form', { notebook }))
-    );
+    ask(trans.__('Reading the parameters…'), async notebook => {
+      setForm(await backend.request<BatchForm>('batch_form', { notebook }));
+      setAnswer(shown => (shown?.batch ? shown : null)); // the notebook was planned as it was before
+    });
   useEffect(() => void read(), [path]);
   const send = (submit: boolean): Promise<void> =>
     ask(submit ? trans.__('Submitting…') : trans.__('Checking the plan…'), async notebook => {
-      const next = await backend.request<BatchAnswer>('batch', { notebook, ...batchArguments(choice), submit });
-      setAnswer(next);
+      const next = await backend.request<BatchAnswer>('batch', { notebook, ...batchArguments(choice, form), submit });
+      if (submit || choice === latest.current) {
+        setAnswer(next); // a plan of other values is none of these
+      }
       if (next.batch) {
         onSubmitted(next.batch);
       }
     });
   const change = (changes: Partial<Choice>): void => {
     setChoice({ ...choice, ...changes });
-    setAnswer(null); // a plan of other values is none of these
+    setAnswer(null);
   };
   const isPlanned = answer?.ok === true && !answer.batch;
   return (
@@ -159,13 +164,17 @@ function Submit(props: {
   );
 }
 
-/** The arguments of `marlnb batch`: parameters and keys of the profile that were filled in. */
-export function batchArguments(choice: Choice): { parameters: string[]; on: string; settings: string[]; out: string } {
+/** The arguments of `marlnb batch`: parameters of the notebook and keys of the profile that were filled in. */
+function batchArguments(
+  choice: Choice,
+  form: BatchForm | null
+): { parameters: string[]; on: string; settings: string[]; out: string } {
   const filled = (values: Record<string, string>): string[] =>
     Object.entries(values).flatMap(([name, value]) => (value.trim() ? [`${name}=${value.trim()}`] : []));
+  const values = (form?.parameters ?? []).map(({ name }): [string, string] => [name, choice.values[name] ?? '']);
   const others = choice.settings.split('\n').map(line => line.trim());
   return {
-    parameters: filled(choice.values),
+    parameters: filled(Object.fromEntries(values)),
     on: choice.profile,
     settings: [...filled(choice.resources), ...others.filter(Boolean)],
     out: choice.out.trim()

@@ -13,10 +13,8 @@ import type { QueueAnswer } from '../messages';
 import { PreactWidget } from '../preactWidget';
 import { SearchField } from '../searchField';
 import { useSignal } from '../useSignal';
-import { canCancel, canRunAgain, isActive, jobLine, type QueueRow, queueRows, rowKey } from './rows';
+import { canCancel, canRunAgain, INTERVAL_MS, isActive, jobLine, type QueueRow, queueRows, rowKey } from './rows';
 
-/** Between two readings of the files; the kernel calls a scheduler less often. */
-export const INTERVAL_MS = 5000;
 const NONE: QueueAnswer = { batches: [], problems: [], asked_s: {} };
 const ROW_PX = 46;
 const height = (): number => ROW_PX;

@@ -3,6 +3,8 @@ import { formatClock } from '@marlnb/views';
 import type { JobState, QueuedBatch, QueuedJob } from '../messages';
 import { endWords } from '../stateWords';
 
+/** Between two readings of the queue's files; the kernel calls a scheduler less often. */
+export const INTERVAL_MS = 5000;
 const ORDER: readonly JobState[] = [
   'running',
   'starting',
