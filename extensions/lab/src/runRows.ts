@@ -61,7 +61,7 @@ export function rowTitle(run: RunSummary, trans: TranslationBundle): string {
   return [run.problem, run.path, subject(run, trans), run.host, run.note].filter(Boolean).join('\n');
 }
 
-/** Whether every word of a search is in a run's texts. */
+/** Whether every word of a search is in a run's texts; a number after `=` is compared whole. */
 export function matches(run: RunSummary, search: string, trans: TranslationBundle): boolean {
   if (search.trim() === '') {
     return true;
@@ -73,7 +73,12 @@ export function matches(run: RunSummary, search: string, trans: TranslationBundl
   return search
     .toLowerCase()
     .split(/\s+/)
-    .every(word => text.includes(word));
+    .every(word => (/=\S*\d$/.test(word) ? hasSetting(text, word) : text.includes(word)));
+}
+
+function hasSetting(text: string, setting: string): boolean {
+  const rests = text.split(setting).slice(1);
+  return rests.some(rest => !/^[\w.]/.test(rest));
 }
 
 /** When a run ended or was last written; all living runs count as now, so that their rows stay where they are. */

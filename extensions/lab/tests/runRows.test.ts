@@ -33,6 +33,18 @@ describe('a run', () => {
     expect(matches(RUN, 'baseline node7 seed=3', TRANS)).toBe(true);
     expect(matches(RUN, 'mappo failed', TRANS)).toBe(false);
   });
+  it('matches a setting only with its whole number', () => {
+    const run = { ...RUN, name: 'lr=3e-4,n=3', seed: 33 };
+    expect(['seed=33', 'seed=3', 'seed=', 'lr=3e-4', 'lr=3', 'n=3', 'see'].map(search => matches(run, search, TRANS))).toEqual([
+      true,
+      false,
+      true,
+      true,
+      false,
+      true,
+      true
+    ]);
+  });
 });
 
 describe('runs', () => {
