@@ -110,6 +110,11 @@ export function groupOf(run: RunSummary, by: GroupBy): string {
   return by === '' ? '' : by === 'folder' ? run.group.replace(/\/jobs$/, '') : by === 'tags' ? run.tags.join(', ') : run[by];
 }
 
+/** The title of a group; a state is written as in its runs' rows. Empty for runs without a group. */
+export function groupTitle(group: string, by: GroupBy, trans: TranslationBundle): string {
+  return by === 'state' ? stateWord(group as RunState, trans) : group;
+}
+
 export interface Group {
   group: string;
   runs: RunSummary[];

@@ -13,7 +13,7 @@ import type { RunSummary } from './messages';
 import { Notice } from './notice';
 import { PreactWidget } from './preactWidget';
 import { Progress } from './progress';
-import { byActivity, type GroupBy, grouped, isAlive, matches, rowTitle, scoreNumbers, scoreText, shortName, stateLine, subject } from './runRows';
+import { byActivity, type GroupBy, grouped, groupTitle, isAlive, matches, rowTitle, scoreNumbers, scoreText, shortName, stateLine, subject } from './runRows';
 import { SearchField } from './searchField';
 import { useSignal } from './useSignal';
 
@@ -157,10 +157,11 @@ function PanelRow(props: {
 }): JSX.Element {
   const { row, group, trans, attributes } = props;
   if (row.kind === 'group') {
+    const title = groupTitle(row.group, group, trans);
     return (
-      <div {...attributes} class="marlnb-group" aria-expanded={row.isOpen} title={row.group}>
+      <div {...attributes} class="marlnb-group" aria-expanded={row.isOpen} title={title}>
         <span aria-hidden="true">{row.isOpen ? '▾' : '▸'}</span>
-        <span class="marlnb-name">{printable(row.group) || trans.__('none')}</span>
+        <span class="marlnb-name">{printable(title) || trans.__('none')}</span>
         <span class="marlnb-count">{row.count}</span>
       </div>
     );

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { RunSummary } from './messages';
-import { type GroupBy, grouped, matches } from './runRows';
+import { type GroupBy, grouped, groupTitle, matches } from './runRows';
 import type { Column } from './tableColumns';
 
 /** What a person has chosen to see; kept when the page is loaded again. */
@@ -28,7 +28,7 @@ export function tableRows(runs: readonly RunSummary[], view: TableView, columns:
     return rows(shown);
   }
   return grouped(shown, key).flatMap(({ group, runs: members }) => [
-    { kind: 'group' as const, title: group || '—', runs: members },
+    { kind: 'group' as const, title: groupTitle(group, key, trans) || '—', runs: members },
     ...rows(members)
   ]);
 }

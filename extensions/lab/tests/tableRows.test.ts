@@ -24,6 +24,7 @@ describe('the table', () => {
   it('sorts names with numbers, and groups keep that order', () => {
     expect(shown({ sort: 'name', descending: false, group: '' })).toEqual(['/3', '/1', '/2']);
     expect(shown({ sort: 'name', descending: false })).toEqual(['a:2', '/3', '/1', 'b:1', '/2']);
+    expect(shown({ group: 'state' })[0]).toBe('training:3'); // as in the rows
   });
   it('sorts numbers, of which unknown ones are the smallest', () => {
     expect(shown({ sort: 'score', descending: true, group: '' })).toEqual(['/1', '/3', '/2']);
