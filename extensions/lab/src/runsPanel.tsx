@@ -137,9 +137,10 @@ function Runs({ context, saved, save }: RunsProps): JSX.Element {
 function panelRows(runs: readonly RunSummary[], search: string, by: GroupBy, closed: ReadonlySet<string>, trans: TranslationBundle): Row[] {
   const shown = runs.filter(run => matches(run, search, trans)).sort(byActivity);
   const rows: Row[] = [];
-  for (const { group, runs: members } of grouped(shown, by)) {
+  const groups = grouped(shown, by);
+  for (const { group, runs: members } of groups) {
     const isOpen = !closed.has(group);
-    if (group || (by !== '' && by !== 'folder')) {
+    if (group || groups.length > 1 || (by !== '' && by !== 'folder')) {
       rows.push({ kind: 'group', group, count: members.length, isOpen });
     }
     if (isOpen) {
