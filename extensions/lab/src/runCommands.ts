@@ -24,6 +24,7 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
   });
   app.commands.addCommand(CommandIDs.deleteRuns, {
     label: trans.__('Delete runs'),
+    /** Returns whether the deletion was confirmed. */
     execute: async args => {
       const paths = args['paths'] as string[];
       const { button } = await showDialog({
@@ -37,7 +38,7 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
         defaultButton: 0
       });
       if (!button.accept) {
-        return;
+        return false;
       }
       const errors: string[] = [];
       for (const path of paths) {
@@ -50,6 +51,7 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
       if (errors.length > 0) {
         await showErrorMessage(trans.__('Not deleted'), errors.join('\n'));
       }
+      return true;
     }
   });
   app.commands.addCommand(CommandIDs.showFolder, {
