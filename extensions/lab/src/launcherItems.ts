@@ -5,6 +5,7 @@ import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { LabIcon } from '@jupyterlab/ui-components';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
+import { below } from './folders';
 import { galleryIcon, hourIcon, runsIcon, submitIcon, tableIcon } from './icons';
 import { messageOf } from './live';
 
@@ -99,7 +100,8 @@ async function openFirstHour(app: JupyterFrontEnd, { backend, trans }: Context):
     try {
       await backend.start();
       const folder = backend.folder;
-      path = (await backend.request<string>('first_hour', { folder })).slice(folder.length + 1);
+      const page = await backend.request<string>('first_hour', { folder });
+      path = below(folder, page) ?? page;
     } catch (error) {
       await showErrorMessage(trans.__('The first hour cannot be opened'), messageOf(error));
       return;
