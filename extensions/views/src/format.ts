@@ -33,9 +33,39 @@ export function formatBytes(size: number): string {
   return `${Number(value.toPrecision(3))} TB`;
 }
 
-/** Four significant digits, as tables of marlnb show numbers. */
+/** Four significant digits, and whole numbers in full below a million: `0.01234`, `11634`, `1.163e+6`. */
 export function formatNumber(value: number): string {
-  return String(Number(value.toPrecision(4)));
+  const rounded = Number(value.toPrecision(4));
+  const size = Math.abs(rounded);
+  if (size >= 1e4 && Math.abs(value) < 999_999.5) {
+    return value.toFixed(0);
+  }
+  return isWrittenWithExponent(size) ? rounded.toExponential() : String(rounded);
+}
+
+function isWrittenWithExponent(size: number): boolean {
+  return size !== 0 && (size < 1e-4 || size >= 1e6);
+}
+
+/** The labels of an axis whose ticks are `step` apart, with as many digits as that needs: `0`, `0.25`, `0.50`. */
+export function formatTicks(values: readonly number[], step: number): string[] {
+  const size = Math.max(0, ...values.map(Math.abs));
+  const exponent = isWrittenWithExponent(size) ? Math.floor(Math.log10(size)) : 0;
+  return withUnit(values, step, 10 ** exponent, exponent ? `e${exponent}` : '');
+}
+
+/** The same for counts, in thousands or millions: `0`, `0.5M`, `1.0M`; empty for what is no whole number. */
+export function formatCountTicks(values: readonly number[], step: number): string[] {
+  const size = Math.max(0, ...values.map(Math.abs));
+  const [unit, name] = size >= 1e6 ? [1e6, 'M'] : size >= 1000 ? [1000, 'k'] : [1, ''];
+  const labels = withUnit(values, unit === 1 ? 1 : step, unit, name);
+  return values.map((value, index) => (Number.isInteger(value) ? (labels[index] ?? '') : ''));
+}
+
+function withUnit(values: readonly number[], step: number, unit: number, name: string): string[] {
+  const [mantissa = '', exponent = ''] = Number((step / unit).toPrecision(3)).toExponential().split('e');
+  const digits = Math.max(0, mantissa.replace(/^\d\.?/, '').length - Number(exponent));
+  return values.map(value => (value === 0 ? '0' : `${(value / unit).toFixed(digits)}${name}`));
 }
 
 /** Text from outside, in which control characters and those that turn the direction of text are shown as \uFFFD. */

@@ -1,6 +1,6 @@
 import uPlot from 'uplot';
 import type { Columns, Curve } from './curveData';
-import { formatCount, formatNumber } from './format';
+import { formatCountTicks, formatNumber, formatTicks } from './format';
 import { colour, dash, faint, themeColour } from './theme';
 
 /** A vertical line with a label at its top. */
@@ -29,6 +29,8 @@ export interface PlotEvents {
 }
 
 const FONT_PX = 11;
+const MIN_AXIS_PX = 54; // width of the y axis; legends and controls begin there
+const TICK_PX = 16; // of a tick and the gaps beside its label
 const MARKER_PX = 14; // height of the labels of markers
 const REFERENCE_PX = 118; // width of the labels of references
 const MIN_WIDTH_FOR_REFERENCES_PX = 420;
@@ -52,8 +54,13 @@ export function plotOptions(element: Element, parts: PlotParts, events: PlotEven
     padding: [() => (markers().length > 0 ? MARKER_PX + 4 : 8), plot => (hasRoom(plot) ? REFERENCE_PX : 20), 0, 0],
     scales: { x: { time: false }, y: { range: (_, low, high) => yRange([low, high, ...levels]) } },
     axes: [
-      { ...axis, values: (_, values) => values.map(value => (Number.isInteger(value) ? formatCount(value) : '')), size: 28, label: xLabel },
-      { ...axis, values: (_, values) => values.map(formatNumber), size: 54, ...(yLabel ? { label: yLabel } : {}) }
+      { ...axis, values: (_plot, values, _axis, _space, step) => formatCountTicks(values, step), size: 28, label: xLabel },
+      {
+        ...axis,
+        values: (_plot, values, _axis, _space, step) => formatTicks(values, step),
+        size: (plot, labels) => axisWidth(plot, labels ?? [], font),
+        ...(yLabel ? { label: yLabel } : {})
+      }
     ],
     cursor: {
       y: false,
@@ -94,6 +101,15 @@ function seriesOf(
     }
   });
   return { series, bands };
+}
+
+/** The width of the y axis, whose labels are never cut. */
+function axisWidth({ ctx }: uPlot, labels: readonly string[], font: string): number {
+  ctx.save();
+  ctx.font = font;
+  const widest = Math.max(0, ...labels.map(label => ctx.measureText(label).width));
+  ctx.restore();
+  return Math.max(MIN_AXIS_PX, Math.ceil(widest) + TICK_PX);
 }
 
 /** The ends of an axis that holds all known values, with a little room. */

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { align, valueAt } from '../src/curveData';
+import { formatCountTicks, formatTicks } from '../src/format';
 import { yRange } from '../src/plot';
 import { smooth } from '../src/smoothing';
 import { dash, faint } from '../src/theme';
@@ -36,6 +37,16 @@ describe('curves', () => {
     expect(yRange([0, 10, null, 20])).toEqual([-1.2, 21.2]);
     expect(yRange([null, undefined])).toEqual([0, 1]);
     expect(yRange([-5, -5])).toEqual([-5.3, -4.7]);
+  });
+  it('have axes whose labels are right and all different', () => {
+    expect(formatTicks([11_620, 11_640, 11_660], 20)).toEqual(['11620', '11640', '11660']);
+    expect(formatTicks([-0.5, 0, 0.25], 0.25)).toEqual(['-0.50', '0', '0.25']);
+    expect(formatTicks([0, 2.5e-7, 5e-7], 2.5e-7)).toEqual(['0', '2.5e-7', '5.0e-7']);
+    expect(formatTicks([1e8, 1.5e8], 5e7)).toEqual(['1.0e8', '1.5e8']);
+    expect(formatTicks([], 1)).toEqual([]);
+    expect(formatCountTicks([0, 500_000, 1_000_000], 500_000)).toEqual(['0', '0.5M', '1.0M']);
+    expect(formatCountTicks([1_000_100, 1_000_200], 100)).toEqual(['1.0001M', '1.0002M']);
+    expect(formatCountTicks([0, 0.5, 1], 0.5)).toEqual(['0', '', '1']);
   });
   it('differ by more than their colour where colours repeat', () => {
     expect(dash(6)).toEqual([]);

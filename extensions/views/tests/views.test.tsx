@@ -10,7 +10,8 @@ describe('numbers', () => {
     expect([999, 12_345].map(formatWhole)).toEqual(['999', '12,345']);
     expect([512, 3140, 29_700_000_000].map(formatBytes)).toEqual(['512 B', '3.14 kB', '29.7 GB']);
     expect([42, 725, 11_220].map(formatClock)).toEqual(['0:42', '12:05', '3:07:00']);
-    expect([-7.14729, 15.390625, 1234567].map(formatNumber)).toEqual(['-7.147', '15.39', '1235000']);
+    expect([-7.14729, 15.390625, 11734, 1234567].map(formatNumber)).toEqual(['-7.147', '15.39', '11734', '1.235e+6']);
+    expect([0, 0.0001, 0.0000123456].map(formatNumber)).toEqual(['0', '0.0001', '1.235e-5']);
     expect([5, 119, 7200, 200_000].map(formatAge)).toEqual(['5 s', '1 min', '2 h', '2 d']);
   });
 });
