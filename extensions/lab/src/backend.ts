@@ -45,7 +45,7 @@ export class Backend {
     const id = ++this.lastId;
     const pending = new PromiseDelegate<unknown>();
     this.pending.set(id, pending);
-    const timer = window.setTimeout(() => this.settle(id, 'the kernel of the panel did not answer'), TIMEOUT_MS);
+    const timer = window.setTimeout(() => this.reset('the kernel of the panel did not answer'), TIMEOUT_MS);
     void comm.send({ text: JSON.stringify({ id, verb, arguments: args }) });
     try {
       return (await pending.promise) as Answer;
@@ -75,15 +75,18 @@ export class Backend {
   }
 
   /** Ends the kernel; the next request starts another. */
-  async shutDown(): Promise<void> {
+  shutDown(): void {
     const session = this.session;
-    this.reset('the kernel of the panel was shut down');
-    await session?.shutdown();
-    session?.dispose();
-    this.session = null;
+    if (session) {
+      void this.services.sessions.shutdown(session.id).catch(() => undefined); // it has ended already
+      session.dispose();
+    }
   }
 
   private async open(): Promise<Kernel.IComm> {
+    if (this.chosenKernel() && this.kernel && this.kernel !== this.chosenKernel()) {
+      this.shutDown();
+    }
     const session = (this.session ??= this.follow(await this.findSession()));
     const kernel = session.kernel;
     if (!kernel) {
@@ -123,7 +126,8 @@ export class Backend {
     await Promise.all([sessions.ready, kernelspecs.ready]);
     const specs = Object.values(kernelspecs.specs?.kernelspecs ?? {});
     const marked = specs.flatMap(spec => (spec?.metadata?.['marlnb'] ? [spec.name] : []));
-    const likely = [this.notebookKernel(), ...marked, kernelspecs.specs?.default ?? ''].filter(Boolean);
+    const running = [...sessions.running()].flatMap(model => (isPanel(model) && model.kernel ? [model.kernel.name] : []));
+    const likely = [...running, this.notebookKernel(), ...marked, kernelspecs.specs?.default ?? ''].filter(Boolean);
     const problems: string[] = [];
     for (const name of this.chosenKernel() ? [this.chosenKernel()] : new Set(likely)) {
       const session = await this.startSession(name);
@@ -147,12 +151,13 @@ export class Backend {
         return sessions.connectTo({ model });
       }
     }
-    return sessions.startNew({ name: SESSION, path: SESSION, type: TYPE, kernel: { name } });
+    // the server has one session of a path, whichever kernel is asked for
+    return sessions.startNew({ name: SESSION, path: `${SESSION} ${name}`, type: TYPE, kernel: { name } });
   }
 
   private follow(session: Session.ISessionConnection): Session.ISessionConnection {
     session.statusChanged.connect((_, status) => {
-      if (status === 'restarting' || status === 'autorestarting') {
+      if (status === 'restarting' || status === 'autorestarting' || status === 'starting') {
         this.reset('the kernel of the panel restarts');
       } else if (status === 'dead' || status === 'terminating') {
         this.session = null;

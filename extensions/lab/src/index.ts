@@ -102,7 +102,11 @@ const runs: JupyterFrontEndPlugin<void> = {
     }
 
     const read = (chosen: ISettingRegistry.ISettings): void => {
-      chosenKernel = chosen.composite['kernel'] as string;
+      const kernel = chosen.composite['kernel'] as string;
+      if (kernel !== chosenKernel) {
+        chosenKernel = kernel;
+        backend.shutDown();
+      }
       model.configure(chosen.composite['folders'] as string[], 1000 * (chosen.composite['interval'] as number));
     };
     void settings?.load(PLUGIN).then(
