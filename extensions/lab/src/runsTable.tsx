@@ -155,7 +155,7 @@ function Bar(props: {
       </button>
       <button
         disabled={chosen.length === 0}
-        onClick={() => void commands.execute(CommandIDs.deleteRuns, { paths: chosen }).then(isDeleted => isDeleted && clear())}
+        onClick={() => void commands.execute(CommandIDs.deleteRuns, { paths: chosen }).then((isDeleted: boolean) => isDeleted && clear())}
       >
         {trans.__('Delete…')}
       </button>

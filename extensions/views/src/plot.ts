@@ -54,11 +54,11 @@ export function plotOptions(element: Element, parts: PlotParts, events: PlotEven
     padding: [() => (markers().length > 0 ? MARKER_PX + 4 : 8), plot => (hasRoom(plot) ? REFERENCE_PX : 20), 0, 0],
     scales: { x: { time: false }, y: { range: (_, low, high) => yRange([low, high, ...levels]) } },
     axes: [
-      { ...axis, values: (_plot, values, _axis, _space, step) => formatCountTicks(values, step), size: 28, label: xLabel },
+      { ...axis, values: (_plot, values, _axis, _space, step) => formatCountTicks(values, step), size: 28, space: 60, label: xLabel },
       {
         ...axis,
         values: (_plot, values, _axis, _space, step) => formatTicks(values, step),
-        size: (plot, labels) => axisWidth(plot, labels ?? [], font),
+        size: (plot, labels: string[] | null) => axisWidth(plot, labels ?? [], font),
         ...(yLabel ? { label: yLabel } : {})
       }
     ],
