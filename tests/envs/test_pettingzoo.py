@@ -160,6 +160,18 @@ def test_action_masks(where: str) -> None:
         assert rows.action_mask[0].tolist() == [[True, True, False], [False, True, True], [True, False, True]]
 
 
+def test_masks_that_first_appear_in_a_step() -> None:
+    class LateMasks(sample_envs.Masked):
+        def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+            observations, infos = super().reset(seed)
+            return observations, {agent: {} for agent in infos}
+
+    with pettingzoo_vector_env(LateMasks, 1, workers=0, kwargs={"where": "info"}) as env:
+        env.reset(0)
+        with pytest.raises(EnvError, match=r"in step 1 .* has an action_mask in its info, but no agent of its group"):
+            env.step({"a": torch.ones(1, 3, dtype=torch.int64)})
+
+
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_the_action_masks_of_a_truncated_episode(where: str) -> None:
     """Those of step 2, not those of the next episode's start; at step 1 no agent has a choice."""

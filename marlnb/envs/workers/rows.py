@@ -42,6 +42,8 @@ class GroupRows:
 
     def write(self, observations: Mapping[str, Any], rewards: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         """Writes a step at which no agent of this env appears or ends."""
+        if self.mask is None and infos:
+            self._check_no_masks(infos)
         if self.all_present:
             self.reward[:] = [rewards[agent] for agent in self.agents]
             if self.plain and self.mask is None:
@@ -106,8 +108,12 @@ class GroupRows:
                 if self.mask is not None:
                     self.mask[i] = True
         self._write_observations(observations, infos)
-        for i in self.present if self.mask is None else ():
-            if MASK in (infos.get(self.agents[i]) or {}):
+        if self.mask is None:
+            self._check_no_masks(infos)
+
+    def _check_no_masks(self, infos: Mapping[str, Any]) -> None:
+        for i in self.present:
+            if (info := infos.get(self.agents[i])) and MASK in info:
                 raise EnvError(
                     f"agent {self.agents[i]!r} has an {MASK} in its info, but no agent of its group had one in the "
                     "first reset, which must show who has masks; put the masks into the observations instead"
