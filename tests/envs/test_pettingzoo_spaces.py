@@ -135,6 +135,16 @@ def test_observations_that_are_refused() -> None:
 
 
 def test_masks_of_several_components() -> None:
-    assert mask_array((np.array([1, 0]), np.array([0, 1, 1])), 5).tolist() == [True, False, False, True, True]
+    space = spaces.MultiDiscrete([2, 3])
+    assert mask_array((np.array([1, 0]), np.array([0, 1, 1])), space, 5).tolist() == [True, False, False, True, True]
     with pytest.raises(EnvError, match="4 entries; expected 5"):
-        mask_array(np.ones(4), 5)
+        mask_array(np.ones(4), space, 5)
+
+
+def test_a_mask_that_is_a_dict_has_the_order_of_the_space() -> None:
+    """gymnasium sorts the keys of a space."""
+    space = spaces.Tuple([spaces.Dict({"move": spaces.Discrete(3), "attack": spaces.Discrete(2)}), spaces.Discrete(2)])
+    mask = ({"move": np.array([1, 0, 1]), "attack": np.array([0, 1])}, np.array([1, 0]))
+    assert mask_array(mask, space, 7).tolist() == [False, True, True, False, True, True, False]
+    with pytest.raises(EnvError, match=r"has the keys \['move'\]; the action space has \['attack', 'move'\]"):
+        mask_array({"move": np.ones(5)}, space[0], 5)

@@ -29,6 +29,7 @@ class GroupRows:
             (agent, arrays.observation[index, i], codecs.observation[agent]) for i, agent in enumerate(spec.agents)
         ]
         self.final_rows = list(arrays.final_observation[index])
+        self.action_spaces = [codecs.action[agent].space for agent in spec.agents]
         self.decoders = [codecs.action[agent].decode for agent in spec.agents]
         self.plain = all(codecs.observation[agent].is_plain for agent in spec.agents)
         self.present: list[int] = []
@@ -149,8 +150,10 @@ class GroupRows:
     def _allowed(self, i: int, holder: Any) -> np.ndarray:
         """`[n_logits]` bool, the mask in an observation or info of agent i; all True if there is none."""
         mask = holder.get(MASK) if holder else None
+        if mask is None:
+            return np.ones(self.n_logits, bool)
         try:
-            return np.ones(self.n_logits, bool) if mask is None else mask_array(mask, self.n_logits)
+            return mask_array(mask, self.action_spaces[i], self.n_logits)
         except (EnvError, TypeError, ValueError) as error:
             raise EnvError(f"agent {self.agents[i]!r}: {error}") from error
 

@@ -67,10 +67,12 @@ class ActionCodec:
     """How an array becomes the action that an environment expects.
 
     Attributes:
+        space: the environment's own.
         spec: the kind of action.
         decode: converts one agent's row.
     """
 
+    space: spaces.Space
     spec: ActionSpec
     decode: Callable[[Any], Any]
 
@@ -159,19 +161,19 @@ def action_codec(agent: str, space: spaces.Space) -> ActionCodec:
     """
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
-        return ActionCodec(ActionSpec("discrete", n=(int(space.n),)), _shifted(start))
+        return ActionCodec(space, ActionSpec("discrete", n=(int(space.n),)), _shifted(start))
     parts = [leaf for _, leaf in leaves(space)]
     if parts and all(_is_integer(part) for part in parts):
         counts = tuple(int(n) for part in parts for n in _counts(part)[0])
-        return ActionCodec(ActionSpec("multi_discrete", n=counts), _nested(space))
+        return ActionCodec(space, ActionSpec("multi_discrete", n=counts), _nested(space))
     if parts and all(isinstance(part, spaces.Box) for part in parts):
         low = np.concatenate([np.ravel(part.low) for part in parts]).astype(np.float64)
         high = np.concatenate([np.ravel(part.high) for part in parts]).astype(np.float64)
         _check_bounds(agent, space, low, high)
         spec = ActionSpec("continuous", low=tuple(low.tolist()), high=tuple(high.tolist()))
         if isinstance(space, spaces.Box) and space.dtype == np.float32 and len(space.shape) == 1:
-            return ActionCodec(spec, _as_it_is)
-        return ActionCodec(spec, _nested(space))
+            return ActionCodec(space, spec, _as_it_is)
+        return ActionCodec(space, spec, _nested(space))
     raise EnvError(f"agent {agent!r} acts in {space}, which is not supported; supported: {ACTIONS}")
 
 
@@ -242,17 +244,30 @@ def _nested(space: spaces.Space) -> Callable[[np.ndarray], Any]:
     return lambda row: build(space, row, 0)[0]
 
 
-def mask_array(mask: Any, n_logits: int) -> np.ndarray:
+def mask_array(mask: Any, space: spaces.Space, n_logits: int) -> np.ndarray:
     """An action mask as one row of `n_logits` booleans; masks of several components may be a sequence or dict.
 
     Raises:
-        EnvError: another length.
+        EnvError: another length, or a dict whose keys are not those of the action space.
     """
-    if isinstance(mask, dict):
-        mask = tuple(mask.values())
-    if isinstance(mask, tuple | list) and mask and not np.isscalar(mask[0]):
-        mask = np.concatenate([np.ravel(part) for part in mask])
-    row = np.ravel(np.asarray(mask)).astype(bool)
+    is_flat = isinstance(mask, np.ndarray)
+    row = (np.ravel(mask) if is_flat else np.concatenate(list(_mask_parts(mask, space)))).astype(bool)
     if row.size != n_logits:
         raise EnvError(f"an action mask has {row.size} entries; expected {n_logits}, one per choice")
     return row
+
+
+def _mask_parts(mask: Any, space: spaces.Space | None) -> Iterator[np.ndarray]:
+    """Flat masks of the components of `space`, in its order, whatever the order of a dict is."""
+    if isinstance(mask, dict):
+        parts = space.spaces if isinstance(space, spaces.Dict) else {}
+        if mask.keys() != set(parts):
+            raise EnvError(f"an action mask has the keys {list(mask)}; the action space has {list(parts)}")
+        for key, part in parts.items():
+            yield from _mask_parts(mask[key], part)
+    elif isinstance(mask, tuple | list) and mask and not np.isscalar(mask[0]):
+        items = space.spaces if isinstance(space, spaces.Tuple) else ()
+        for i, part_mask in enumerate(mask):
+            yield from _mask_parts(part_mask, items[i] if len(items) == len(mask) else None)
+    else:
+        yield np.ravel(mask)
