@@ -13,11 +13,19 @@ from marlnb.errors import EnvError
 
 BOX = spaces.Box(-2, 3, (2, 3), np.float64)
 NESTED = spaces.Dict({"near": BOX, "kind": spaces.Discrete(3, start=4), "rest": spaces.Tuple([spaces.MultiBinary(2)])})
+LONG = spaces.Tuple([spaces.Box(-1, 1, (1,), np.float32) for _ in range(12)])  # as keys, "10" is before "2"
 
 
 @pytest.mark.parametrize(
     "space",
-    [spaces.Discrete(5), spaces.Discrete(3, start=-1), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(4), NESTED],
+    [
+        spaces.Discrete(5),
+        spaces.Discrete(3, start=-1),
+        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary(4),
+        NESTED,
+        LONG,
+    ],
 )
 def test_observations_are_flattened_as_gymnasium_does(space: spaces.Space[Any]) -> None:
     space.seed(0)

@@ -6,7 +6,7 @@ numbers to the part's dtype. Here each part is checked as it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def whole_numbers(value: Any, dtype: np.dtype) -> np.ndarray:
 
 def _writer(space: spaces.Space, path: str) -> Writer:
     if isinstance(space, spaces.Dict):
-        return _dict_writer(space, path)
+        return _parts_writer(space.spaces.items(), path)
     if isinstance(space, spaces.Tuple):
         return _tuple_writer(space, path)
     if isinstance(space, spaces.Discrete):
@@ -59,9 +59,10 @@ def _writer(space: spaces.Space, path: str) -> Writer:
     return _array_writer(space.shape, path)
 
 
-def _dict_writer(space: spaces.Dict, path: str) -> Writer:
+def _parts_writer(items: Iterable[tuple[Any, spaces.Space]], path: str) -> Writer:
+    """Writes `value[key]` of each (key, space), one after the other."""
     parts, start = [], 0
-    for key, item in space.spaces.items():
+    for key, item in items:
         size = int(spaces.flatdim(item))
         parts.append((key, slice(start, start + size), _writer(item, f"{path}/{key}" if path else str(key))))
         start += size
@@ -74,13 +75,12 @@ def _dict_writer(space: spaces.Dict, path: str) -> Writer:
 
 
 def _tuple_writer(space: spaces.Tuple, path: str) -> Writer:
-    write_dict = _dict_writer(spaces.Dict({str(i): item for i, item in enumerate(space.spaces)}), path)
-    names = [str(i) for i in range(len(space.spaces))]
+    write_parts, n_parts = _parts_writer(enumerate(space.spaces), path), len(space.spaces)
 
     def write(value: Any, row: np.ndarray) -> None:
-        if len(value) != len(names):
-            raise ValueError(f"{_named(path)}{len(value)} parts; its space says {len(names)}")
-        write_dict(dict(zip(names, value)), row)
+        if len(value) != n_parts:
+            raise ValueError(f"{_named(path)}{len(value)} parts; its space says {n_parts}")
+        write_parts(value, row)
 
     return write
 
