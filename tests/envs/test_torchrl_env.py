@@ -178,6 +178,12 @@ def test_kinds_of_actions(action: Any, chosen: list[float], reward: float) -> No
     ]
 
 
+def test_the_choice_of_a_single_agent_is_a_scalar() -> None:
+    env = torchrl_vector_env(lambda: GymEnv("CartPole-v1", categorical_action_encoding=True), 2)
+    env.reset(0)
+    assert env.step({"agent": torch.tensor([[0], [1]])}).groups["agent"].reward.tolist() == [[1], [1]]
+
+
 @pytest.mark.parametrize(("continuous", "categorical"), [(True, True), (False, True), (False, False)])
 def test_vmas_through_torchrl_is_vmas(continuous: bool, categorical: bool) -> None:
     """Against the VectorEnv that steps VMAS itself: other random numbers, so from the same places."""

@@ -63,7 +63,7 @@ class GroupLayout:
             parts = action[..., None] if self.spec.action.kind == "discrete" else action
             hot = [torch.nn.functional.one_hot(part, k) for part, k in zip(parts.unbind(-1), n)]
             action = torch.cat(hot, -1)
-        return action.to(self.action_dtype).reshape(*batch, *self.action_shape)
+        return action.to(self.action_dtype).reshape((*batch, *self.action_shape))
 
 
 @dataclass(frozen=True)
