@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -111,6 +112,23 @@ def test_different_rates_by_hand(leaves: bool, workers: int) -> None:
 def test_different_rates_keep_the_contract(leaves: bool) -> None:
     options = {"kwargs": {"leaves": leaves}, "workers": 0, "agents_wait": True}
     check_vector_env(lambda n_envs: pettingzoo_vector_env(Rates, n_envs, **options))
+
+
+def test_an_agent_that_ended_does_not_return_because_it_is_still_observed() -> None:
+    class StillObserved(Rates):
+        def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+            _, rewards, _, _, _ = super().step(actions)
+            terminations = {"quick": self.t == 5, "slow": self.t == 2}
+            self.agents = [] if self.t == 5 else ["quick"] if self.t >= 2 else ["quick", "slow"]
+            observations = {agent: np.zeros(2, np.float32) for agent in terminations}
+            return observations, rewards, terminations, dict.fromkeys(terminations, False), {}
+
+    with pettingzoo_vector_env(StillObserved, 1, workers=0, agents_wait=True) as env:
+        slow, alive = env.reset(0).groups["slow"], []
+        for _ in range(4):
+            env.step({name: torch.zeros(1, 1, dtype=torch.int64) for name in ("quick", "slow")})
+            alive.append(slow.alive.item())
+        assert alive == [True, False, False, False]
 
 
 def test_an_agent_whose_mask_allows_nothing_waits() -> None:

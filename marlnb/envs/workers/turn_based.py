@@ -150,7 +150,8 @@ class AsynchronousParallel(TurnBasedEnv):
         truncated = {agent: True for agent in was_living if truncations.get(agent)}
         if not self.env.agents and truncated and not terminated:
             truncated = dict.fromkeys(was_living, True)
-        left = {*was_living, *observations} - set(terminated) - set(truncated)
+        ended = {agent for flags in (terminations, truncations) for agent, flag in flags.items() if flag}
+        left = {*was_living, *(observations.keys() & set(self.env.agents))} - ended
         self.agents = [agent for agent in self.possible_agents if agent in left] if self.env.agents else []
         self._find_acting(observations)
         current = {agent: self._last[agent] for agent in {*was_living, *self.agents}}
