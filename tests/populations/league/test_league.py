@@ -130,6 +130,24 @@ def test_a_reset_in_a_round_without_matches_changes_the_ratings() -> None:
     assert set(before.elo) == {"a", "b"} and set(after.elo) == {"b", "c"}
 
 
+def test_a_reset_holds_from_the_next_round_on() -> None:
+    """x beats y ten times in round 0, after which y is reset; then y beats x, the one result that counts."""
+    matches = [*(played("x", "y", 1, round=0) for _ in range(10)), played("x", "y", 0, round=1)]
+    before, after = ratings_over_rounds(matches, [PlayerEvent("reset", "y", round=0)], 1.0)
+    assert before.elo["x"] > before.elo["y"]
+    # with a draw against 0, y at r has won 1.5 of s(2r) + s(r) = 1.5 games, where s(r) = 1 / (1 + exp(-r / 400))
+    assert after.elo == pytest.approx({"x": -302.5, "y": 302.5}, abs=0.1)
+
+
+def test_of_three_sides_the_first_wins_and_two_seats_of_a_player_are_one_game() -> None:
+    def three(a: str, b: str, c: str, outcomes: tuple[float, ...]) -> PayoffTable:
+        return PayoffTable.from_matches([Match(0, a, "pfsp", {"a": a, "b": b, "c": c}, outcomes, outcomes, 5)])
+
+    tied = three("A", "B", "C", (0.5, 0.5, 0.0))
+    assert (tied.win_rate("A", "C"), tied.win_rate("A", "B")) == (1.0, 0.5)
+    assert three("A", "B", "A", (1.0, 0.0, 0.0)).counts("A", "B").tolist() == [[1]]
+
+
 def test_who_won() -> None:
     assert outcomes_of("ab", (1, -1)) == (1, 0) and outcomes_of("ab", (2, 2)) == (0.5, 0.5)
     assert outcomes_of("abc", (2, 2, 1)) == (0.5, 0.5, 0)
@@ -262,6 +280,13 @@ def test_the_papers_shares() -> None:
     assert set(kinds(config, one, "main_exploiter_0", 200)) == {"main", "curriculum"}
 
 
+def test_a_player_is_forgotten_only_after_min_games() -> None:
+    for min_games, is_forgotten in ((5, False), (1, True)):
+        config = AlphaStarConfig(min_games=min_games)
+        league = league_of(config, [played("main_0", "main_0@0", 0)])
+        assert ("forgotten" in kinds(config, league, "main_0", 200)) == is_forgotten
+
+
 @pytest.mark.parametrize("config", [AlphaStarConfig(), PFSPConfig()])
 def test_an_opponent_is_met_again_until_its_win_rate_is_known(config: LeagueConfig) -> None:
     newer = Player("main_0@1", "main", learning=False, parent="main_0")
@@ -285,6 +310,9 @@ def test_gates_wait_for_games_and_snapshots_precede_resets() -> None:
     assert review(config, few, "main_exploiter_0", 0) == ()
     beaten = league_of(config, lost_to("main_exploiter_0", "main_0", 20), **frames)
     assert [d.action for d in review(config, beaten, "main_exploiter_0", 0)] == ["snapshot", "reset"]
+    for wins, opens in ((7, False), (8, True)):  # of ten games, at a gate of 0.7
+        table = PayoffTable.from_matches(lost_to("main_exploiter_0", "main_0", wins, 10), decay=1.0)
+        assert bool(review(config, replace(few, payoff=table), "main_exploiter_0", 0)) == opens
     early = league_of(config, lost_to("main_exploiter_0", "main_0", 20), main_exploiter_0=100)
     assert review(config, early, "main_exploiter_0", 0) == ()
     due = league_of(config, [], main_0=10_000, league_exploiter_0=10_000)
