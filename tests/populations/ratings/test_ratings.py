@@ -85,6 +85,18 @@ def test_the_cyclic_share_of_cycles_of_planted_strengths_and_of_chance() -> None
     assert 0.02 < np.mean(np.array(p_values) < 0.1) < 0.2
 
 
+def test_the_p_value_of_a_cycle_next_to_players_who_met_no_one_of_it() -> None:
+    """A beats B, B beats C and C beats A, 9 games of 10 each; D beats E in 7 of 10.
+
+    With a draw more, each pair of the cycle has the log-odds ln(9.5 / 1.5) = 1.846 and the weight 9.5 1.5 / 11 = 1.295,
+    so Q = 3 1.295 1.846^2 = 13.24. Four pairs, five players and two parts leave one degree of freedom.
+    """
+    wins = np.zeros((5, 5))
+    for winner, loser, won in ((0, 1, 9), (1, 2, 9), (2, 0, 9), (3, 4, 7)):
+        wins[winner, loser], wins[loser, winner] = won, 10 - won
+    assert cycles(wins, wins + wins.T).p_value == pytest.approx(2.74e-4, rel=0.01)
+
+
 def test_alpha_rank_of_the_published_table() -> None:
     expected = [0.40966787, 0.07959841, 0.20506998, 0.08505983, 0.2206039]
     assert alpha_rank(HAN, m=20, alpha=0.1) == pytest.approx(expected, abs=1e-7)
