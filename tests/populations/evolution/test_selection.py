@@ -75,6 +75,12 @@ def test_pbt_replaces_the_worst_by_the_best_if_the_gap_is_large_enough() -> None
     assert (kept[1].parent, kept[1].options_of) == (0, 1)
 
 
+def test_pbt_copies_each_of_the_best_with_equal_probability() -> None:
+    config, members = PBTConfig(population=5, share=0.4), _members(5.0, 4.0, 3.0, 2.0, 1.0)
+    parents = [config.select(generator(0, "select", "", number), members)[4].parent for number in range(200)]
+    assert set(parents) == {0, 1} and chisquare(np.bincount(parents)).pvalue > 0.01
+
+
 @pytest.mark.parametrize(
     ("copies", "expected"),
     [("nothing", 0.39), ("if better", 0.39), ("all, times 0.8 or 1.2", 0.39), ("all, added", 1.20), ("weights", 1.20)],
@@ -122,6 +128,13 @@ def test_brackets_of_multi_frequency_pbt() -> None:
     slow = config.select(generator(0, "select", "", 4), due)[8:]
     assert [s.parent for s in slow[:4]] == [8, 9, 0, 1]
     assert [s.options_of for s in slow[:4]] == [None, None, 8, 8]  # migrants from the faster ones: weights only
+
+
+def test_no_migrant_is_less_fit_than_the_member_it_replaces() -> None:
+    due = [Scored(place, 16.0 - place, generation=4) for place in range(16)]  # all of the fast ones are fitter
+    successors = MFPBTConfig().select(generator(0, "select", "", 4), due)
+    assert [s.parent for s in successors[:4]] == [0, 1, 2, 3] and all(s.parent in (0, 1) for s in successors[4:8])
+    assert [s.parent for s in successors[8:12]] == [8, 9, 0, 1]
 
 
 def test_controls() -> None:
