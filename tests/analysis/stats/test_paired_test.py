@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from marlnb.analysis.stats.paired_test import paired_test
+from marlnb.analysis.stats.paired_test import paired_test, paired_tests
 
 SAMPLES = {
     "normal": np.random.default_rng(0).normal(0.3, 1.0, 200),
@@ -34,6 +34,15 @@ def test_the_default_is_the_t_interval(name: str) -> None:
     interval = stats.ttest_1samp(result, 0.0).confidence_interval()
     mine = paired_test(result)
     np.testing.assert_allclose((mine.low, mine.high), (interval.low, interval.high), rtol=1e-9)
+
+
+def test_several_samples_at_once_are_tested_as_each_alone() -> None:
+    samples = [np.array([1.0, 2.0, 3.0]), np.array([-1.0, 0.0, 5.0])]
+    results = paired_tests(samples)
+    for result, sample in zip(results, samples):
+        assert result.__dict__ == pytest.approx(paired_test(sample).__dict__)
+    # the standard deviation is 1; with two degrees of freedom t_0.975 = 4.3027 and t_0.8 = 1.0607
+    assert results[0].detectable == pytest.approx((4.3027 + 1.0607) / 3**0.5, rel=1e-4)
 
 
 def test_what_has_no_spread_or_no_pair_is_the_same_either_way() -> None:
