@@ -8,6 +8,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from marlnb.analysis.stats.bootstrap import half_sample_interval, p_value_above
 from marlnb.analysis.stats.linear_models import (
     FoldScores,
     balanced_accuracy,
@@ -44,6 +45,16 @@ def test_the_interval_by_hand() -> None:
     scores = FoldScores(np.array([0.7, 0.8, 0.9, 0.8, 0.8]))
     spread = np.sqrt((1 / 5 + 1 / 4) * 0.005)  # sample variance 0.005; t quantile of 4 degrees of freedom 2.7764
     assert scores.interval() == pytest.approx((0.8 - 2.7764451 * spread, 0.8 + 2.7764451 * spread))
+
+
+def test_the_interval_of_half_samples_by_hand() -> None:
+    """95% of these values are within 0.95; a half of five blocks has two, so deviations shrink by sqrt(2 / 3)."""
+    low, high = half_sample_interval(0.0, np.linspace(-1, 1, 41), n_blocks=5)
+    assert (low, high) == pytest.approx((-0.95 * (2 / 3) ** 0.5, 0.95 * (2 / 3) ** 0.5))
+
+
+def test_a_shuffle_that_ties_counts_against_the_value() -> None:
+    assert p_value_above(1.0, np.array([1.0, 0.0, 0.0, 0.0])) == pytest.approx(2 / 5)
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])
