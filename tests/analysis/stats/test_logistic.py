@@ -9,6 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 from marlnb.analysis.stats.linear_models import balanced_accuracy, score_labels
 from marlnb.analysis.stats.logistic import fit_logistics
+from marlnb.analysis.stats.streaming_logistic import StreamingLogistic
+from marlnb.analysis.stats.streaming_problems import FitSplit
 
 N, FOLDS = 300, 4
 
@@ -63,6 +65,19 @@ def test_scores_of_labels_are_those_of_separate_fits(rows: tuple[np.ndarray, np.
             model, scaler = oracle(x[fold != k], y[fold != k, column])
             predicted = model.predict(scaler.transform(x[fold == k]))
             assert score == pytest.approx(balanced_accuracy(y[fold == k, column], predicted), abs=1e-12)
+
+
+def test_a_streamed_fit_of_two_classes_is_scikit_learns(rows: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    x, y = rows[0][:, :6], rows[1][:, 1:2]
+    split, everything = FitSplit(0, np.array([True]), np.array([False])), np.zeros(N, int)
+    streamed = StreamingLogistic([split], x.mean(0), np.cov(x.T, bias=True), np.bincount(y[:, 0])[None], steps=300)
+    for _ in range(300):
+        streamed.learn(everything, x, y)
+    weights, intercepts = streamed.unstandardised(0)
+    model, scaler = oracle(x, y[:, 0])
+    np.testing.assert_allclose(weights[1] - weights[0], model.coef_[0] / scaler.scale_, rtol=1e-3)
+    expected = model.decision_function(scaler.transform(x))
+    np.testing.assert_allclose(x @ (weights[1] - weights[0]) + intercepts[1] - intercepts[0], expected, atol=1e-3)
 
 
 def test_blocks_of_rows_do_not_change_the_fit(
