@@ -57,6 +57,18 @@ def test_the_correction_removes_the_bias() -> None:
     assert np.mean([miller_madow_bits(table) for table in tables]) < plug_in / 2
 
 
+def test_the_correction_by_hand() -> None:
+    """I = 1 - H(1/4) = 0.188722 bits; four cells, two of each variable, 8 rows: (1 + 1 - 3) / (16 ln 2) = -0.090168."""
+    assert miller_madow_bits(np.array([[3.0, 1.0], [1.0, 3.0]])) == pytest.approx(0.188722 - 0.090168, abs=1e-5)
+
+
+def test_what_one_variable_determines_is_a_share_of_the_smaller_entropy() -> None:
+    b = np.tile(np.arange(4), 40)
+    options = {"names": ("half", "b"), "n_shuffles": 5, "n_bootstrap": 5, "rng": np.random.default_rng(0)}
+    result = mutual_information(b // 2, b, np.repeat(np.arange(20), 8), **options)  # type: ignore[arg-type]
+    assert (result.entropy_a, result.entropy_b, result.share) == pytest.approx((1.0, 2.0, 1.0), abs=0.01)
+
+
 def test_chance_permutes_whole_episodes() -> None:
     """Two labels that are constant within 40 episodes of 25 rows: far from independent rows, and no relation."""
     rng = np.random.default_rng(1)
