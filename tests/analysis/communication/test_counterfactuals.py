@@ -31,3 +31,17 @@ def test_total_variation_is_the_mean_over_components_and_kl_their_sum() -> None:
     assert result == pytest.approx(np.mean(variation), abs=1e-5) and result <= 1
     kl = sum((a * np.log(a / b)).sum() for a, b in parts)
     assert divergence(policy, batch, observation, other, "kl").item() == pytest.approx(kl, rel=1e-4)
+
+
+def test_a_forbidden_choice_has_no_part_in_a_divergence() -> None:
+    """Without choice 2 the probabilities are (0.5, 0.5) at observation 0 and (0.9, 0.1) at 1."""
+    group = GroupSpec("a", ("a_0",), ObservationSpec((1,)), ActionSpec("discrete", n=(3,)), has_action_mask=True)
+    policy = ActorCritic(group, EnvSpec("test", (group,)), MLPConfig(hidden=()), MLPConfig(hidden=(4,))).eval()
+    p, q = torch.tensor([0.5, 0.5, 9.0]).log(), torch.tensor([0.9, 0.1, 0.2]).log()
+    with torch.no_grad():
+        policy.actor.network.head.bias.copy_(p)  # type: ignore[union-attr, operator]
+        policy.actor.network.head.weight[..., 0] = q - p  # type: ignore[union-attr, index, operator]
+    observation, mask = torch.zeros(1, 1, 1), torch.tensor([[[True, True, False]]])
+    batch = RowBatch({"a": observation}, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool), action_mask=mask)
+    result = divergence(policy, batch, observation, torch.ones(1, 1, 1, 1), "total_variation")
+    assert result.item() == pytest.approx(0.4, abs=1e-6)
