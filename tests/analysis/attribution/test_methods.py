@@ -27,7 +27,7 @@ from marlnb.analysis.attribution.batch_attribution import attribute_batch
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.explain import explain
 from marlnb.analysis.attribution.faithfulness import measure_faithfulness
-from marlnb.analysis.attribution.kernel_shap import shapley_by_regression
+from marlnb.analysis.attribution.kernel_shap import coalitions, shapley_by_regression
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.target import Examples
 from marlnb.errors import AnalysisError, ConfigError
@@ -97,6 +97,14 @@ def test_kernel_shap_of_all_coalitions_is_shapleys_value(curved: tuple[nn.Module
     np.testing.assert_allclose(result[:1], one, atol=0.4)  # captum draws coalitions
     few = shapley_by_regression(f, x, baseline, (), n_samples=8, generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(few.sum(-1), f(x) - f(baseline), atol=1e-5)
+
+
+def test_sizes_of_drawn_coalitions_follow_the_kernel() -> None:
+    members, _ = coalitions(16, 40_000, torch.Generator().manual_seed(0))
+    size, sizes = members.sum(1), np.arange(1, 16)
+    weight = 1 / (sizes * (16 - sizes))  # C(16, s) times the kernel, up to a factor
+    share = ((size == 1) | (size == 15)).double().mean().item()
+    assert share == pytest.approx(2 * weight[0] / weight.sum(), abs=0.01)  # 0.3215
 
 
 def test_sampled_permutations_approach_shapleys_value_and_add_up(curved: tuple[nn.Module, Tensor, Tensor]) -> None:
