@@ -79,6 +79,12 @@ def test_noise_is_not_above_chance(recording: Recording) -> None:
     assert "by a linear model (no other was tested): balanced accuracy" in noises[0].verdict
 
 
+def test_shuffles_that_tie_with_the_score_are_no_evidence(recording: Recording) -> None:
+    """In episodes of equal length another episode's labels are the same where they depend on the step alone."""
+    late = (recording.rows["t"].to_numpy() > 12).astype(int)
+    assert decode(recording, site=SITE, label=late, n_shuffles=4, progress=False).of().p_value == 1.0
+
+
 def test_gains_are_paired_over_the_same_folds(recording: Recording) -> None:
     result = decode(recording, site=SITE, label=planted_in_units(recording), n_shuffles=1)
     assert (
