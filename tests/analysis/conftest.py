@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 import torch
 
@@ -25,6 +28,20 @@ def goal_dx(time_step: TimeStep) -> torch.Tensor:
 def make_run(path: Path, env: str, *overrides: str) -> Run:
     fixed = ("n_envs=16", "rollout_steps=25", "frames=400", "threads=1", "tuned=false")
     return train(Experiment.compose(f"env={env}", "algorithm=mappo", *fixed, *overrides), run=path, progress=False)
+
+
+def copy_with(recording: Recording, path: Path, group: str, **fields: np.ndarray) -> Recording:
+    """A copy of a recording, in the same folder under the name of `path`, with other fields `[row, agent, ...]`."""
+    path = recording.path.with_name(path.name)
+    shutil.copy(recording.path, path)
+    with h5py.File(path, "r+") as file:
+        steps = file[f"steps/{group}"]
+        for name, values in fields.items():
+            if name in steps:
+                steps[name][...] = values
+            else:
+                steps[name] = values
+    return Recording.open(path)
 
 
 @pytest.fixture(scope="session")

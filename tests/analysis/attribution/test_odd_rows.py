@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
-import h5py
 import matplotlib
 import numpy as np
 import pytest
@@ -19,30 +17,37 @@ from marlnb.analysis.attribution.over_time.attribute import attribute_over_time
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.value_decomposition import ValueDecomposition, decompose_value
 from marlnb.analysis.communication.communication import communication
-from marlnb.analysis.communication.influence import influence
+from marlnb.analysis.communication.counterfactuals import message_effects
+from marlnb.analysis.communication.influence import _by_source, influence
+from marlnb.analysis.data.rows import RowSource
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError, ConfigError, ShapeError
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
-from tests.analysis.conftest import make_run
+from tests.analysis.conftest import copy_with, make_run
 
 matplotlib.use("Agg")
 
 
 def with_nan(recording: Recording, path: Path, group: str, agent: int) -> Recording:
     """A copy of the recording in which that agent observed NaN at four rows."""
-    path = recording.path.with_name(path.name)
-    shutil.copy(recording.path, path)
-    with h5py.File(path, "r+") as file:
-        seen = file[f"steps/{group}/observation"]
-        values = seen[...]
-        values[5:9, agent, 3] = np.nan
-        seen[...] = values
-    return Recording.open(path)
+    seen = recording.steps(group, "observation").to_numpy().copy()
+    seen[5:9, agent, 3] = np.nan
+    return copy_with(recording, path, group, observation=seen)
 
 
 @pytest.fixture
 def holed(recording: Recording, tmp_path: Path) -> Iterator[Recording]:
     with with_nan(recording, tmp_path / f"{tmp_path.name}.h5", "listener", 0) as opened:
+        yield opened
+    opened.path.unlink()
+
+
+@pytest.fixture
+def waiting(recording: Recording, tmp_path: Path) -> Iterator[Recording]:
+    """A copy of the recording in which the listener acts at the first five steps of each episode only."""
+    acting = (recording.rows["t"].to_numpy() < 5)[:, None]
+    with copy_with(recording, tmp_path / f"{tmp_path.name}.h5", "listener", acting=acting) as opened:
         yield opened
     opened.path.unlink()
 
@@ -70,6 +75,33 @@ def test_influence_warns_about_rows_it_left_out_and_is_strict_json(holed: Record
     strictly(result.to_json())
     whole = influence(recording, "communication")
     assert whole.to_json()["pairs"][0]["value"] is None and not any("finite" in note for note in whole.warnings)
+
+
+def test_the_mean_of_units_is_over_rows_at_which_the_agent_acted(waiting: Recording) -> None:
+    site = "listener/actor/hidden_1"
+    result = attribute(waiting, group="listener", to="logit", target=1, site=site, episodes=[0])
+    acted = waiting.rows["t"].to_numpy() < 5
+    np.testing.assert_allclose(result.baseline[0], waiting[site].to_numpy()[acted, 0].mean(0), atol=1e-6)
+
+
+def test_messages_have_an_effect_only_where_the_receiver_acts(recording: Recording, waiting: Recording) -> None:
+    source, acted = RowSource(recording, "listener"), waiting.rows["t"].to_numpy() < 5
+    policy, rows = source.policies()["listener"], source.rows(None)
+    with AnalysisProgress("messages", "rows", shown=False) as progress:
+        options = (policy, rows, None, "total_variation", 2, 4096, 0, progress)
+        always, here = (
+            message_effects(RowSource(opened, "listener"), *options)[:, 0, 0] for opened in (recording, waiting)
+        )
+    np.testing.assert_array_equal(here[acted], always[acted])
+    assert np.isnan(here[~acted]).all() and always[~acted].any()
+
+
+def test_a_row_without_a_score_has_no_influence(recording: Recording) -> None:
+    result = attribute(recording, group="listener", to="value", episodes=[0])
+    score = result.score.copy()
+    score[3:] = np.nan
+    sizes = _by_source(replace(result, score=score), recording.spec)
+    assert np.isfinite(sizes[:3]).all() and np.isnan(sizes[3:]).all()
 
 
 def test_a_past_that_is_not_a_number_draws_a_warning(team: Recording, tmp_path: Path) -> None:
