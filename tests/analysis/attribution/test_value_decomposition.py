@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
+from tests.analysis.conftest import copy_with
 
 
 def made(path: Path, algorithm: str) -> Run:
@@ -24,19 +26,37 @@ def made(path: Path, algorithm: str) -> Run:
     return train(experiment, run=path, progress=False)
 
 
-def test_vdns_shares_are_the_agents_values(tmp_path: Path) -> None:
-    run = made(tmp_path / "vdn", "vdn")
-    with record(run, episodes=4, progress=False) as recording:
-        result = decompose_value(recording, "agent")
-        q = recording.steps("agent", "logits").to_numpy()
-        action = recording.steps("agent", "action").to_numpy()
-        taken = np.take_along_axis(q, action[..., None], -1)[..., 0]
-        np.testing.assert_allclose(result.q, taken, atol=1e-5)
-        np.testing.assert_array_equal(result.share, result.q)
-        np.testing.assert_array_equal(result.weight, 1.0)
-        np.testing.assert_array_equal(result.total, result.q.sum(1))
-        best = decompose_value(recording, "agent", of="best")
-        np.testing.assert_allclose(best.total, recording.steps("agent", "value").to_numpy()[:, 0], atol=1e-5)
+@pytest.fixture(scope="module")
+def vdn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    run = made(tmp_path_factory.mktemp("runs") / "vdn", "vdn")
+    with record(run, episodes=4, progress=False) as opened:
+        yield opened
+
+
+def test_vdns_shares_are_the_agents_values(vdn: Recording) -> None:
+    result = decompose_value(vdn, "agent")
+    q, action = (vdn.steps("agent", name).to_numpy() for name in ("logits", "action"))
+    taken = np.take_along_axis(q, action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(result.q, taken, atol=1e-5)
+    np.testing.assert_array_equal(result.share, result.q)
+    np.testing.assert_array_equal(result.weight, 1.0)
+    np.testing.assert_array_equal(result.total, result.q.sum(1))
+    best = decompose_value(vdn, "agent", of="best")
+    np.testing.assert_allclose(best.total, vdn.steps("agent", "value").to_numpy()[:, 0], atol=1e-5)
+
+
+def test_agents_that_wait_and_choices_that_are_forbidden_do_not_count(vdn: Recording, tmp_path: Path) -> None:
+    q = vdn.steps("agent", "logits").to_numpy()
+    acting, allowed = np.ones(q.shape[:2], bool), np.ones(q.shape, bool)
+    acting[10:, 1] = False
+    np.put_along_axis(allowed, q.argmax(-1, keepdims=True), False, -1)
+    with copy_with(vdn, tmp_path / "waiting.h5", "agent", acting=acting, action_mask=allowed) as changed:
+        result = decompose_value(changed, "agent", of="best", baseline="mean")
+    best = np.where(allowed, q, -np.inf).max(-1)
+    mean = np.array([best[acting[:, agent], agent].mean() for agent in range(3)])
+    np.testing.assert_allclose(result.q, np.where(acting, best, np.nan), atol=1e-5)
+    np.testing.assert_allclose(result.baseline, mean, atol=1e-5)
+    np.testing.assert_allclose(result.rest, acting @ mean, atol=1e-5)  # VDN: the sum over those that act
 
 
 def test_qmixs_shares_add_up_and_its_weights_are_its_slopes(tmp_path: Path) -> None:
