@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from marlnb.analysis.representations import roles as module
-from marlnb.analysis.representations.role_features import WindowFeatures
+from marlnb.analysis.representations.role_features import WindowFeatures, behaviour_features
 from marlnb.analysis.representations.roles import gap_between, roles
 from marlnb.analysis.representations.roles_result import Roles
 from marlnb.errors import AnalysisError
@@ -79,6 +79,17 @@ def test_the_gap_by_hand() -> None:
     assert gap_between(np.arange(40.0)[:, None], np.repeat([0, 1], 20)) < 1.7
     dust = np.repeat([0.0, 1.0], 8)[:, None] + 1e-16 * np.arange(16)[:, None]
     assert gap_between(dust, np.repeat([0, 1], 8)) == 0  # two points, eight times each: nothing to compare a gap with
+
+
+def test_behaviour_in_windows_by_hand(team: Recording) -> None:
+    """The team's episodes have 25 steps, five windows each; the first step of an episode changes no action."""
+    result = behaviour_features(team, None, window=5, checkpoint=None)
+    assert result.t[:7].tolist() == [0, 5, 10, 15, 20, 0, 5] and result.episode[:7].tolist() == [0] * 5 + [1] * 2
+    action, reward = (team.steps("agent", name).to_numpy().reshape(12, 25, 2) for name in ("action", "reward"))
+    changed = np.concatenate([np.zeros((12, 1, 2)), action[:, 1:] != action[:, :-1]], axis=1)
+    for feature, expected in (("changes of action", changed), ("reward", reward)):
+        values = result.values[..., result.features.index(feature)]
+        np.testing.assert_allclose(values, expected.reshape(60, 5, 2).mean(1), rtol=1e-5)
 
 
 def test_from_a_recording(team: Recording) -> None:
