@@ -277,6 +277,7 @@ class Loop:
         for name, learner in self.learners.items():
             if isinstance(learner, OffPolicyLearner):  # checkpoints can be without it
                 states[name]["replay"] = learner.replay.state_dict()
+                states[name]["open_turns"] = learner.open_turns.state_dict()
         learners = build_learners(options, self.env.spec)
         load_learners(learners, states)
         return learners

@@ -94,6 +94,20 @@ def test_a_replay_buffer_stays_although_checkpoints_do_not_hold_it(tmp_path: Pat
         assert [report.learning["agent"]["replay_frames"] for report in trainer] == [16, 32, 48, 64, 80, 96]
 
 
+def test_open_turns_stay_although_checkpoints_do_not_hold_them(tmp_path: Path) -> None:
+    """Every step of the two environments is in the replay buffer or waits for its turn to end."""
+    turns = "algorithm=iql", "env=probe/echo", "rollout_steps=1", "frames=12", "checkpoint_every=100"
+    words = "algorithm.learning_starts=8", "algorithm.save_replay=false", "schedule=['6 algorithm.lr=1e-5']"
+    experiment = Experiment.compose(*SMALL, *OFF_POLICY, *turns, *words)
+    n_steps = []
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        for _ in trainer:
+            (learner,) = trainer.loop.learners.values()
+            waiting = learner.open_turns.steps
+            n_steps.append(len(learner.replay) + (0 if waiting is None else waiting.batch_size.numel()))
+    assert n_steps == [2, 4, 6, 8, 10, 12]
+
+
 def test_a_fixed_temperature_follows_the_schedule(tmp_path: Path) -> None:
     words = "algorithm=isac", "algorithm.learn_temperature=false", "algorithm.temperature=0.5"
     experiment = Experiment.compose(*SMALL, *OFF_POLICY, *words, "schedule=['64 algorithm.temperature=0.01']")
