@@ -99,7 +99,7 @@ class Monitor:
         modified_at = self._modified_at()
         if modified_at != self._read_at:  # another process added jobs or changed the profile
             self.batch, self._read_at = Batch.open(self.batch.path), modified_at
-            self.executor = executor_of(self.batch)
+            self.executor, self._missing = executor_of(self.batch), {}
         has_answer = self._query()
         before, self.statuses = self.statuses, self._read_statuses()
         self._report_finished(before)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from marlnb.batch.monitor import LOCK, Monitor, watch
 from marlnb.batch.progress_display import BatchProgress, summary_line
 from marlnb.batch.retries import count_restarts
 from marlnb.batch.submission_plan import make_plan
+from marlnb.batch.sweep.sweep import Sweep
 from marlnb.training.runs.files import read_json
 from marlnb.training.runs.lock import RunLock
 from tests.batch.batches import Maker, finish, kill, submit, supervisor, wait_until
@@ -137,6 +139,15 @@ def test_a_disk_that_refuses_is_waited_for(make: Maker) -> None:
     wait_until(monitor.poll)
     assert batch.job("n=0").status().state == "complete"
     monitor.release()
+
+
+def test_a_missing_job_may_be_dropped_from_the_sweep(make: Maker) -> None:
+    batch = make("", n=(0, 1))
+    monitor = Monitor(batch, BatchProgress(silent=True), resubmit=False)
+    wait_until(monitor.poll)  # both have been missing for the grace period
+    replace(batch, sweep=Sweep({"n": (0,)}, {})).write(batch.path / SOURCE, None)
+    monitor.poll()
+    assert list(monitor.statuses) == ["n=0"]
 
 
 def test_only_one_watch_process_restarts_jobs_and_a_read_only_one_never_does(make: Maker) -> None:
