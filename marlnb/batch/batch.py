@@ -222,13 +222,17 @@ class Batch:
         return [job for job in self.jobs() if job.status().state != "complete"]
 
     def table(self, infos: Mapping[str, JobInfo] | None = None) -> pd.DataFrame:
-        """One row per job: name, swept parameters, state, progress, seconds, attempt, reason."""
+        """One row per job: name, swept parameters, state, progress, seconds, attempt, reason.
+
+        A swept parameter with the name of another column is shown as `parameter <name>`.
+        """
         import pandas as pd
 
         rows = []
         for (name, parameters), status in zip(self.sweep.jobs(), self.statuses(infos).values(), strict=True):
-            swept = {key: parameters[key] for key in self.sweep.axes}
             columns = {key: getattr(status, key) for key in ("state", "progress", "seconds", "attempt", "reason")}
+            names = {key: f"parameter {key}" if key in ("job", *columns) else key for key in self.sweep.axes}
+            swept = {name: parameters[key] for key, name in names.items()}
             rows.append({"job": name, **swept, **columns})
         return pd.DataFrame(rows)
 

@@ -136,6 +136,14 @@ def test_statuses_join_files_and_executor(tmp_path: Path) -> None:
     assert list(batch.table(known)["n"]) == [0, 1, 2]
 
 
+def test_a_swept_parameter_may_be_called_as_a_column(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", "1")
+    sweep = Sweep({"n": (0,), "seconds": (7, 8), "job": ("a",)}, {})
+    table = Batch.create(tmp_path / "batch", source, sweep, LOCAL, write=False).table()
+    assert list(table["parameter seconds"]) == [7, 8] and list(table["parameter job"]) == ["a", "a"]
+    assert list(table["seconds"]) == [0.0, 0.0] and table["job"][0] == "n=0,seconds=7,job=a"
+
+
 def test_a_damaged_status_hides_no_other_job(tmp_path: Path) -> None:
     batch = make(tmp_path)
     batch.job("n=1").write_status(JobStatus("complete"))

@@ -14,6 +14,7 @@ import pytest
 
 from marlnb.batch.batch import SOURCE, Batch
 from marlnb.batch.executor import executor_of
+from marlnb.batch.executors.local import LocalExecutor
 from marlnb.batch.job.job import JobStatus
 from marlnb.batch.local.process import processes_of
 from marlnb.batch.monitor import LOCK, Monitor, watch
@@ -141,10 +142,11 @@ def test_a_disk_that_refuses_is_waited_for(make: Maker) -> None:
     monitor.release()
 
 
-def test_a_missing_job_may_be_dropped_from_the_sweep(make: Maker) -> None:
+def test_a_missing_job_may_be_dropped_from_the_sweep(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = make("", n=(0, 1))
     monitor = Monitor(batch, BatchProgress(silent=True), resubmit=False)
     wait_until(monitor.poll)  # both have been missing for the grace period
+    monkeypatch.setattr(LocalExecutor, "query_interval_s", 3600.0)  # as a cluster's, which is asked rarely
     replace(batch, sweep=Sweep({"n": (0,)}, {})).write(batch.path / SOURCE, None)
     monitor.poll()
     assert list(monitor.statuses) == ["n=0"]
