@@ -27,9 +27,14 @@ function opened(): { page: SubmitPage; plans: PromiseDelegate<object>[]; sent: s
   return { page, plans, sent, parameters };
 }
 
+/** Waits as long as a loaded machine needs. */
+function until<Value>(value: () => Value): Promise<Value> {
+  return vi.waitUntil(value, { timeout: 4000 }) as Promise<Value>;
+}
+
 async function field(page: SubmitPage, name: string): Promise<HTMLInputElement> {
   const label = (): Element | undefined => [...page.node.querySelectorAll('label')].find(each => each.textContent === name);
-  return vi.waitUntil(() => label()?.querySelector('input'));
+  return (await until(() => label()?.querySelector('input'))) as HTMLInputElement;
 }
 
 async function fill(page: SubmitPage, name: string, text: string): Promise<void> {
@@ -40,7 +45,7 @@ async function fill(page: SubmitPage, name: string, text: string): Promise<void>
 
 async function button(page: SubmitPage, name: string): Promise<HTMLButtonElement> {
   const buttons = (): HTMLButtonElement[] => [...page.node.querySelectorAll('button')];
-  await vi.waitUntil(() => !(page.node.querySelector('[role=status]')?.textContent));
+  await until(() => !(page.node.querySelector('[role=status]')?.textContent));
   return buttons().find(each => each.textContent === name) as HTMLButtonElement;
 }
 
@@ -51,14 +56,14 @@ describe('the page that submits a notebook', () => {
     const { page, plans } = opened();
     await fill(page, 'seed', '1');
     (await button(page, 'Show plan and script')).click();
-    await vi.waitUntil(() => plans.length === 1);
+    await until(() => plans.length === 1);
     await fill(page, 'seed', '0..49');
     plans[0]?.resolve(plan);
     expect((await button(page, 'Submit')).disabled).toBe(true);
     (await button(page, 'Show plan and script')).click();
-    await vi.waitUntil(() => plans.length === 2);
+    await until(() => plans.length === 2);
     plans[1]?.resolve(plan);
-    await vi.waitUntil(() => page.node.querySelector('.marlnb-plan'));
+    await until(() => page.node.querySelector('.marlnb-plan'));
     expect((await button(page, 'Submit')).disabled).toBe(false);
     page.dispose();
   });
@@ -67,15 +72,15 @@ describe('the page that submits a notebook', () => {
     await fill(page, 'seed', '1');
     await fill(page, 'lr', '0.1');
     (await button(page, 'Show plan and script')).click();
-    await vi.waitUntil(() => plans.length === 1);
+    await until(() => plans.length === 1);
     plans[0]?.resolve(plan);
-    await vi.waitUntil(() => page.node.querySelector('.marlnb-plan'));
+    await until(() => page.node.querySelector('.marlnb-plan'));
     parameters.splice(1, 1, 'rate');
     (await button(page, 'Read the parameters again')).click();
     await field(page, 'rate');
     expect((await button(page, 'Submit')).disabled).toBe(true);
     (await button(page, 'Show plan and script')).click();
-    await vi.waitUntil(() => plans.length === 2);
+    await until(() => plans.length === 2);
     expect(sent).toEqual([['seed=1', 'lr=0.1'], ['seed=1']]);
     page.dispose();
   });
