@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from marlnb.analysis.data.row_values import RowValues
 from marlnb.analysis.representations.bins import binned
-from marlnb.analysis.representations.eta_squared import eta_squared
+from marlnb.analysis.representations.eta_squared import eta_squared, resampled_eta_squared, tuned_beyond_chance
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
@@ -40,6 +41,27 @@ def test_eta_squared_by_hand() -> None:
     np.testing.assert_allclose(eta_squared(x, np.array([0, 0, 1, 1]), 2), [16 / 20, 0, 0])
 
 
+def test_eta_squared_of_a_bootstrap_sample_is_that_of_its_rows() -> None:
+    rng = np.random.default_rng(0)
+    x, label, episode = rng.standard_normal((20, 3)), rng.integers(0, 3, 20), np.repeat(np.arange(4), 5)
+    (result,) = resampled_eta_squared(x, label, 3, episode, np.array([[2.0, 0.0, 1.0, 1.0]]))
+    drawn = np.concatenate([np.flatnonzero(episode == number) for number in (0, 0, 2, 3)])
+    np.testing.assert_allclose(result, eta_squared(x[drawn], label[drawn], 3))
+
+
+def test_p_values_depend_on_the_units_ranks_alone() -> None:
+    rng = np.random.default_rng(0)
+    x, label, episode = rng.standard_normal((200, 4)), rng.integers(0, 2, 200), np.repeat(np.arange(20), 10)
+    x[:, 0] += 0.4 * label
+    options = {"n_bins": 2, "episode": episode, "n_shuffles": 40}
+    plain, stretched = (
+        tuned_beyond_chance(values, label, rng=np.random.default_rng(1), **options)  # type: ignore[arg-type]
+        for values in (x, np.exp(4 * x))
+    )
+    np.testing.assert_array_equal(plain, stretched)
+    assert plain[0] < 0.1 < plain[1:].min()
+
+
 def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> None:
     result = tuning(planted, site=SITE, label="goal", n_shuffles=50, n_bootstrap=50)
     assert result.bins == ("red", "green", "blue") and result.is_class
@@ -47,6 +69,7 @@ def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> No
     goal, units = planted.label("goal").to_numpy(), planted[SITE].to_numpy()[:, 0]
     for k in range(3):
         np.testing.assert_allclose(result.curve[k], units[goal == k].mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result.scale, units.std(axis=0), rtol=1e-4)
     assert result.bins[result.preferred[3]] == "blue"
     share = np.mean(goal == 2)
     expected = 16 * share * (1 - share) / (16 * share * (1 - share) + 1)
@@ -55,6 +78,19 @@ def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> No
     assert result.low[2, 3] < 4 < result.high[2, 3] and result.high[2, 3] - result.low[2, 3] < 0.6
     assert result.warnings == () and "1 of 64 units of listener_0 at " in result.verdict
     assert json.loads(json.dumps(result.to_json()))["label"] == "goal" and result.table()["unit"][0] == 3
+
+
+def test_units_are_tuned_by_their_ranks(planted: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "stretched.h5"
+    path.write_bytes(planted.path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        units = file[f"activations/{SITE}"]
+        units[...] = np.where(units[...] > 1, 16 * units[...], units[...])
+    options = {"site": SITE, "label": "goal", "n_shuffles": 20, "n_bootstrap": 20}
+    with Recording.open(path) as stretched:
+        plain, other = (tuning(each, **options) for each in (planted, stretched))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(plain.p_value, other.p_value)
+    assert not np.allclose(plain.strength, other.strength)
 
 
 def test_tuning_that_an_untrained_network_has_too_is_not_called_learned(
