@@ -73,6 +73,8 @@ def test_pairs_show_units_that_replace_each_other(redundant: Agents) -> None:
     assert set(result.unit) == {0, 1} and len(result.mediators) == 0 and result.effect.max() < 1e-3
     assert [set(pair) for pair in result.redundant_pairs] == [{0, 1}] and result.pair_effect[0] > 0.03
     assert "1 pairs do only together" in result.verdict and result.rest_effect == pytest.approx(result.pair_effect[0])
+    weak = replace(tuned, p_value=np.where(np.arange(len(tuned.p_value)) == 0, 0.04, tuned.p_value))
+    assert result.p_pair[0] < 0.04 == mediation(redundant, weak, episodes=40).p_pair[0]  # both parts of both paths
 
 
 def test_an_ablation_that_another_unit_replaces_is_declared_untested(redundant: Agents) -> None:
