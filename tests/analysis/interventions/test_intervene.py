@@ -12,7 +12,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from marlnb.analysis.data.trajectories import Trajectories
 from marlnb.analysis.interventions.intervene import intervene
+from marlnb.analysis.interventions.outcomes import _actions
 from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.cli import main
@@ -24,7 +26,9 @@ from marlnb.models.hooks.edits_patch import Patch
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete
+from marlnb.models.policies.q_policy import QPolicy
 from marlnb.recording.capture.recorder import record
+from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.saved_edits import list_edits, load_edits, save_edits
@@ -212,6 +216,21 @@ def test_patching_a_recurrent_state_changes_later_actions(lives: Run) -> None:
     patch = Patch("a/actor/gru", lives.recordings["recording"], episode="other", t=1)  # type: ignore[arg-type]
     result = intervene(lives, patch, episodes=6, seed=40, n_envs=3)
     assert result.of("tv_direct", "a_0").low >= 0 and result.of("tv_direct", "a_0").difference > 1e-4
+
+
+def test_actions_are_compared_at_steps_at_which_the_agent_acts_in_both_episodes() -> None:
+    """One agent takes 0 twice; with the edit 0, and then 1, which does not count since it waits."""
+    group = GroupSpec("a", ("a_0",), ObservationSpec((1,)), ActionSpec("discrete", (2,)))
+    policy, none = QPolicy(group, MLPConfig(hidden=(4,))), {"a": None}
+
+    def episode(actions: list[int], acting: list[bool]) -> Trajectories:
+        action, acts = (torch.tensor(values)[:, None, None] for values in (actions, acting))
+        spec, present = EnvSpec("test", (group,)), torch.ones(2, 1, dtype=torch.bool)
+        return Trajectories(spec, 0, present, {}, {"a": action}, {}, none, {"a": acts}, None, {}, {}, None)  # type: ignore[arg-type]
+
+    before, after = episode([0, 0], [True, True]), episode([0, 1], [True, False])
+    (outcome,) = _actions(policy, before, after, None, before.acting["a"]).values()
+    assert outcome.after.tolist() == [0.0]
 
 
 def test_mean_over_time_skips_masked_steps() -> None:
