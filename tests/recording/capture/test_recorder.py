@@ -72,6 +72,18 @@ def test_rows_of_episodes_of_any_length_are_adjacent(lives: Run, episodes: int, 
         assert recording.complete and len(recording) == sum(length_of(40 + k) for k in range(episodes))
 
 
+def test_slices_count_among_what_was_selected_before(lives: Run) -> None:
+    with record(lives, episodes=5, n_envs=2, seed=40, sites=[], progress=False) as recording:
+        array, rows = recording.steps("a", "observation"), recording.rows
+        whole, t, episode = array.to_numpy(), rows["t"].to_numpy(), rows["episode"].to_numpy()
+        assert np.array_equal(array.sel(feature=slice(None, None, 2)), whole[..., ::2])
+        assert np.array_equal(array.sel(agent=slice(1, None)).sel(agent=slice(None, None, -1)), whole[:, :0:-1])
+        assert np.array_equal(array.sel(t=slice(2, None)), whole[t >= 2])
+        assert np.array_equal(array.sel(t=slice(-1, None)), whole[t == t.max()])
+        first_steps = array.sel(t=[0, 1]).sel(episode=[3, 1]).to_numpy()
+        assert np.array_equal(first_steps, np.concatenate([whole[(episode == k) & (t < 2)] for k in (3, 1)]))
+
+
 @pytest.mark.parametrize("with_callback", [False, True])
 @pytest.mark.parametrize("every", [2, 3, 50])
 def test_every_kth_step(lives: Run, every: int, with_callback: bool) -> None:
