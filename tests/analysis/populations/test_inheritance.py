@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ttest_ind
 
 import marlnb as mnb
 from marlnb import plots
+from marlnb.analysis.populations.inheritance import _p_one_more
 from marlnb.analysis.populations.inheritance_result import Inheritance
 from marlnb.errors import AnalysisError
 from marlnb.populations.training.evolution_loop import EvolutionLoop
@@ -113,6 +115,20 @@ def test_a_grown_descendant_has_the_units_of_its_ancestor_at_the_same_places(
         mnb.transplant(population[f"0-{PLANTED}"], grown, site=SITE, units=[8])
     with pytest.raises(AnalysisError, match="between feed-forward actors only"):
         mnb.transplant(population["0-0"], population["0-1"], site="agent/critic/hidden_1")
+
+
+def test_a_difference_is_of_the_child_from_its_parent(result: Inheritance) -> None:
+    of_member = dict(zip(result.members, result.scores))
+    for child, parent, difference in zip(result.members, result.parents, result.difference):
+        expected = np.nan if parent is None else of_member[child] - of_member[parent]
+        np.testing.assert_allclose(difference, expected, atol=1e-12)
+
+
+def test_one_more_value_is_tested_as_by_students_test() -> None:
+    """Of one value and n others the pooled variance is that of the others, and the error s sqrt(1 + 1/n)."""
+    others = np.array([0.5, 0.6, 0.4, 0.55])
+    expected = ttest_ind([0.8], others, alternative="greater").pvalue
+    assert _p_one_more(0.8, others) == pytest.approx(expected)
 
 
 def test_the_tree_shows_similarities_and_concepts(planted: tuple[Run, str], result: Inheritance) -> None:
