@@ -17,6 +17,7 @@ from marlnb.analysis.data.activation_stream import ActivationStream
 from marlnb.analysis.dictionaries import train as dictionary_module
 from marlnb.analysis.dictionaries.behaviour_preserved import behaviour_preserved
 from marlnb.analysis.dictionaries.dictionary import Dictionary
+from marlnb.analysis.dictionaries.evaluation import _TopEpisodes
 from marlnb.analysis.dictionaries.pruning import prune_dictionary
 from marlnb.analysis.dictionaries.train import train_dictionary
 from marlnb.errors import AnalysisError, ShapeError
@@ -157,6 +158,17 @@ def test_reported_numbers_match_its_features(recording: Recording, dictionary: D
     decoded = dictionary.autoencoder.decode(torch.from_numpy(features)).numpy()
     missed = ((activations - decoded) ** 2).sum() / ((activations - activations.mean(0)) ** 2).sum()
     assert dictionary.explained == pytest.approx(1 - missed, abs=0.05)
+
+
+def test_an_episode_that_continues_in_the_next_block_is_one_top_episode() -> None:
+    """One feature of two agents `[row, agent, feature]`: episode 4 reaches 2 in the first block and 3 in the second;
+    episode 5 reaches 2.5, and no more than 1.5 in the third."""
+    top = _TopEpisodes(1)
+    top.add(torch.tensor([[1.0, 0.0], [0.0, 2.0]])[..., None], np.array([3, 4]), np.array([7, 0]))
+    top.add(torch.tensor([[3.0, 0.5], [0.0, 2.5]])[..., None], np.array([4, 5]), np.array([1, 0]))
+    top.add(torch.tensor([[1.5, 0.0]])[..., None], np.array([5]), np.array([1]))
+    found = [column[0, :4].tolist() for column in (top.value, top.episode, top.t, top.agent)]
+    assert found == [[3.0, 2.5, 1.0, -1.0], [4, 5, 3, -1], [1, 0, 7, -1], [0, 1, 0, -1]]
 
 
 def test_save_and_load(dictionary: Dictionary, tmp_path: Path) -> None:
