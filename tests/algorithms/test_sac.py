@@ -297,6 +297,61 @@ def test_a_forbidden_choice_has_no_part_in_the_value() -> None:
     assert torch.isfinite(loss) and float(metrics["entropy"]) < log(3) + 1e-5
 
 
+def learner_of_known_values(**options: object) -> SACLearner:
+    """Three choices: zero logits, Q = Q' = (1, 2, 3), and almost no weight on the entropy."""
+    config = ISACConfig(gamma=GAMMA, temperature=1e-9, **options)  # type: ignore[arg-type]
+    learner = build(config, ActionSpec("discrete", n=(3,)))
+    with torch.no_grad():
+        for module in (learner.policy.actor, *learner.policy.critics, *learner.target_critics):
+            module.network.head.weight.zero_()
+            module.network.head.bias.copy_(torch.tensor([1.0, 2.0, 3.0]) * isinstance(module, QCritic))
+    return learner
+
+
+def test_each_time_step_has_its_own_mask_by_hand() -> None:
+    """Choices 0 and 2 are allowed now, 1 and 2 at the next step: V is the mean of their values."""
+    learner, sample = learner_of_known_values(), solo_sample(ActionSpec("discrete", n=(3,)))
+    sample["solo", "action_mask"] = torch.tensor([True, False, True]).expand(64, 1, 3)
+    sample["next", "solo", "action_mask"] = torch.tensor([False, True, True]).expand(64, 1, 3)
+    sample["next", "solo", "reward"].zero_()
+    sample["next", "solo", "terminated"].zero_()
+    batch = learner.critic_batch(sample)
+    torch.testing.assert_close(learner.target(batch), torch.full((64, 1), 0.9 * (2 + 3) / 2))
+    assert learner.actor_loss(batch)[0].item() == pytest.approx(-(1 + 3) / 2)
+
+
+def test_the_next_action_is_an_allowed_one() -> None:
+    learner, mask = learner_of_known_values(), torch.tensor([False, True, True]).expand(64, 1, 3)
+    action = learner.next_action(torch.randn(64, 1, 3), mask, learner.generator)
+    assert set(action.flatten().tolist()) == {1, 2}
+
+
+def test_who_does_not_act_has_no_part_in_the_actors_loss_and_the_entropy() -> None:
+    learner, sample = build(ISACConfig(), DISCRETE, apart=True), solo_sample(DISCRETE)
+    loss, metrics = learner.actor_loss(learner.critic_batch({key: value[:32] for key, value in sample.items()}))
+    sample["solo", "acting"][32:] = False
+    of_all, metrics_of_all = learner.actor_loss(learner.critic_batch(sample))
+    torch.testing.assert_close(of_all, loss)
+    torch.testing.assert_close(metrics_of_all["entropy"], metrics["entropy"])
+
+
+def test_the_temperature_has_its_own_learning_rate() -> None:
+    """Adam's first step is as long as its learning rate; the entropy of new logits is above its target."""
+    learner = build(ISACConfig(lr=1e-4, lr_temperature=0.1, temperature=0.5), DISCRETE)
+    learner.learn(solo_sample(DISCRETE))
+    assert learner.policy.temperature.log.item() == pytest.approx(log(0.5) - 0.1, abs=1e-4)
+
+
+@pytest.mark.parametrize(("learned", "expected"), [(False, 0.3), (True, 0.2)])
+def test_a_fixed_temperature_is_that_of_the_options_and_a_learned_one_that_of_the_state(
+    learned: bool, expected: float
+) -> None:
+    state = build(ISACConfig(temperature=0.2), DISCRETE).state_dict()
+    learner = build(ISACConfig(temperature=0.3, learn_temperature=learned), DISCRETE)
+    learner.load_state_dict(state)
+    assert learner.policy.temperature().item() == pytest.approx(expected)
+
+
 def test_multi_discrete_actions_are_refused_by_name() -> None:
     action = ActionSpec("multi_discrete", n=(3, 2))
     env = solo_env(action)
