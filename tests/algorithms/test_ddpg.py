@@ -173,6 +173,31 @@ def test_targets_by_hand() -> None:
     assert float(masked_mean(values, torch.zeros_like(acting))) == 0.0
 
 
+def test_the_target_obeys_the_mask_of_the_next_step() -> None:
+    """Of logits (0, 100, 200) the Gumbel noise changes nothing; choice 2 is allowed now, but not at the next step."""
+    learner, sample = solo_learner(IDDPGConfig(gamma=GAMMA), DISCRETE), solo_sample(DISCRETE)
+    with torch.no_grad():
+        learner.targets["actor"].network.head.weight.zero_()
+        learner.targets["actor"].network.head.bias.copy_(torch.tensor([0.0, 100.0, 200.0, 0.0]))
+    sample["solo", "action_mask"] = torch.ones(64, 1, 4, dtype=torch.bool)
+    sample["next", "solo", "action_mask"] = torch.tensor([True, True, False, True]).expand(64, 1, 4)
+    sample["next", "solo", "terminated"].zero_()
+    batch = learner.critic_batch(sample)
+    choice = torch.tensor([0.0, 1.0, 0.0, 0.0]).expand(64, 1, 4)
+    expected = batch.reward + GAMMA * learner.target_critics[0](batch.next_encoded, {"solo": choice}).detach()
+    torch.testing.assert_close(learner.target(batch), expected)
+
+
+def test_the_delayed_actor_moves_at_every_second_step() -> None:
+    learner = solo_learner(MATD3Config(actor_every=2), CONTINUOUS)
+    moved, weight = [], learner.policy.actor.network.head.weight
+    for learner.steps in range(4):
+        before = weight.detach().clone()
+        learner.learn(solo_sample(CONTINUOUS))
+        moved.append(not torch.equal(weight, before))
+    assert moved == [False, True, False, True]
+
+
 def two_groups(action: ActionSpec, make_env: Callable[..., EnvSpec], config: IDDPGConfig, other: object) -> tuple:
     torch.manual_seed(0)
     env, model = make_env(action), MLPConfig(hidden=(16,))
