@@ -9,10 +9,13 @@ from tensordict import TensorDict
 from marlnb.envs.side_by_side import SideBySide
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.experiment import Experiment
+from marlnb.models.networks.configs.recurrent import GRUConfig
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.training.collect.rollout import Collector, collect_in_turn
 from marlnb.training.learners import build_learners
+from tests.algorithms.echo import Echo
 from tests.envs.phases import Phases
 from tests.training.toys import Count, CountConfig
 
@@ -141,6 +144,17 @@ def test_a_recurrent_rollout_can_be_replayed_from_its_stored_states() -> None:
             chosen = logits.gather(-1, rollout[name, "action"][:, t, :, None])[..., 0]
             torch.testing.assert_close(chosen, rollout[name, "log_prob"][:, t])
             recurrent = output.recurrent
+
+
+def test_the_recurrent_state_of_a_waiting_player_does_not_change() -> None:
+    """Player 1 waits at the first step, and player 0 at the second."""
+    env, model = Echo(3), GRUConfig(hidden=(8,), recurrent_size=4)
+    (group,) = env.spec.groups
+    collector = Collector(env, {group.name: ActorCritic(group, env.spec, model, model)}, 3)
+    collector.reset(0)
+    state = collector.collect()[group.name, "recurrent"]  # [env, time, agent, layer, unit], before each step
+    assert state[:, 1, 0].all() and not state[:, 1, 1].any()
+    assert torch.equal(state[:, 2, 0], state[:, 1, 0]) and state[:, 2, 1].all()
 
 
 def test_the_buffers_are_made_once() -> None:
