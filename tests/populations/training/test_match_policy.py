@@ -1,4 +1,4 @@
-"""MatchPolicy: what it passes on to the home player."""
+"""MatchPolicy: what it passes on to the home player. MatchEnv: the record of a match."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import torch
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.models.policies.policy import ActContext
-from marlnb.populations.training.match_env import MatchEnv
+from marlnb.populations.league.draws import Pairing
+from marlnb.populations.league.players import Side
+from marlnb.populations.training.match_env import MatchEnv, MatchStart
 from marlnb.populations.training.match_policy import MatchPolicy
 from marlnb.populations.training.stacked_opponents import StackedOpponents
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+from tests.populations.training.games import RockPaperScissors
 
 
 def test_correlated_noise_begins_again_with_each_episode() -> None:
@@ -27,3 +30,14 @@ def test_correlated_noise_begins_again_with_each_episode() -> None:
     policy.begin_episodes(torch.tensor([True, False, True, False]))
     assert home.noise_state is not None
     assert home.noise_state.any(-1).any(-1).tolist() == [False, True, False, True]
+
+
+def test_each_match_has_its_own_returns() -> None:
+    """player_0 wins every match of one step: paper against rock."""
+    sides = [Side(name, (name,)) for name in ("player_0", "player_1")]
+    pairing = Pairing("pfsp", {"player_0": "home", "player_1": "other"})
+    env = MatchEnv(RockPaperScissors().build(1), "home", sides, lambda n: MatchStart(n, pairing, (0, 0), 0))
+    env.reset(0)
+    for _ in range(3):
+        env.step({"player": torch.tensor([[1, 0]])})
+    assert [match.returns for match in env.take_finished()] == [(1.0, -1.0)] * 3
