@@ -63,6 +63,15 @@ def test_a_saved_keeper_continues_as_it_was() -> None:
     assert keeper.recent_returns == other.recent_returns
 
 
+def test_a_reset_drops_the_episode_in_progress() -> None:
+    """Three steps of reward 1 do not count; a_1 earns thrice what a_0 earns."""
+    keeper = EpisodeTracker(Count(CountConfig(), 3).spec, 1)
+    keeper.add(_rollout(np.ones((1, 3)), np.zeros((1, 3), dtype=bool)))
+    keeper.reset()
+    ended = keeper.add(_rollout(np.ones((1, 2)), np.array([[False, True]])))
+    assert ended.returns["a"].tolist() == [[2.0, 6.0]] and ended.lengths.tolist() == [2]
+
+
 def test_agents_of_a_group_have_returns_of_their_own() -> None:
     spec = Count(CountConfig(), 3).spec
     ended = EpisodeTracker(spec, 2).add(_rollout(np.array([[1.0, 2.0], [0.0, 5.0]]), np.array([[False, True]] * 2)))
