@@ -7,7 +7,10 @@ import torch
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.envs.vector import Step
 from marlnb.errors import ConfigError
+from marlnb.models.hooks.apply_edits import edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
@@ -86,6 +89,23 @@ def test_correlated_noise_starts_again_with_each_episode_and_continues_afterward
 
     play(env, {group.name: policy}, episodes=4, seed=0, explore=True, callback=Noise())
     assert sizes == [0.0] * 6 and policy.noise_state is of_training
+
+
+def test_an_edit_of_the_first_step_applies_there() -> None:
+    """Without the hidden layer all logits are 0. Episode 1 has three steps."""
+    env, logits = Count(CountConfig(), 1), []
+    policies = _random(env) | {"a": ActorCritic(env.spec.group("a"), env.spec, MODEL, MODEL)}
+
+    class Notes:
+        def before_step(self, time_step: TimeStep) -> None:
+            logits.append(time_step.output["a"].logits.clone())
+
+        def after_step(self, time_step: TimeStep, step: Step, ended: bool) -> None:
+            pass
+
+    with edited(policies["a"], [Ablate("*/actor/hidden_1", t=0)]):
+        play(env, policies, episodes=1, seed=1, explore=True, callback=Notes())
+    assert [bool(each.any()) for each in logits] == [False, True, True]
 
 
 def test_missing_policies_and_no_episodes_are_refused() -> None:
