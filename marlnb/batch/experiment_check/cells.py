@@ -35,11 +35,21 @@ class Statement:
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell: its number, counted from 1 over all cells, and whether it holds the parameters."""
+    """A code cell.
+
+    Attributes:
+        number: counted from 1 over all cells.
+        statements: what it executes.
+        holds_parameters: whether it is the cell tagged `parameters`.
+        may_raise: whether its errors end no job: it is tagged `raises-exception`.
+        registers: names that its decorators may register, as that of `@mnb.environment("my/game")`.
+    """
 
     number: int
     statements: tuple[Statement, ...]
     holds_parameters: bool
+    may_raise: bool = False
+    registers: tuple[str, ...] = ()
 
 
 def read_cells(notebook: Path) -> list[Cell]:
@@ -49,13 +59,24 @@ def read_cells(notebook: Path) -> list[Cell]:
         source = "".join(cell["source"])
         if cell["cell_type"] != "code" or source.lstrip().startswith("%%"):
             continue
-        holds_parameters = TAG in cell["metadata"].get("tags", []) and not any(c.holds_parameters for c in cells)
+        tags = cell["metadata"].get("tags", [])
+        holds_parameters = TAG in tags and not any(c.holds_parameters for c in cells)
+        source = _MAGIC.sub(r"\1pass", source)
         try:
-            statements = compile_statements(_MAGIC.sub(r"\1pass", source))
+            statements, registers = compile_statements(source), tuple(_registered_names(ast.parse(source)))
         except SyntaxError:
-            statements = ()
-        cells.append(Cell(number, statements, holds_parameters))
+            statements, registers = (), ()
+        cells.append(Cell(number, statements, holds_parameters, "raises-exception" in tags, registers))
     return cells
+
+
+def _registered_names(tree: ast.AST) -> Iterator[str]:
+    """The texts that are the first argument of a decorator."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            for call in node.decorator_list:
+                if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant):
+                    yield str(call.args[0].value)
 
 
 def compile_statements(source: str) -> tuple[Statement, ...]:

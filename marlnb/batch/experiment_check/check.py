@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.experiment_check.cells import read_cells
+from marlnb.batch.experiment_check.cells import Cell, read_cells
 from marlnb.batch.experiment_check.follow import Reached, follow
 from marlnb.batch.experiment_check.judge import Judge
 from marlnb.batch.sweep.sweep import Sweep
@@ -21,8 +21,9 @@ MAX_LINES = 5
 def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     """Composes the experiments that the notebook would compose in each job, without training, reading or writing.
 
-    An unknown name or option counts only if the cell composes something valid with the notebook's own defaults: a
-    notebook may define the environments or variants that it uses.
+    An unknown name or option counts only if the cell composes something valid with the notebook's own defaults and the
+    error is not there with the defaults too: a notebook may define the environments or variants that it uses. Names
+    that its decorators register, and cells tagged `raises-exception`, do not count.
 
     Returns:
         Notes: what could not be checked, and overrides without effect.
@@ -35,7 +36,7 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     judge = Judge(TIME_LIMIT_S)
     baseline = follow(cells, {}, judge)
     jobs = {name: follow(cells, values, judge) for name, values in _chosen_jobs(sweep).items()}
-    errors, notes = _errors(baseline, jobs, names_jobs=bool(sweep.axes))
+    errors, notes = _errors(cells, baseline, jobs, names_jobs=bool(sweep.axes))
     unused_errors, unused_notes = _unused(baseline, jobs)
     if errors := [*errors, *unused_errors]:
         more = f"\nand {len(errors) - MAX_LINES} more" if len(errors) > MAX_LINES else ""
@@ -47,20 +48,28 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     return list(dict.fromkeys([*unused_notes, *notes]))[:MAX_LINES]
 
 
-def _errors(baseline: Reached, jobs: Mapping[str, Reached], *, names_jobs: bool) -> tuple[list[str], list[str]]:
+def _errors(
+    cells: Sequence[Cell], baseline: Reached, jobs: Mapping[str, Reached], *, names_jobs: bool
+) -> tuple[list[str], list[str]]:
     """Errors that end a job, and errors that may come from the check, in words."""
+    may_raise = {cell.number for cell in cells if cell.may_raise}
+    registered = {repr(name) for cell in cells for name in cell.registers}
     valid_cells = {each.cell for each in baseline.compositions if each.verdict and each.verdict.error is None}
+    of_defaults = {(each.cell, str(each.verdict.error)) for each in baseline.compositions if each.verdict}
     errors: list[str] = []
     notes: list[str] = []
     for name, reached in jobs.items():
         for each in reached.compositions:
-            if not each.is_fatal or each.verdict is None:
+            if not each.is_fatal or each.verdict is None or each.cell in may_raise:
                 continue
-            if (each.cell in valid_cells or each.verdict.composed) and not each.verdict.doubtful:
+            text = str(each.verdict.error)
+            may_be_defined = (each.cell, text) in of_defaults or any(known in text for known in registered)
+            counts = each.verdict.composed or (each.cell in valid_cells and not may_be_defined)
+            if counts and not each.verdict.doubtful:
                 job = f"job {name}, " if names_jobs else ""
-                errors.append(f"{job}cell {each.cell}: {each.verdict.error}")
+                errors.append(f"{job}cell {each.cell}: {text}")
             else:
-                notes.append(f"cell {each.cell} could not be checked: {each.verdict.error}")
+                notes.append(f"cell {each.cell} could not be checked: {text}")
     return errors, notes
 
 

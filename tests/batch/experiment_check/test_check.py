@@ -125,3 +125,20 @@ def test_the_command_gives_the_same_answers(tmp_path: Path) -> None:
     assert wrong.returncode == 2 and "no algorithm 'mapo'" in wrong.stderr
     right = subprocess.run([*command, "-p", 'algorithms=["iql"]'], cwd=tmp_path, capture_output=True, text=True)
     assert right.returncode == 0 and "checked" not in right.stdout, right.stdout + right.stderr
+
+
+def test_what_the_notebook_itself_defines_or_expects_is_no_error(tmp_path: Path) -> None:
+    own = '@mnb.algorithm("mine")\nclass Mine: ...'
+    fails = COMPOSE + '\nwith ignored:\n    mnb.Experiment.compose("env=mpe/simple_spread", "algorithm=nope")'
+    source = notebook(tmp_path / "a.ipynb", own, fails)
+    checked = notes(source, algorithm=["ippo", "mine"])
+    assert [note.partition(";")[0] for note in checked if "no algorithm" in note] == [
+        "cell 3 could not be checked: no algorithm 'nope'",
+        "cell 3 could not be checked: no algorithm 'mine'",
+    ]
+    with pytest.raises(ConfigError, match="no algorithm 'theirs'"):
+        notes(source, algorithm="theirs")
+    tagged = nbformat.read(source, 4)
+    tagged.cells[2].metadata["tags"] = ["raises-exception"]
+    nbformat.write(tagged, source)
+    assert notes(source, algorithm="theirs") == []
