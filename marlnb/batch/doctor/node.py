@@ -19,6 +19,7 @@ from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.doctor.scheduler import slurm_script
 from marlnb.batch.profile import Profile
 from marlnb.batch.slurm.commands import call
+from marlnb.batch.slurm.script import output_option
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.errors import BatchError
 from marlnb.training.runs.files import read_json, write_atomically
@@ -84,7 +85,11 @@ def node_script(request: DoctorRequest, folder: Path) -> str:
     lines = slurm_script(request, folder).splitlines()
     kept = [line for line in lines if not line.startswith(tuple(f"#SBATCH {option}" for option in _DROPPED_OPTIONS))]
     python = shlex.split(kept[-1])[1]  # exec PYTHON -m ...
-    options = [f"#SBATCH --time={TIME_LIMIT}", "#SBATCH --job-name=marlnb-doctor", f'#SBATCH --output="{folder / LOG}"']
+    options = [
+        f"#SBATCH --time={TIME_LIMIT}",
+        "#SBATCH --job-name=marlnb-doctor",
+        f"#SBATCH {output_option(folder / LOG)}",
+    ]
     words = shlex.join([python, "-m", "marlnb.batch.doctor", str(folder)])
     return "\n".join([kept[0], *options, *kept[1:-1], f"exec {words}"]) + "\n"
 

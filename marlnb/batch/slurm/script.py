@@ -128,13 +128,18 @@ def _options(batch: Batch, profile: Profile, log: Path, suffix: str = "") -> lis
         # sent to Python in time to save; SLURM may send it up to a minute early
         "signal": f"B:USR1@{profile.warn_s}" if profile.warn_s else None,
     }
-    output = str(log.parent).replace("%", "%%").replace('"', '\\"') + f"/{log.name}"
     return [
         *(f"--{name}={value}" for name, value in requested.items() if value is not None),
         *("--requeue", "--open-mode=append"),
         "--export=NONE",  # the user's login environment on the node, not the environment of the submitting shell
-        f'--output="{output}"',
+        output_option(log),
     ]
+
+
+def output_option(log: Path) -> str:
+    """The option for a log; its name may have patterns of SLURM, its folder may not."""
+    folder = str(log.parent).replace("%", "%%").replace('"', '\\"')
+    return f'--output="{folder}/{log.name}"'
 
 
 def job_name(batch: Batch) -> str:

@@ -33,12 +33,13 @@ def test_a_job_that_slurm_takes_and_never_begins() -> None:
 
 
 def test_the_job_on_the_node_has_the_batchs_own_preparations(tmp_path: Path) -> None:
-    folder = tmp_path / "it's $(here)"
+    folder = tmp_path / "it's $(here) 50%j"
     folder.mkdir()
     profile = Profile(executor="slurm", partition="long", modules=("cuda/12",), setup=("echo 'ready'",), gpus=1)
     script = node_script(subject(tmp_path, profile=profile), folder)
     assert "#SBATCH --partition=long" in script and "--gres=gpu:1" in script
     assert "module load cuda/12\necho 'ready'\n" in script
+    assert f'--output="{tmp_path}/it\'s $(here) 50%%j/doctor.log"' in script
     assert "--array" not in script and "--requeue" not in script and script.count("--time=") == 1
     (tmp_path / "script").write_text(script)
     assert subprocess.run(["bash", "-n", tmp_path / "script"], check=False).returncode == 0
