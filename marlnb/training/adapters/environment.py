@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from marlnb.config import EnvConfig
 from marlnb.envs.by_hand import env_class, is_env_base
+from marlnb.envs.constructor_errors import construct, parameters_of
 from marlnb.envs.vector import VectorEnv
+from marlnb.envs.workers.env_batch import close_env
 from marlnb.errors import ConfigError
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.agents import EnvMaker
@@ -25,10 +27,10 @@ def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
     Args:
         env: a configuration; the name of a registered environment, for example `pettingzoo/simple_spread`, where
             `pettingzoo/` may be omitted; a torchrl EnvBase without batch axes, which is deep-copied; or a function that
-            returns a torchrl EnvBase (called with `n_envs` and `device` if it has these arguments), a PettingZoo
-            environment, or, called with `(n_envs, device)`, a marlnb VectorEnv.
+            returns a torchrl EnvBase, a PettingZoo environment or a marlnb VectorEnv. It is called with `n_envs` and
+            `device` if it has these arguments, or if it has two required arguments, for example `(n, where)`.
     Raises:
-        ConfigError: `env` is none of these.
+        ConfigError: `env` is none of these. What it returns raises EnvBuildError if the function raised.
     """
     if isinstance(env, EnvConfig):
         return env
@@ -92,18 +94,29 @@ def _built_by(function: Callable[..., Any]) -> EnvMaker:
     name = str(getattr(function, "__name__", "environment"))
 
     def make(n_envs: int, device: str) -> VectorEnv:
-        try:
-            env = function(n_envs, device)
-        except TypeError:
-            env = function()
+        env = construct(name, function, _arguments(function, n_envs, device))
         if isinstance(env, VectorEnv):
             return env
         if is_env_base(env):
             env.close()
             return torchrl_vector_env(function, n_envs, device=device, name=name)
+        close_env(env)
         return _pettingzoo(function, name, n_envs, device)
 
     return make
+
+
+def _arguments(function: Callable[..., Any], n_envs: int, device: str) -> dict[str, Any]:
+    """`n_envs` and `device` under these names, as far as `function` has them; or its only two required arguments."""
+    parameters, values = parameters_of(function), {"n_envs": n_envs, "device": device}
+    required = [
+        name
+        for name, item in parameters.items()
+        if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD
+    ]
+    if len(required) == 2:
+        return {name: values.get(name, value) for name, value in zip(required, values.values())}
+    return {name: value for name, value in values.items() if name in parameters}
 
 
 def _pettingzoo(function: Callable[..., Any], name: str, n_envs: int, device: str) -> VectorEnv:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import marlnb as mnb
-from marlnb.errors import ConfigError, ShapeError, SiteError
+from marlnb.errors import ConfigError, EnvBuildError, ShapeError, SiteError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
+from tests.envs.sample_envs import Scripted
 
 ENV = "mpe/simple_spread"
 
@@ -159,3 +160,21 @@ class Flat(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+
+
+def test_an_environment_class_keeps_its_own_first_arguments(tmp_path: Path) -> None:
+    class Sized(Scripted):
+        def __init__(self, size: int = 5, render_mode: str | None = None) -> None:
+            assert (size, render_mode) == (5, None)
+            super().__init__()
+
+    class Strict(Sized):
+        def __init__(self, size: int = 1, walls: int = 1) -> None:
+            if size < 2:
+                raise ValueError("size must be at least 2")
+            super().__init__(size)
+
+    agents = mnb.agents_from_module(nn.Linear(3, 3), Sized, path=tmp_path)
+    assert agents.spec.agents == ("a_0", "a_1", "a_2")
+    with pytest.raises(EnvBuildError, match="size must be at least 2"):
+        mnb.agents_from_module(nn.Linear(3, 3), Strict, path=tmp_path)
