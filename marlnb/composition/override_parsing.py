@@ -74,6 +74,8 @@ def read_overrides(overrides: Sequence[str], variants: Variants) -> OverrideRequ
         part, _, last = key.rpartition(".")
         if is_part(key):
             request.choices[key] = _chosen(key, override.value())
+            if request.choices[key] is None:
+                _drop_options(request.options, key)
         elif key == "tuned":
             request.tuned = _read_tuned(override.value())
         elif last == "name" and is_part(part):
@@ -190,6 +192,15 @@ def _take_experiment(request: OverrideRequest, name: str, variants: Variants) ->
         if part in content:
             content[part] = _take_part(request, part, content[part])
     request.options = {key: value for key, value in content.items() if value not in ({}, None)}
+
+
+def _drop_options(options: dict[str, Any], part: str) -> None:
+    """Removes the options that an experiment's file has for a part which an override removes."""
+    head, _, group = part.partition(".")
+    if not group:
+        options.pop(head, None)
+    elif isinstance(options.get(head), Mapping):
+        options[head] = {name: value for name, value in options[head].items() if name != group}
 
 
 def _take_part(request: OverrideRequest, part: str, value: Any) -> Any:

@@ -93,6 +93,15 @@ def test_options_of_a_group_without_a_name_change_what_it_would_have_had() -> No
     assert data["critic"] == {**data["model"], "hidden": [3]}
 
 
+def test_an_override_removes_a_part_that_a_file_describes(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "parts.yaml").write_text(
+        "env: mpe/simple_spread\ncritic: {name: gru, recurrent_size: 16}\nmodels: {agent: {name: gru}}\n"
+    )
+    removed = Experiment.compose("experiment=parts", "critic=null", "models.agent=null", config_dir=str(tmp_path))
+    assert removed.critic is None and removed.models == {}
+
+
 def test_interpolation_of_another_option() -> None:
     assert Experiment.compose(ENV, "seed=4", "n_envs=${seed}").n_envs == 4
 
