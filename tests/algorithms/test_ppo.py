@@ -196,6 +196,20 @@ def test_what_dead_agents_hold_changes_nothing(
     assert all(torch.equal(after[0][1][name], after[1][1][name]) for name in after[0][1])
 
 
+def test_sequences_begin_with_the_states_that_the_rollout_had_there(
+    make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    """Before the first gradient step, log-probabilities and values are those of the rollout. Episodes have 7 steps."""
+    config, env = IPPOConfig(sequence_length=5, value_clip=0.2), make_env(DISCRETE)
+    learner = build(config, env, SMALL["gru"], "walker", n_envs=4, steps=20)
+    with torch.no_grad():
+        learner.policy.actor.network.head.weight *= 100  # else all choices are almost equally likely
+    samples, _ = learner.prepare(make_rollout(env, {"walker": learner.policy}))
+    output = learner.evaluate_minibatch(samples)
+    torch.testing.assert_close(output.log_prob, samples["log_prob"])
+    torch.testing.assert_close(output.value, samples["value"])
+
+
 def leaves(state: Mapping[str, Any]) -> list[Any]:
     return [leaf for value in state.values() for leaf in (leaves(value) if isinstance(value, dict) else [value])]
 
