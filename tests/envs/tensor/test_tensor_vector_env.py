@@ -99,6 +99,26 @@ def test_restarts_by_mask_equal_restarts_by_branch() -> None:
         assert not differ(expected, got).any()
 
 
+@dataclass(frozen=True)
+class Ending(Alternating):
+    """The rules end an episode at its time limit."""
+
+    name: ClassVar[str] = "test/ending"
+    max_steps: int = 2
+
+    def terminated(self, state: Any) -> Any:
+        return state["time"] >= 2
+
+
+@pytest.mark.parametrize("by_mask", [False, True])
+def test_an_episode_that_the_rules_end_at_the_time_limit_is_not_truncated(by_mask: bool) -> None:
+    env = Ending().build(3)
+    env.restarts_by_mask = by_mask
+    for step in play(env, 4)[2::2]:
+        for rows in step.groups.values():
+            assert rows.terminated.all() and not rows.truncated.any()
+
+
 class PhasesInTurn(Phases):
     """Agent k acts in phase k."""
 
