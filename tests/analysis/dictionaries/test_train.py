@@ -167,8 +167,8 @@ def test_an_episode_that_continues_in_the_next_block_is_one_top_episode() -> Non
     top.add(torch.tensor([[1.0, 0.0], [0.0, 2.0]])[..., None], np.array([3, 4]), np.array([7, 0]))
     top.add(torch.tensor([[3.0, 0.5], [0.0, 2.5]])[..., None], np.array([4, 5]), np.array([1, 0]))
     top.add(torch.tensor([[1.5, 0.0]])[..., None], np.array([5]), np.array([1]))
-    found = [column[0, :4].tolist() for column in (top.value, top.episode, top.t, top.agent)]
-    assert found == [[3.0, 2.5, 1.0, -1.0], [4, 5, 3, -1], [1, 0, 7, -1], [0, 1, 0, -1]]
+    columns = [column[0, :4].tolist() for column in (top.value, top.episode, top.t, top.agent)]
+    assert columns == [[3.0, 2.5, 1.0, -1.0], [4, 5, 3, -1], [1, 0, 7, -1], [0, 1, 0, -1]]
 
 
 def test_save_and_load(dictionary: Dictionary, tmp_path: Path) -> None:
