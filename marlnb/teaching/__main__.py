@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nbformat
 
-from marlnb.errors import MarlnbError
+from marlnb.errors import ConfigError, MarlnbError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _students(path: Path, out: Path) -> str:
     from marlnb.teaching.student import student_version
 
-    student = student_version(nbformat.read(path, 4))  # type: ignore[no-untyped-call]
+    try:
+        instructor = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
+    except nbformat.reader.NotJSONError as error:
+        raise ConfigError(f"{path} is not a notebook: {str(error)[:200]}") from error
+    student = student_version(instructor)
     target = out / path.name
     if target.resolve() == path.resolve():
         raise OSError(f"{target} is the version with solutions; choose another folder")
