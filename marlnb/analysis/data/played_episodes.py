@@ -31,15 +31,16 @@ class _PlayedArray:
     Attributes:
         values: all rows.
         labels: by axis, names.
-        rows: those that `to_numpy` returns.
     """
 
     values: np.ndarray
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    rows: np.ndarray | None = None
 
     def to_numpy(self) -> np.ndarray:
-        return self.values if self.rows is None else self.values[self.rows]
+        return self.values
+
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        return self.values[rows]
 
 
 @dataclass(frozen=True)
