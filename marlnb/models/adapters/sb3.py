@@ -117,14 +117,20 @@ def _group_network(
 
 
 def _network(model: Any, chain: list[nn.Module], n_agents: int, group: GroupSpec) -> Network:
+    from stable_baselines3.common.preprocessing import is_image_space
+
     lstm_index = next((index for index, layer in enumerate(chain) if isinstance(layer, nn.LSTM)), None)
-    if lstm_index is None and not isinstance(chain[0], nn.Conv2d):
+    is_convolution = isinstance(chain[0], nn.Conv2d)
+    reads_images = is_convolution or is_image_space(model.observation_space)  # an MLP's are converted too
+    if lstm_index is None and not reads_images:
         return ModuleNetwork(nn.Sequential(*chain), n_agents, (group.observation.size,))
     before, after = (chain, []) if lstm_index is None else (chain[:lstm_index], chain[lstm_index + 1 :])
     parts: list[Network] = []
-    if before:
+    if reads_images:
         image = ImageInput(model, n_agents, group)
-        parts += [image, _layers(before, n_agents, image.model_shape)]
+        parts.append(image)
+        shape = image.model_shape if is_convolution else (image.out_features,)
+        parts += [_layers(before, n_agents, shape)] if before else []
     if lstm_index is not None:
         recurrent_part = memory_of(chain[lstm_index], n_agents)
         parts += [recurrent_part, _layers(after, n_agents, (recurrent_part.out_features,))]

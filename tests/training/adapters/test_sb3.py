@@ -115,6 +115,20 @@ def test_images_are_seen_as_the_model_saw_them(kind: Any, tmp_path: Path) -> Non
     assert attribution.values.shape[-1] == 40 * 36 * 3 and np.nanmax(np.abs(attribution.values)) > 0
 
 
+def test_a_multilayer_perceptron_sees_images_as_the_model_does(tmp_path: Path) -> None:
+    class Eye(Lone):
+        observation_space = gym.spaces.Box(0, 255, (40, 36, 3), np.uint8)
+
+    model = PPO("MlpPolicy", Eye(gym.spaces.Discrete(4)), seed=0, device="cpu")
+    policy = mnb.agents_from_sb3(model, lambda: Screens((40, 36, 3)), path=tmp_path).by_group["eye"]
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (6, 2, 40, 36, 3), np.uint8))
+    channels_first = images.reshape(12, 40, 36, 3).movedim(-1, 1)
+    theirs = model.policy.get_distribution(channels_first).distribution.logits
+    torch.testing.assert_close(policy.logits(images)[0].reshape(12, 4).log_softmax(-1), theirs)
+    values = policy.value({"eye": images})[0].reshape(12, 1)
+    torch.testing.assert_close(values, model.policy.predict_values(channels_first))
+
+
 MEMORIES: dict[str, dict[str, Any]] = {
     "each its own": {},
     "two layers": {"n_lstm_layers": 2},
