@@ -120,9 +120,13 @@ class Regrouped(VectorEnv):
     def step(self, actions: Mapping[str, Tensor]) -> Step:
         for group in self.spec.groups:
             action, shape = actions.get(group.name), (self.n_envs, group.n_agents, *group.action.shape)
-            if action is None or tuple(action.shape) != shape:
-                got = {name: list(value.shape) for name, value in actions.items()}
-                raise EnvError(f"{self.spec.name} needs actions {list(shape)} of the group {group.name!r}; got {got}")
+            is_continuous = group.action.kind == "continuous"
+            if action is None or tuple(action.shape) != shape or action.is_floating_point() != is_continuous:
+                got = {name: f"{value.dtype} {list(value.shape)}" for name, value in actions.items()}
+                raise EnvError(
+                    f"{self.spec.name} needs {group.action.dtype} actions {list(shape)} of the group {group.name!r}; "
+                    f"got {got}"
+                )
             for part in self._slices[group.name]:
                 self._actions[part.group][:, part.source] = action[:, part.target]
         return self._regroup(self.env.step(self._actions))

@@ -112,9 +112,13 @@ def test_different_actions_cannot_be_one_group() -> None:
 
 def test_actions_of_other_shapes_are_refused() -> None:
     env = Regrouped(TAG.build(2), SPLIT)
-    env.reset(0)
-    with pytest.raises(EnvError, match=r"needs actions \[2, 2\] of the group 'left'; got \{\}"):
+    step = env.reset(0)
+    with pytest.raises(EnvError, match=r"needs int64 actions \[2, 2\] of the group 'left'; got \{\}"):
         env.step({})
+    actions = random_actions(env, step, torch.Generator().manual_seed(0))
+    floats = {name: action.float() for name, action in actions.items()}  # 1.7 would be played as 1
+    with pytest.raises(EnvError, match=r"needs int64 actions .* of the group 'left'; got .*torch.float32"):
+        env.step(floats)
 
 
 def test_without_groups_nothing_is_wrapped() -> None:
