@@ -38,9 +38,9 @@ class Claims:
 def _reason(name: str, value: Any, needed: Any) -> str:
     """Why claims do not apply, such as `frames=800 (needs 8,192)`; empty if they do."""
     if isinstance(needed, set):
-        is_enough, text = value in needed, " or ".join(map(repr, sorted(needed)))
-    elif isinstance(needed, int | float):
-        is_enough, text = value >= needed, f"{needed:,}"
+        is_enough, text = value in needed, " or ".join(sorted(map(repr, needed)))
+    elif isinstance(needed, int | float) and not isinstance(needed, bool):
+        is_enough, text = value is not None and value >= needed, f"{needed:,}"
     else:
         is_enough, text = value == needed, repr(needed)
     return "" if is_enough else f"{name}={value!r} (needs {text})"

@@ -21,3 +21,9 @@ def test_with_other_parameters_it_says_why_it_does_not_apply(capsys: pytest.Capt
     claim(False, "it listens")
     reasons = "frames=800 (needs 8,192), algorithm='ippo' (needs 'mappo'), seed=1 (needs 0)"
     assert capsys.readouterr().out == f"not claimed with {reasons}: it listens\n"
+
+
+def test_flags_missing_values_and_mixed_choices_have_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    Claims(flag=(False, True), limit=(None, 100), n=(3, {None, 1}))(False, "it learns")
+    reasons = "flag=False (needs True), limit=None (needs 100), n=3 (needs 1 or None)"
+    assert capsys.readouterr().out == f"not claimed with {reasons}: it learns\n"
