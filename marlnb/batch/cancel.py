@@ -10,7 +10,7 @@ from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import executor_of
 from marlnb.batch.job.failures import rerun_command
 from marlnb.batch.job.job import JOB, Job
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import RunError
 from marlnb.training.control import request
 from marlnb.training.runs.files import LOCK, is_run
@@ -61,6 +61,6 @@ def stop(folder: str | os.PathLike[str]) -> str:
         )
     if is_locked(path / LOCK):
         request(path, "stop")
-        return f"the training saves and stops after its current iteration; to resume: marlnb resume {path}"
+        return f"the training saves and stops after its current iteration; to resume: {marlnb_command('resume', path)}"
     hint = "; to end a queued job: marlnb cancel BATCH JOB" if job is not None else ""
     raise RunError(f"nothing runs in {path}{hint}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.exit_codes import INTERRUPTED
 from marlnb.cli.output import print_text, say
+from marlnb.display.formatting import marlnb_command
 
 if TYPE_CHECKING:
     from marlnb.recording.capture.while_training import RecordWhileTraining
@@ -48,7 +49,7 @@ def end_of_training(run: Run) -> int:
     print_text(f"{run.path}: {status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}")
     if status["state"] == "complete":
         if scores and not status["scores"].get(GREEDY):
-            say(f"for the greedy return: marlnb evaluate {run.path}")
+            say(f"for the greedy return: {marlnb_command('evaluate', run.path)}")
         return 0
-    say(f"stopped before the end; to resume: marlnb resume {run.path}")
+    say(f"stopped before the end; to resume: {marlnb_command('resume', run.path)}")
     return INTERRUPTED

@@ -1,6 +1,8 @@
-"""Numbers for people: sizes, durations and counts are written the same way in messages, tables, forms and logs."""
+"""Numbers and commands for people, written the same way in messages, tables, forms and logs."""
 
 from __future__ import annotations
+
+import shlex
 
 
 def format_bytes(size: float) -> str:
@@ -55,3 +57,8 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def marlnb_command(verb: str, path: object) -> str:
+    """A command as one types it in a shell: `marlnb resume 'my runs/first'`."""
+    return f"marlnb {verb} {shlex.quote(str(path))}"

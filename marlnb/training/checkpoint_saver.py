@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import writing
+from marlnb.display.formatting import marlnb_command
 from marlnb.errors import CheckpointError, DiskError, shown
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained
@@ -169,7 +170,7 @@ class CheckpointSaver:
             yield
         except DiskError as error:
             saved = f"checkpoint {self.iteration} is complete" if self.iteration else "no checkpoint is saved yet"
-            again = f"`marlnb resume {self._run.path}` continues"
+            again = f"`{marlnb_command('resume', self._run.path)}` continues"
             named = DiskError(f"{error}; {saved}; when the disk can be written, {again}")
             named.errno, named.problem = error.errno, error.problem
             raise named from error

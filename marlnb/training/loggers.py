@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from marlnb.display.formatting import marlnb_command
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
 from marlnb.text_files import read_text
@@ -90,7 +91,7 @@ def _wandb(run: Run) -> Any:
     except (AuthenticationError, CommError, UsageError) as error:
         raise ConfigError(
             f"Weights & Biases cannot be used: {error} Log in once with `wandb login`; or set WANDB_MODE=offline, and "
-            f"upload later with `marlnb sync {run.path}`"
+            f"upload later with `{marlnb_command('sync', run.path)}`"
         ) from error
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from marlnb.display.formatting import marlnb_command
 from marlnb.display.notice import print_notice
 from marlnb.envs.device import check_device
 from marlnb.envs.workers.closing import closing_pools
@@ -214,7 +215,7 @@ def _report_stop(run: Run, trainer: Trainer) -> None:
         kind = AllocationEndsError if trainer.allocation_ends else StoppedError
         raise kind(f"{message}; the batch job resumes from there when it is run again")
     if trainer.allocation_ends:
-        print_notice(f"{message}; resume with `marlnb resume {run.path}` or train(..., resume=True)")
+        print_notice(f"{message}; resume with `{marlnb_command('resume', run.path)}` or train(..., resume=True)")
 
 
 def _report_no_training(run: Run, trainer: Trainer) -> None:

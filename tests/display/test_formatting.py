@@ -9,6 +9,7 @@ from marlnb.display.formatting import (
     format_duration,
     format_interval,
     format_number,
+    marlnb_command,
 )
 
 
@@ -70,3 +71,8 @@ def test_clock(seconds: float, text: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+def test_a_command_can_be_copied_into_a_shell() -> None:
+    assert marlnb_command("resume", "runs/first") == "marlnb resume runs/first"
+    assert marlnb_command("resume", "my runs/it's") == """marlnb resume 'my runs/it'"'"'s'"""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.exit_codes import INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, say
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _detach(batch: Batch, submitted: list[str], as_json: bool) -> None:
         return print_json({"batch": str(batch.path), "submitted": submitted})
     jobs = count(len(submitted), "job")
     print_text(batch.path)
-    say(f"{jobs} submitted; to see them: marlnb jobs {batch.path}; to wait: marlnb watch {batch.path}")
+    see, wait = (marlnb_command(verb, batch.path) for verb in ("jobs", "watch"))
+    say(f"{jobs} submitted; to see them: {see}; to wait: {wait}")
 
 
 def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
@@ -151,8 +152,9 @@ def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
         batch = watch(batch, progress=not silent, owns=is_local)
     except KeyboardInterrupt:
         if is_local:
-            say(f"the jobs have saved and stopped; to continue: marlnb batch {batch.path}")
+            say(f"the jobs have saved and stopped; to continue: {marlnb_command('batch', batch.path)}")
         else:
-            say(f"the jobs keep running; to watch: marlnb watch {batch.path}; to end them: marlnb cancel {batch.path}")
+            watching, end = (marlnb_command(verb, batch.path) for verb in ("watch", "cancel"))
+            say(f"the jobs keep running; to watch: {watching}; to end them: {end}")
         return INTERRUPTED
     return end_of_batch(batch, as_json=arguments.json, show_failures=silent)

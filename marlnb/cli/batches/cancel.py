@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 
 from marlnb.cli.output import print_json, print_text, say
+from marlnb.display.formatting import marlnb_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,4 +31,5 @@ def run(arguments: argparse.Namespace) -> None:
         return print_json({"batch": str(batch.path), "cancelled": effects})
     for name, effect in effects.items():
         print_text(f"{name}: {effect}")
-    say(f"to continue them: marlnb batch {batch.path}" if effects else f"{batch.path}: no job is running or queued")
+    again = f"to continue them: {marlnb_command('batch', batch.path)}"
+    say(again if effects else f"{batch.path}: no job is running or queued")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, say
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def end_of_batch(batch: Batch, *, as_json: bool, show_failures: bool) -> int:
         if batch.then is not None and rows[-1].state == "complete":
             print_text(batch.report_job().folder / "notebook.html")
         elif batch.then is not None and rows[-1].state != "failed":
-            say(f"{batch.then} did not run: not all jobs are complete; to complete them: marlnb batch {batch.path}")
+            resume = marlnb_command("batch", batch.path)
+            say(f"{batch.then} did not run: not all jobs are complete; to complete them: {resume}")
     if show_failures:
         _show_failures(rows)
     return 0 if exit_code(rows) == 0 else FAILED

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_text, quiet_stdout, say
+from marlnb.display.formatting import marlnb_command
 from marlnb.errors import BatchError
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
                 once=arguments.once,
             )
         except KeyboardInterrupt:
-            say(f"to watch again: marlnb watch {batch.path}; to end the jobs: marlnb cancel {batch.path}")
+            again, end = (marlnb_command(verb, batch.path) for verb in ("watch", "cancel"))
+            say(f"to watch again: {again}; to end the jobs: {end}")
             return INTERRUPTED
     return _end(batch, once=arguments.once, as_json=arguments.json)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, quiet_stdout, say
 from marlnb.cli.trust_option import add_trust_argument
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import ConfigError, TrustError
 
 if TYPE_CHECKING:
@@ -131,6 +131,6 @@ def _end(result: Benchmark, as_json: bool) -> int:
     for name, message in result.failed.items():
         say(f"failed: {name}: {message}")
     if result.stopped:
-        say(f"stopped before the end; to continue: marlnb benchmark {result.path}")
+        say(f"stopped before the end; to continue: {marlnb_command('benchmark', result.path)}")
         return INTERRUPTED
     return FAILED if result.failed else 0

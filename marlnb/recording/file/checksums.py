@@ -20,6 +20,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from marlnb.display.formatting import marlnb_command
 from marlnb.errors import RecordingError
 from marlnb.recording.file.layout import datasets_below, row_paths
 
@@ -145,7 +146,7 @@ def has_checksums(path: Path) -> bool:
 
 
 def how_to_repair(path: Path) -> str:
-    return f"`marlnb repair {path}` keeps the intact episodes"
+    return f"`{marlnb_command('repair', path)}` keeps the intact episodes"
 
 
 def chunk_ranges(file: h5py.File) -> list[tuple[int, int]]:

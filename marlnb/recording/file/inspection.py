@@ -22,6 +22,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from marlnb.display.formatting import marlnb_command
 from marlnb.errors import RecordingError
 from marlnb.recording.file.checksums import Checksums
 from marlnb.recording.file.inspected import note_of, noted_sources, write_note
@@ -122,7 +123,7 @@ def sources_of(path: Path) -> frozenset[str]:
             if result["problem"]:
                 raise RecordingError(
                     f"{path} was not opened, because it differs from every valid recording: {result['problem']}. If a "
-                    f"crash damaged it, `marlnb repair {path}` restores what is intact"
+                    f"crash damaged it, `{marlnb_command('repair', path)}` restores what is intact"
                 )
             sources = frozenset(result["sources"])
             write_note(note, sources)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import h5py
 
+from marlnb.display.formatting import marlnb_command
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.recording.file.inspection import inspect, sources_of
 from marlnb.recording.file.journal import complete_commit, is_being_written
@@ -77,8 +78,8 @@ def reading(path: Path, what: str) -> Iterator[None]:
         if is_being_written(path):
             raise RecordingError(changed_meanwhile(path)) from error
         raise RecordingError(
-            f"{path} is damaged: {what} cannot be read ({type(error).__name__}: {error}); `marlnb repair {path}` keeps "
-            "the intact episodes"
+            f"{path} is damaged: {what} cannot be read ({type(error).__name__}: {error}); "
+            f"`{marlnb_command('repair', path)}` keeps the intact episodes"
         ) from error
 
 

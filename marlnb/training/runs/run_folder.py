@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from marlnb.composition.experiment_text import shortened_tuned_text
 from marlnb.disk import append_line, problem_of, write_atomically
+from marlnb.display.formatting import marlnb_command
 from marlnb.display.notebook_html import facts_html
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import CheckpointError, RunError, nearest
@@ -97,8 +98,8 @@ class RunFolder:
         if present:
             if EXPERIMENT in present:
                 raise RunError(
-                    f"{folder} exists already and is a run: resume it with resume or `marlnb resume {folder}`, open it "
-                    "with Run.open, or choose another name"
+                    f"{folder} exists already and is a run: resume it with resume or "
+                    f"`{marlnb_command('resume', folder)}`, open it with Run.open, or choose another name"
                 )
             raise RunError(f"{folder} exists already and holds {', '.join(present[:5])}; choose another name")
         try:
