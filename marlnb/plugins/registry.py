@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import is_dataclass
 from inspect import isabstract
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -58,7 +59,6 @@ class Registry(Generic[T]):
         """A class decorator that registers the class as `name` and sets its class attribute `name`.
 
         It replaces an earlier definition of the same class. In a notebook or a script it may have had another name.
-        A configuration is decorated with `dataclass(frozen=True)` first; without, it is a ConfigError.
         """
 
         def enter(member: S) -> S:
@@ -66,8 +66,6 @@ class Registry(Generic[T]):
             in_main = getattr(present, "__module__", "") == "__main__" == getattr(member, "__module__", "")
             if present is not None and _path(present) != _path(member) and not in_main:
                 raise ConfigError(f"{self.kind} {name!r} is registered already, by {_path(present)}")
-            if self._is_config(member):
-                _check_decorated(member, f"{self.kind} {name!r}", "below the one that registers it, ")
             member.name = name  # type: ignore[attr-defined]
             self._members[name] = member  # type: ignore[assignment]
             return member
@@ -136,7 +134,7 @@ class Registry(Generic[T]):
         if (ask := ask_before_import.get()) is not None:
             ask(path)
         member = load_object(path)
-        if not isinstance(member, type) or not self._is_config(member) or isabstract(member):
+        if not isinstance(member, type) or getattr(member, "registry", None) is not self or isabstract(member):
             hint = ""
             if self.kind == "environment" and callable(member):
                 call = f"env=pettingzoo/custom env.entry_point={path}"
@@ -146,13 +144,10 @@ class Registry(Generic[T]):
                 f"AlgorithmConfig, ModelConfig, LeagueConfig or EvolutionConfig, as the part requires; got {member!r}"
                 f"{hint}"
             )
-        _check_decorated(member, path)
+        if not is_dataclass(member) or "__dataclass_fields__" not in vars(member):
+            raise ConfigError(f"{path} needs the decorator @dataclass(frozen=True), so that its options are known")
         member.name = path  # type: ignore[attr-defined]
         return member  # type: ignore[return-value]
-
-    def _is_config(self, member: object) -> bool:
-        """Whether a class holds the options of a part of this kind; executors and edits have no such classes."""
-        return getattr(member, "registry", None) is self
 
     @property
     def entry_point_group(self) -> str:
@@ -201,12 +196,6 @@ class Registry(Generic[T]):
                     f"the plug-in {point.name!r}{owner} ({self.entry_point_group} = {point.value}) "
                     f"could not be loaded: {type(error).__name__}: {error}"
                 )
-
-
-def _check_decorated(config: object, where: str, place: str = "") -> None:
-    """Raises ConfigError for a class that is no dataclass itself, though its parent is one."""
-    if "__dataclass_fields__" not in vars(config):
-        raise ConfigError(f"{where} needs the decorator @dataclass(frozen=True), {place}so that its options are known")
 
 
 def _path(member: object) -> str:

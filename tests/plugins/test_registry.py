@@ -121,13 +121,3 @@ def test_of_many_names_those_of_the_asked_family_are_listed_first() -> None:
         .startswith("vmas/balance, vmas/wheel, openspiel/000, openspiel/001, ")
     )
     assert unknown("model", "mlpp", ["mlp", "gru"]).endswith("Valid: gru, mlp")
-
-
-def test_a_configuration_without_a_dataclass_of_its_own_is_not_registered() -> None:
-    with pytest.raises(ConfigError, match=r"model 'mine/undecorated' needs the decorator @dataclass\(frozen=True\)"):
-
-        @MODELS.register("mine/undecorated")
-        class Undecorated(ModelConfig):
-            width: int = 4
-
-    assert "mine/undecorated" not in MODELS
