@@ -94,8 +94,8 @@ def end_of_batch(batch: Batch, *, as_json: bool, show_failures: bool) -> int:
         if batch.then is not None and rows[-1].state == "complete":
             print_text(batch.report_job().folder / "notebook.html")
         elif batch.then is not None and rows[-1].state != "failed":
-            resume = marlnb_command("batch", batch.path)
-            say(f"{batch.then} did not run: not all jobs are complete; to complete them: {resume}")
+            again = marlnb_command("batch", batch.path)
+            say(f"{batch.then} did not run: not all jobs are complete; to complete them: {again}")
     if show_failures:
         _show_failures(rows)
     return 0 if exit_code(rows) == 0 else FAILED
