@@ -57,6 +57,7 @@ def reached(row: Row, rows: Sequence[Row]) -> bool | None:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; its cells are not escaped."""
     return "\n".join(markdown_row(cells) for cells in (header, ["---"] * len(header), *rows))
 
 

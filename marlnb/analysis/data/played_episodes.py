@@ -40,6 +40,7 @@ class _PlayedArray:
         return self.values
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """The values `[row, ...]` of rows, given by their indices `[row]`."""
         return self.values[rows]
 
 

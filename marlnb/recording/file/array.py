@@ -138,7 +138,7 @@ class LabelledArray:
         return self._read(self.rows, raw=False, keep=keep_dtype)
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Reads these rows of the file, whichever are selected."""
+        """The values `[row, ...]` of rows of the file, given by their indices `[row]`, whichever are selected."""
         return replace(self, rows=rows).to_numpy()
 
     def to_torch(self, *, keep_dtype: bool = False) -> Tensor:
