@@ -100,7 +100,8 @@ class Client:
                 "connect again"
             )
         try:
-            self._socket.sendall(data)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reason may have arrived before
+                self._socket.sendall(data)
             reply = self._receive()
         except BaseException as error:
             self.close()

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -77,7 +78,12 @@ def test_a_server_opens_the_page_on_the_next_free_port(tmp_path: Path) -> None:
             assert settings["schema"]["properties"]["defaultViewers"]["default"] == {"markdown": "Markdown Preview"}
         finally:
             server.terminate()
-            server.wait(30)
+            try:
+                server.wait(60)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+                pytest.fail(f"the server did not stop: {(tmp_path / 'log').read_text()}")
 
 
 def _address(log: Path, server: subprocess.Popen[bytes]) -> str:
@@ -92,5 +98,13 @@ def _address(log: Path, server: subprocess.Popen[bytes]) -> str:
 
 
 def _read(url: str) -> bytes:
-    with urllib.request.urlopen(f"{url}?token={TOKEN}", timeout=30) as answer:
-        return bytes(answer.read())
+    """What the server answers. It prints its address a moment before it listens."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url}?token={TOKEN}", timeout=60) as answer:
+                return bytes(answer.read())
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import random
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from marlnb.client import Client, ClientError
+from marlnb.client import Client, ClientError, InvalidReport
 from marlnb.client.messages import HEADER, MAGIC, PROTOCOL, Inbox, Message
 from marlnb.envs.external import server
 from marlnb.envs.external.env import ExternalEnv
@@ -25,7 +26,7 @@ SEEN = np.ones(1, np.float32)
 
 
 class Raw:
-    """A connection that sends any bytes; with the token unless message otherwise."""
+    """A connection that sends any bytes; with the token unless asked otherwise."""
 
     def __init__(self, env: ExternalEnv, *, hello: bool = True) -> None:
         host, _, port = env.address.rpartition(":")
@@ -43,7 +44,9 @@ class Raw:
         self.socket.close()
 
     def send(self, data: bytes) -> Raw:
-        self.socket.sendall(data)
+        """Sends the bytes, all of them unless the server has closed the connection meanwhile."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(data)
         return self
 
     def receive(self) -> Message:
@@ -191,6 +194,24 @@ def test_training_continues_with_the_others(monkeypatch: pytest.MonkeyPatch, cap
     assert total == n_rewards > 100
     output = capfd.readouterr()
     assert token not in output.out + output.err + str(reasons)
+
+
+def test_the_client_learns_why_the_server_closed_the_connection_while_it_was_sending() -> None:
+    def play(client: Client) -> None:
+        client.begin_episode()
+        large = Message({"op": "act"}, {("observation", "boss"): np.zeros(8_000_000, np.float32)})
+        try:
+            with pytest.raises(InvalidReport, match=r"a message of [0-9]+ \+ 32000000 bytes"):
+                client.ask(large, "actions")
+        finally:
+            env.interrupt()
+
+    with built() as env:
+        env.reset(0)
+        simulator = Simulator(env, play)
+        while simulator.is_alive():
+            env.step(actions(env))
+        simulator.join()
 
 
 def test_the_token_is_compared_in_constant_time_and_goes_nowhere_else() -> None:
