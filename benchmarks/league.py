@@ -28,8 +28,8 @@ import torch
 from benchmarks.table import Row, report
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import ActContext
+from marlnb.populations.training.league.stacked_opponents import HOME, Opponent, StackedOpponents
 from marlnb.populations.training.snapshots import SnapshotStore
-from marlnb.populations.training.stacked_opponents import HOME, Opponent, StackedOpponents
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.learners import build_learner
 from marlnb.training.runs.run import Run

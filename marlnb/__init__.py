@@ -162,22 +162,22 @@ register_activation_reader(_read_activations)
 
 def _population_loop(experiment: Any, env: Any, device: Any, folder: Any) -> Any:
     if experiment.evolution is not None:
-        from marlnb.populations.training.evolution_loop import EvolutionLoop
+        from marlnb.populations.training.evolution.loop import EvolutionLoop
 
         return EvolutionLoop(experiment, env, device, folder)
-    from marlnb.populations.training.league_loop import LeagueLoop
+    from marlnb.populations.training.league.loop import LeagueLoop
 
     return LeagueLoop(experiment, env, device, folder)
 
 
 def _league_learners(experiment: Any, spec: Any) -> Any:
-    from marlnb.populations.training.player_experiment import league_experiment
+    from marlnb.populations.training.league.player_experiment import league_experiment
 
     return league_experiment(experiment, spec)
 
 
 def _winner_experiment(experiment: Any, spec: Any, state: Any) -> Any:
-    from marlnb.populations.training.evolving_member import winner_experiment
+    from marlnb.populations.training.evolution.evolving_member import winner_experiment
 
     return winner_experiment(experiment, spec, state)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from marlnb.display.status_line import StatusLine
-from marlnb.training.progress import describe_progress
+from marlnb.training.reporting.progress import describe_progress
 
 MIN_TIME_S = 2.0
 

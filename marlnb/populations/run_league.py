@@ -19,14 +19,14 @@ from marlnb.populations.league.players import Player, Side
 from marlnb.populations.league.roster import sides_of
 from marlnb.populations.league.summary import LeagueSummary, rate_players, summarise
 from marlnb.populations.ratings.player_ratings import PlayerRatings
-from marlnb.populations.training.league_files import LEAGUE, PlayerHistory
+from marlnb.populations.training.league.files import LEAGUE, PlayerHistory
+from marlnb.populations.training.league.player_experiment import player_experiment, representatives
 from marlnb.populations.training.other_processes.requests import (
     PlayerRequest,
     RequestAction,
     pending_requests,
     request_of_player,
 )
-from marlnb.populations.training.player_experiment import player_experiment, representatives
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.learners import build_learner

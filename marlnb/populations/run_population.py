@@ -18,7 +18,7 @@ from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import POPULATION, Lineage, read_lineage
-from marlnb.populations.training.evolving_member import member_experiment
+from marlnb.populations.training.evolution.evolving_member import member_experiment
 from marlnb.populations.training.other_processes.members import member_folders
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.schedule import Change

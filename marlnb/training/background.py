@@ -10,7 +10,7 @@ from typing import Any
 
 from marlnb.experiment import Experiment
 from marlnb.training.control import cancel_request, request
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 from marlnb.training.train import drive, open_run

@@ -34,7 +34,7 @@ from marlnb.training.learners import STATE_ERRORS, build_learners, load_learners
 from marlnb.training.limits import Trained
 from marlnb.training.population_support import population_support
 from marlnb.training.precision import note_slow_precision
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.shared_return import shared_return
 
 MUST_BE_FINITE = ("loss", "entropy", "kl", "grad")

@@ -20,9 +20,9 @@ from marlnb.errors import AllocationEndsError, ConfigError, RunError, StoppedErr
 from marlnb.experiment import Experiment
 from marlnb.training.control import clear_requests, handle_requests
 from marlnb.training.limits import CHANGEABLE, LIMIT_OPTIONS, Trained, limits_of, reached_limit
-from marlnb.training.loggers import check_loggers
-from marlnb.training.progress import Progress, describe_end
-from marlnb.training.report import Report
+from marlnb.training.reporting.loggers import check_loggers
+from marlnb.training.reporting.progress import Progress, describe_end
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.comparable import check_same
 from marlnb.training.runs.files import (
     EXPERIMENT,

@@ -26,13 +26,14 @@ from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
 from marlnb.training.limits import Trained, check_length, reached_limit, return_of_target
-from marlnb.training.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.malloc import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
-from marlnb.training.profiler import PhaseTimes, TrainingProfiler
-from marlnb.training.report import Report, exploring_returns
+from marlnb.training.reporting.loggers import TorchRLLogger, check_loggers, open_loggers
+from marlnb.training.reporting.profiler import PhaseTimes, TrainingProfiler
+from marlnb.training.reporting.report import Report, exploring_returns
+from marlnb.training.reporting.status_writer import StatusWriter
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
 from marlnb.training.runs.lock import RunLock
@@ -40,7 +41,6 @@ from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
-from marlnb.training.status_writer import StatusWriter
 from marlnb.training.stopping import stopping_on_file
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from marlnb.config import ALGORITHMS
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from marlnb.training.trainer import Trainer

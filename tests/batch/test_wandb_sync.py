@@ -14,7 +14,7 @@ import pytest
 from marlnb.batch.wandb_sync import find_offline_runs, upload
 from marlnb.cli import main
 from marlnb.errors import BatchError
-from marlnb.training.loggers import wandb_id
+from marlnb.training.reporting.loggers import wandb_id
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train

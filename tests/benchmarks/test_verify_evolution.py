@@ -15,7 +15,7 @@ from benchmarks.verify.evolution import (
     table,
 )
 from marlnb.experiment import Experiment
-from marlnb.populations.training.evolution_loop import generation_iterations
+from marlnb.populations.training.evolution.loop import generation_iterations
 
 
 def test_every_method_has_the_same_steps() -> None:

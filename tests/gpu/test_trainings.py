@@ -14,7 +14,7 @@ from marlnb.experiment import Experiment
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
-from tests.training.together import together
+from tests.training.together.trainings import together
 
 LEARNING = [name for name, config in ALGORITHMS.items() if config.learns]
 RECURRENT = ("a2c", "ippo", "iql", "maa2c", "mappo", "qmix", "vdn")

@@ -10,7 +10,7 @@ import pytest
 from marlnb.errors import StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training import checkpoint_saver
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 from tests.training.toys import count_experiment

@@ -14,7 +14,7 @@ import torch
 from marlnb.cli import main
 from marlnb.errors import ConfigError, MarlnbError, RunError
 from marlnb.experiment import Experiment
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer

@@ -15,7 +15,7 @@ from marlnb.errors import CheckpointError, ConfigError, EnvError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.loop import DivergedError, Loop
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train

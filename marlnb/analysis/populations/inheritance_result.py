@@ -11,7 +11,7 @@ import pandas as pd
 from marlnb.analysis.results import Result
 from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError, unknown
-from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
+from marlnb.populations.training.evolution.growth import MAX_RELATIVE_CHANGE
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ from marlnb.codec import to_json
 from marlnb.errors import ConfigError, RunError
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import competing_groups
 from marlnb.training.runs.files import EVALUATIONS, write_atomically
 from marlnb.training.runs.records import checked_record, read_record

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.request import DoctorRequest
-from marlnb.training.loggers import LOGGERS
+from marlnb.training.reporting.loggers import LOGGERS
 
 _LOGGERS_OPTION = re.compile(r"loggers=\[?([\w, ]*)\]?")
 

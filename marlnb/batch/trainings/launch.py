@@ -23,7 +23,7 @@ from marlnb.batch.local.machine import VISIBLE_GPUS, core_numbers, gpu_names
 from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsProgress
 from marlnb.disk import open_log
 from marlnb.errors import MarlnbError
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.comparable import check_same
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run_folder import RunFolder, trust_training

@@ -19,11 +19,11 @@ from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsPr
 from marlnb.errors import ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.stacking import MAX_ROWS
-from marlnb.training.joinable import check_builds_joinable, check_joinable
-from marlnb.training.joined import grouped
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.run import Run
-from marlnb.training.train_together import train_together
+from marlnb.training.together.joinable import check_builds_joinable, check_joinable
+from marlnb.training.together.joined import grouped
+from marlnb.training.together.train_together import train_together
 
 WORKER = "marlnb.batch.trainings.worker_together"
 Planned = TypeVar("Planned", bound=PlannedTraining)

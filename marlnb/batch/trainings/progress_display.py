@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 from marlnb.display.status_line import StatusLine
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames
-from marlnb.training.progress import describe_progress
+from marlnb.training.reporting.progress import describe_progress
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.status import read_status
 

@@ -182,7 +182,7 @@ def train_all(
     launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
     if together:
         from marlnb.batch.trainings.launch_together import groups_together, run_together
-        from marlnb.training.joinable import check_builds_joinable
+        from marlnb.training.together.joinable import check_builds_joinable
 
         for group in groups_together(trainings):
             check_builds_joinable(group[0].experiment)

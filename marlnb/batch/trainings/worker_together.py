@@ -17,7 +17,7 @@ def main(cores: str, after: str, *folders: str) -> None:
     from marlnb.plugins.import_paths import load_object
     from marlnb.training.runs.run import Run
     from marlnb.training.runs.run_folder import trust_training
-    from marlnb.training.train_together import train_together
+    from marlnb.training.together.train_together import train_together
 
     runs = [Run.open(folder) for folder in folders]
     for run in runs:

@@ -1,7 +1,7 @@
 """Mutations of networks' options: units of a layer, number of layers, nonlinearity. Pure functions of an experiment.
 
-Units and layers are added so that the network computes the same as before (`marlnb.populations.training.growth`). Where
-that is not possible, the mutation is an error that says why.
+Units and layers are added so that the network computes the same as before
+(`marlnb.populations.training.evolution.growth`). Where that is not possible, the mutation is an error that says why.
 """
 
 from __future__ import annotations

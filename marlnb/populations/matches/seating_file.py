@@ -11,7 +11,7 @@ from marlnb.disk import write_atomically
 from marlnb.errors import RunError
 from marlnb.populations.matches.seating import match_sides, seatings
 from marlnb.populations.run_league import LeaguePlayer
-from marlnb.populations.training.league_files import LEAGUE
+from marlnb.populations.training.league.files import LEAGUE
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.files import read_json
 from marlnb.training.runs.run import Run, opened_run

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training
 from marlnb.training.control import request
-from marlnb.training.report import exploring_returns
+from marlnb.training.reporting.report import exploring_returns
 from marlnb.training.runs.curves import return_curves
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.follow import RunChanges, RunFollower

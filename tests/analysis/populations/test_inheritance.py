@@ -12,7 +12,7 @@ from marlnb import plots
 from marlnb.analysis.populations.inheritance import _p_one_more
 from marlnb.analysis.populations.inheritance_result import Inheritance
 from marlnb.errors import AnalysisError
-from marlnb.populations.training.evolution_loop import EvolutionLoop
+from marlnb.populations.training.evolution.loop import EvolutionLoop
 from marlnb.training.runs.run import Run
 
 SMALL = (

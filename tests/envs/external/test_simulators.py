@@ -22,7 +22,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.training.background import start
 from marlnb.training.control import request
 from marlnb.training.policies.evaluation import evaluate
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer

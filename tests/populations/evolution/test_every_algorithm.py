@@ -14,7 +14,7 @@ from marlnb.populations.counter_draws import generator
 from marlnb.populations.evolution.architecture import NetworkTarget
 from marlnb.populations.evolution.hyperparameters import change, draw, mutables
 from marlnb.populations.evolution.mutation import mutated
-from marlnb.populations.training.growth import change_of_outputs, grown_state
+from marlnb.populations.training.evolution.growth import change_of_outputs, grown_state
 from marlnb.training.learners import build_learners
 
 LEARNING = [name for name in ALGORITHMS.names() if ALGORITHMS.get(name).learns]

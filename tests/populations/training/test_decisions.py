@@ -12,9 +12,9 @@ from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES
 from marlnb.models.policies.policy import Policy
 from marlnb.training.runs.run import Run
-from tests.populations.training.test_league_loop import SMALL, _result, _train
+from tests.populations.training.league.test_loop import SMALL, _result, _train
 
-NAME = "tests.populations.training.growing_league:Growing"
+NAME = "tests.populations.training.league.growing_league:Growing"
 WORDS = ("env=tests.populations.training.games:RockPaperScissors", f"league={NAME}", *SMALL)
 TURNS = 2 + 3 + 3 + 4 + 4  # of rounds 0 to 4: a player joins after each of the first three; one is frozen after round 1
 

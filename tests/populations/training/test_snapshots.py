@@ -17,7 +17,7 @@ from marlnb.experiment import Experiment
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.train import train
-from tests.populations.training.test_league_loop import RPS
+from tests.populations.training.league.test_loop import RPS
 
 GROUP = GroupSpec("player", ("a", "b"), ObservationSpec((3,)), ActionSpec("discrete", (2,)))
 

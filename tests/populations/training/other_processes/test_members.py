@@ -15,8 +15,8 @@ from marlnb.cli import main
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.plots.populations.lineage import lineage_tree
-from marlnb.populations.training.evolution_loop import EvolutionLoop
-from marlnb.populations.training.evolving_member import Member
+from marlnb.populations.training.evolution.evolving_member import Member
+from marlnb.populations.training.evolution.loop import EvolutionLoop
 from marlnb.training.loop import DivergedError
 from marlnb.training.runs.files import line_of, parse_line
 from marlnb.training.runs.run import Run

@@ -11,7 +11,7 @@ from marlnb.experiment import Experiment
 from marlnb.populations.training.other_processes.requests import REQUESTS, pending_requests, request_of_player
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
-from tests.populations.training.test_league_loop import RPS, _result
+from tests.populations.training.league.test_loop import RPS, _result
 
 REQUESTED_AT, KILLED_AT = 6, 9  # turns; a round has 4, so the request is carried out after turn 8; checkpoints at 5, 10
 

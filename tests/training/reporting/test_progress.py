@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from marlnb.training.limits import Trained
-from marlnb.training.progress import Progress, describe, describe_end
-from marlnb.training.report import Report
+from marlnb.training.reporting.progress import Progress, describe, describe_end
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.states import RunState
 from marlnb.training.train import train
 from tests.training.toys import count_experiment

@@ -12,11 +12,11 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.populations.league.players import Player, Side
-from marlnb.populations.training.league_files import PlayerHistory
-from marlnb.populations.training.learning_player import LearningPlayer
-from marlnb.populations.training.match_env import MatchEnv, MatchStart
-from marlnb.populations.training.opponent_policies import OpponentPolicies
-from marlnb.populations.training.player_experiment import player_experiment
+from marlnb.populations.training.league.files import PlayerHistory
+from marlnb.populations.training.league.learning_player import LearningPlayer
+from marlnb.populations.training.league.match_env import MatchEnv, MatchStart
+from marlnb.populations.training.league.opponent_policies import OpponentPolicies
+from marlnb.populations.training.league.player_experiment import player_experiment
 from marlnb.populations.training.snapshots import SnapshotStore
 
 

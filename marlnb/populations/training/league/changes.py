@@ -12,11 +12,11 @@ from marlnb.populations.league.player_log import PlayerEvent, What
 from marlnb.populations.league.players import Player, snapshot_id
 from marlnb.populations.league.roster import player_sides
 from marlnb.populations.league.state import Decision, LeagueState
-from marlnb.populations.training.league_files import LeagueFiles, PlayerHistory
-from marlnb.populations.training.league_players import LeaguePlayers
-from marlnb.populations.training.match_env import MatchStart
+from marlnb.populations.training.league.files import LeagueFiles, PlayerHistory
+from marlnb.populations.training.league.match_env import MatchStart
+from marlnb.populations.training.league.player_weights import PlayerWeights
+from marlnb.populations.training.league.players import LeaguePlayers
 from marlnb.populations.training.other_processes.requests import PlayerRequest, refused
-from marlnb.populations.training.player_weights import PlayerWeights
 
 
 class LeagueChanges:

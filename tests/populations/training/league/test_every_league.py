@@ -13,7 +13,7 @@ from marlnb.populations.league.draws import draw_match
 from marlnb.populations.run_league import RunLeague
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
-from tests.populations.training.test_league_loop import RPS, SMALL
+from tests.populations.training.league.test_loop import RPS, SMALL
 
 ALPHASTAR = "alphastar league.main.snapshot_frames=64 league.main_exploiter.snapshot_frames=128 league.min_games=1"
 PSRO = [f"psro league.oracle_frames=64 league.solver={solver}" for solver in ("nash", "alpha_rank")]

@@ -12,8 +12,8 @@ from marlnb.experiment import Experiment
 from marlnb.populations.counter_draws import generator
 from marlnb.populations.evolution.architecture import NetworkTarget, deepen, widen
 from marlnb.populations.evolution.mutation import mutated
-from marlnb.populations.training.growth import change_of_outputs, grown_state
-from marlnb.populations.training.perturbation import moments_of, perturb
+from marlnb.populations.training.evolution.growth import change_of_outputs, grown_state
+from marlnb.populations.training.evolution.perturbation import moments_of, perturb
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marlnb.errors import ConfigError
-from marlnb.training.loggers import check_loggers
+from marlnb.training.reporting.loggers import check_loggers
 from marlnb.training.train import resume, train
 from tests.training.toys import count_experiment
 

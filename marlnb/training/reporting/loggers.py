@@ -14,7 +14,7 @@ from marlnb.display.formatting import marlnb_command
 from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
 from marlnb.text_files import read_text
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.files import write_atomically
 from marlnb.training.runs.run import Run
 

@@ -10,7 +10,7 @@ from marlnb.display.formatting import format_clock, format_count
 from marlnb.display.status_line import StatusLine, progress_bar
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained, expected_frames, reached_limit
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 
 if TYPE_CHECKING:
     from marlnb.training.runs.states import RunState

@@ -1,4 +1,4 @@
-"""Which trainings can advance together (`marlnb.training.joined`)."""
+"""Which trainings can advance together (`marlnb.training.together.joined`)."""
 
 from __future__ import annotations
 

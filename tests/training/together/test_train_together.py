@@ -11,14 +11,14 @@ import torch
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.training.control import request
-from marlnb.training.joinable import check_builds_joinable, check_joinable
-from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import DivergedError
 from marlnb.training.runs.run import Run
+from marlnb.training.together.joinable import check_builds_joinable, check_joinable
+from marlnb.training.together.joined import JoinedTrainings
+from marlnb.training.together.train_together import train_together
 from marlnb.training.train import train
-from marlnb.training.train_together import train_together
 from marlnb.training.trainer import Trainer
-from tests.training.together import assert_equal, interrupted, together
+from tests.training.together.trainings import assert_equal, interrupted, together
 from tests.training.toys import CountConfig
 
 SMALL = (

@@ -21,13 +21,13 @@ from marlnb.populations.evolution.hyperparameters import Mutable, draw, options_
 from marlnb.populations.evolution.lineage import COPIED, FOUNDER, KEPT, REFUSED, Lineage
 from marlnb.populations.evolution.members import Scored, Successor
 from marlnb.populations.evolution.mutation import HYPERPARAMETERS, NONE, PARAMETERS, PRESERVING, draw_kind, mutated
-from marlnb.populations.training.evolving_member import Member, member_experiment
-from marlnb.populations.training.growth import MAX_RELATIVE_CHANGE
+from marlnb.populations.training.evolution.evolving_member import Member, member_experiment
+from marlnb.populations.training.evolution.growth import MAX_RELATIVE_CHANGE
+from marlnb.populations.training.evolution.perturbation import perturb
+from marlnb.populations.training.evolution.shared_replay import SharedReplay
 from marlnb.populations.training.other_processes.members import Offer, OtherMembers
-from marlnb.populations.training.perturbation import perturb
-from marlnb.populations.training.shared_replay import SharedReplay
-from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import DivergedError
+from marlnb.training.together.joined import JoinedTrainings
 
 
 class Offspring:

@@ -13,11 +13,11 @@ from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.stacked.stacked_ddpg import StackedDDPG
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.training.joinable import check_builds_joinable
+from marlnb.training.together.joinable import check_builds_joinable
+from marlnb.training.together.train_together import train_together
 from marlnb.training.train import train
-from marlnb.training.train_together import train_together
 from tests.algorithms.solo import CONTINUOUS, solo_learner
-from tests.training.together import assert_equal, interrupted, together
+from tests.training.together.trainings import assert_equal, interrupted, together
 
 SMALL = (
     *("algorithm=maddpg", "model.hidden=[16,16]", "n_envs=4", "rollout_steps=10", "threads=1", "algorithm.updates=2"),

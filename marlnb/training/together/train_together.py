@@ -10,11 +10,11 @@ from contextlib import ExitStack
 
 from marlnb.errors import MarlnbError
 from marlnb.training.control import clear_requests, handle_requests
-from marlnb.training.joinable import check_joinable
-from marlnb.training.joined import JoinedTrainings
-from marlnb.training.report import Report
+from marlnb.training.reporting.report import Report
 from marlnb.training.runs.run import Run
 from marlnb.training.stopping import stopping_on_signals
+from marlnb.training.together.joinable import check_joinable
+from marlnb.training.together.joined import JoinedTrainings
 from marlnb.training.trainer import Trainer
 
 

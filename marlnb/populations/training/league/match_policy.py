@@ -11,8 +11,8 @@ from torch import Tensor
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.rollout import Rollout
 from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
-from marlnb.populations.training.match_env import MatchEnv
-from marlnb.populations.training.stacked_opponents import StackedOpponents
+from marlnb.populations.training.league.match_env import MatchEnv
+from marlnb.populations.training.league.stacked_opponents import StackedOpponents
 from marlnb.specs import GroupSpec
 
 HOME_CELLS = "home"  # field of a rollout, [env, time, agent] bool: the home player acted here

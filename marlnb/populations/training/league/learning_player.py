@@ -13,11 +13,11 @@ from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.league.players import ANY_SIDE, Player
-from marlnb.populations.training.match_env import MatchEnv
-from marlnb.populations.training.match_policy import MatchLearner, MatchPolicy
-from marlnb.populations.training.player_experiment import played_groups
+from marlnb.populations.training.league.match_env import MatchEnv
+from marlnb.populations.training.league.match_policy import MatchLearner, MatchPolicy
+from marlnb.populations.training.league.player_experiment import played_groups
+from marlnb.populations.training.league.stacked_opponents import Opponent, StackedOpponents
 from marlnb.populations.training.snapshots import PolicyWeights
-from marlnb.populations.training.stacked_opponents import Opponent, StackedOpponents
 from marlnb.specs import EnvSpec
 from marlnb.training.learners import build_learner
 from marlnb.training.loop import Advance, Loop

@@ -28,18 +28,18 @@ from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import Lineage, LineageFile
-from marlnb.populations.training.evolving_member import Member, member_experiment
-from marlnb.populations.training.judges import Judgement, build_judge
+from marlnb.populations.training.evolution.evolving_member import Member, member_experiment
+from marlnb.populations.training.evolution.judges import Judgement, build_judge
+from marlnb.populations.training.evolution.offspring import Offspring, successor_of_best
+from marlnb.populations.training.evolution.shared_replay import SharedReplay
 from marlnb.populations.training.learning_metrics import metrics_named
-from marlnb.populations.training.offspring import Offspring, successor_of_best
 from marlnb.populations.training.other_processes.members import OtherMembers
-from marlnb.populations.training.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.collect.episode_statistics import EpisodeTracker
-from marlnb.training.joinable import check_builds_joinable, check_joinable
-from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import Advance, DivergedError
 from marlnb.training.runs.files import EVALUATION
+from marlnb.training.together.joinable import check_builds_joinable, check_joinable
+from marlnb.training.together.joined import JoinedTrainings
 
 GENERATIONS = 20  # of a training whose evolution does not say how long a generation is
 

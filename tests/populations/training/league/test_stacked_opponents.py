@@ -11,7 +11,7 @@ from torch import Tensor
 from marlnb.config import ALGORITHMS, MODELS, LearnerContext
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.policy import ActContext
-from marlnb.populations.training.stacked_opponents import HOME, Opponent, StackedOpponents
+from marlnb.populations.training.league.stacked_opponents import HOME, Opponent, StackedOpponents
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 N_ENVS, N_AGENTS, N_FEATURES = 7, 2, 5

@@ -26,15 +26,15 @@ from marlnb.populations.league.payoff import PayoffTable
 from marlnb.populations.league.players import Player
 from marlnb.populations.league.roster import planned_league
 from marlnb.populations.league.state import LeagueState
-from marlnb.populations.training.league_changes import LeagueChanges
-from marlnb.populations.training.league_files import LEAGUE, LeagueFiles, PlayerHistory
-from marlnb.populations.training.league_players import LeaguePlayers
+from marlnb.populations.training.league.changes import LeagueChanges
+from marlnb.populations.training.league.files import LEAGUE, LeagueFiles, PlayerHistory
+from marlnb.populations.training.league.player_experiment import algorithm_names, check_names, representatives
+from marlnb.populations.training.league.player_weights import PlayerWeights
+from marlnb.populations.training.league.players import LeaguePlayers
+from marlnb.populations.training.league.recent_returns import RecentReturns
 from marlnb.populations.training.learning_metrics import metrics_named
 from marlnb.populations.training.other_processes.requests import requests_due
 from marlnb.populations.training.other_processes.trainings import OtherTrainings
-from marlnb.populations.training.player_experiment import algorithm_names, check_names, representatives
-from marlnb.populations.training.player_weights import PlayerWeights
-from marlnb.populations.training.recent_returns import RecentReturns
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.limits import check_length
 from marlnb.training.loop import Advance

@@ -14,7 +14,7 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.populations.league.draws import Pairing
 from marlnb.populations.league.matches import EVALUATION, Match, from_row, outcomes_of, to_row
 from marlnb.populations.league.players import Side
-from marlnb.populations.training.stacked_opponents import HOME
+from marlnb.populations.training.league.stacked_opponents import HOME
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from marlnb.models.policies.deterministic_policy import DeterministicPolicy
 from marlnb.models.policies.policy import ActContext
 from marlnb.populations.league.draws import Pairing
 from marlnb.populations.league.players import Side
-from marlnb.populations.training.match_env import MatchEnv, MatchStart
-from marlnb.populations.training.match_policy import MatchPolicy
-from marlnb.populations.training.stacked_opponents import StackedOpponents
+from marlnb.populations.training.league.match_env import MatchEnv, MatchStart
+from marlnb.populations.training.league.match_policy import MatchPolicy
+from marlnb.populations.training.league.stacked_opponents import StackedOpponents
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from tests.populations.training.games import RockPaperScissors
 

@@ -17,7 +17,7 @@ from marlnb.analysis.populations.best_response import best_response
 from marlnb.cli import main
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.experiment import Experiment
-from marlnb.populations.training.match_policy import HOME_CELLS, MatchPolicy
+from marlnb.populations.training.league.match_policy import HOME_CELLS, MatchPolicy
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 

@@ -18,14 +18,14 @@ from marlnb.populations.evolution.fitness import fitness
 from marlnb.populations.evolution.hyperparameters import mutables, with_options
 from marlnb.populations.evolution.lineage import Lineage
 from marlnb.populations.evolution.members import Scored
-from marlnb.populations.training.growth import change_of_outputs, grown_state
-from marlnb.populations.training.shared_replay import SharedReplay
+from marlnb.populations.training.evolution.growth import change_of_outputs, grown_state
+from marlnb.populations.training.evolution.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import PolicyWeights
 from marlnb.specs import EnvSpec
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
 from marlnb.training.collect.seeds import derive_seed
-from marlnb.training.joined import JoinedTrainings
 from marlnb.training.loop import Advance, DivergedError, Loop
+from marlnb.training.together.joined import JoinedTrainings
 
 SHUFFLER = "shuffler"  # in a learner's state: the generator of its shuffles, which a child does not inherit
 

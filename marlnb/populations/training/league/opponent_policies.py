@@ -13,11 +13,11 @@ from marlnb.models.networks.by_agent import by_agent
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.league.players import Player
-from marlnb.populations.training.league_files import PlayerHistory
-from marlnb.populations.training.learning_player import LearningPlayer
-from marlnb.populations.training.player_experiment import player_experiment
+from marlnb.populations.training.league.files import PlayerHistory
+from marlnb.populations.training.league.learning_player import LearningPlayer
+from marlnb.populations.training.league.player_experiment import player_experiment
+from marlnb.populations.training.league.stacked_opponents import Opponent
 from marlnb.populations.training.snapshots import SnapshotStore
-from marlnb.populations.training.stacked_opponents import Opponent
 from marlnb.specs import EnvSpec
 from marlnb.training.learners import build_learner
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from marlnb.experiment import Experiment
-from marlnb.training.joined import JoinedTrainings
 from marlnb.training.runs.run import Run
-from marlnb.training.train_together import train_together
+from marlnb.training.together.joined import JoinedTrainings
+from marlnb.training.together.train_together import train_together
 from marlnb.training.trainer import Trainer
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from marlnb.algorithms.learner import weights_of
 from marlnb.populations.league.players import NewPlayer, Player
-from marlnb.populations.training.league_files import PlayerHistory
-from marlnb.populations.training.learning_player import LearningPlayer
+from marlnb.populations.training.league.files import PlayerHistory
+from marlnb.populations.training.league.learning_player import LearningPlayer
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.training.runs.run import opened_run
 

@@ -1,0 +1,1 @@
+"""Training members of an evolution: generations, offspring, perturbations and what judges them."""

@@ -1,0 +1,1 @@
+"""Training players of a league: matches, opponents, decisions and files."""
