@@ -96,14 +96,20 @@ def summarize(rows: Iterable[JobRow]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in order if counts[state])
 
 
-def find_batches(folder: Path) -> list[Batch]:
-    """Batches in a folder and its subfolders, by name.
+def summaries(folder: Path) -> tuple[dict[Path, tuple[Batch, str]], list[str]]:
+    """By path, batches in a folder and its subfolders, each with its `summarize`; and why others cannot be read.
 
     Raises:
         BatchError: the folder does not exist.
-        RunError: a batch cannot be read.
     """
-    return [Batch.open(path) for path in find_batch_folders(folder)]
+    read, problems = {}, []
+    for path in find_batch_folders(folder):
+        try:
+            batch = Batch.open(path)
+            read[path] = batch, summarize(job_rows(batch))
+        except (MarlnbError, OSError) as error:
+            problems.append(str(error))
+    return read, problems
 
 
 def find_batch_folders(folder: Path) -> list[Path]:

@@ -86,9 +86,10 @@ class Profile:
         for key in data:
             if key not in names:
                 raise BatchError(f"{where}: {unknown('key of a profile', str(key), names)}")
-        if isinstance(data.get("time_limit"), int):  # 20:00:00 without quotes is the number 72000 in YAML
+        if isinstance(data.get("time_limit"), int):
             raise BatchError(
-                f'{where}: time_limit needs quotes in YAML, e.g. "20:00:00"; got the number {data["time_limit"]}'
+                f"{where}: time_limit: expected HH:MM:SS or D-HH:MM:SS; got the number {data['time_limit']}. In YAML "
+                'it needs quotes, as in "20:00:00", or is read as a number of seconds'
             )
         return Profile(**data)
 

@@ -301,7 +301,7 @@ def _locate(address: str) -> tuple[str, str | None]:
     """
     if address.startswith("unix:") or re.fullmatch(r".+:\d+", address):
         return address, None
-    path = Path(address)
+    path = Path(address).expanduser()
     path = path if path.suffix == ".json" else path / SERVER_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

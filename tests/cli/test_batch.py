@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,13 @@ def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[s
     assert code == 0 and " ".join(out.splitlines()[1].split()) == (
         "runs/a-batch a.ipynb 3 1 complete, 1 waiting, 1 failed"
     )
+    Path("runs/damaged").mkdir()
+    Path("runs/damaged/batch.json").write_text("{")
+    code, out, err = marlnb(capsys, "jobs")
+    assert code == 1 and "runs/a-batch" in out and re.search(r"left out: .*runs/damaged/batch\.json", err)
+    code, out, _ = marlnb(capsys, "jobs", "--json")
+    listing = json.loads(out)
+    assert code == 1 and len(listing["batches"]) == len(listing["problems"]) == 1
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch/jobs/n=1")
     assert code == 2 and "is not a batch" in err
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=7")

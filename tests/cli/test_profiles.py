@@ -74,7 +74,7 @@ def test_a_profile_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_time_without_quotes_is_an_error(own: Path) -> None:
     (own / "mine.yaml").write_text("executor: slurm\ntime_limit: 20:00:00\n")
-    with pytest.raises(BatchError, match=r'time_limit needs quotes in YAML, e\.g\. "20:00:00"; got the number 72000'):
+    with pytest.raises(BatchError, match="got the number 72000"):
         find_profile("mine")
 
 

@@ -6,7 +6,7 @@ examples:
   marlnb jobs                          # every batch in runs/
 
 Exit codes: 0 every job is complete; 1 a job failed; 75 none failed, but not all are complete yet;
-130 interrupted while watching.
+130 interrupted while watching. For a folder of batches: 1 one of them cannot be read, else 0.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.batch).expanduser()
     is_other = any((path / name).is_file() for name in ("job.json", "experiment.json"))  # a job or a run, by mistake
     if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not is_other:
-        _list(path, arguments.json)
-        return 0
+        return _list(path, arguments.json)
     batch = Batch.open(path)
     if arguments.log:
         _show_log(batch, arguments.log, arguments.lines)
@@ -132,14 +131,21 @@ def _show_log(batch: Batch, name: str, n_lines: int) -> None:
         print_text(line)
 
 
-def _list(folder: Path, as_json: bool) -> None:
-    from marlnb.batch.overview import find_batches, job_rows, summarize
+def _list(folder: Path, as_json: bool) -> int:
+    from marlnb.batch.overview import summaries
 
-    summaries = [(batch, summarize(job_rows(batch))) for batch in find_batches(folder)]
+    batches, problems = summaries(folder)
     if as_json:
-        print_json({"batches": {str(batch.path): summary for batch, summary in summaries}})
-    elif summaries:
-        rows = [[os.path.relpath(each.path), each.notebook, len(each.sweep), states] for each, states in summaries]
+        states = {str(path): summary for path, (_, summary) in batches.items()}
+        print_json({"batches": states, "problems": problems})
+    elif batches:
+        rows = [
+            [os.path.relpath(path), batch.notebook, len(batch.sweep), text] for path, (batch, text) in batches.items()
+        ]
         print_table(["batch", "notebook", "jobs", "states, from the files"], rows)
-    else:
+    elif not problems:
         say(f"no batches in {folder}; `marlnb batch NOTEBOOK` makes one")
+    if not as_json:
+        for problem in problems:
+            say(f"left out: {problem}")
+    return FAILED if problems else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import stat
@@ -516,6 +517,12 @@ def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
         Client.connect(tmp_path, timeout_s=0.2)
     with pytest.raises(EnvError, match="closed"):
         env.step(actions(env))
+
+
+def test_a_run_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConnectionRefused, match=re.escape(str(tmp_path / "mine" / "server.json"))):
+        Client.connect("~/mine", timeout_s=0.1)
 
 
 def test_an_interrupted_request_gets_no_answer_later() -> None:

@@ -74,8 +74,12 @@ class LeagueLoop:
         self._undecided_matches: list[Match] | None = []  # all matches, until one shows that the sides compete
         self._turn = 0  # of the round
         first = [player for player in league.players.values() if not player.is_snapshot]
-        for player in first:
-            self._changes.join(player)
+        try:
+            for player in first:
+                self._changes.join(player)
+        except BaseException:
+            self.close()
+            raise
         self._representatives = representatives(first, league.sides, env.spec)
         shown = [learner or player.id for player in self._representatives.values() if player.learning]
         trackers = [self._players.by_id[name].loop.episodes for name in shown]

@@ -8,16 +8,23 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from marlnb.cli import main
+from marlnb.envs.regroup import build_env
+from marlnb.envs.vector import VectorEnv
+from marlnb.errors import EnvError
+from marlnb.experiment import Experiment
 from marlnb.populations.league.matches import append_matches, read_matches
+from marlnb.populations.training.league import players
 from marlnb.populations.training.snapshots import SnapshotStore
 from marlnb.specs import ObservationSpec
 from marlnb.training.runs.files import line_of, parse_line
 from marlnb.training.runs.run import Run
+from marlnb.training.trainer import Trainer
 
 SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16", "keep_checkpoints=0", "tuned=false")
 RPS = ("env=tests.populations.training.games:RockPaperScissors", "league=alphastar")
@@ -140,3 +147,23 @@ def test_a_snapshot_that_cannot_be_used(
     assert (trained / "league" / "matches.jsonl").read_text() == matches
     assert Run.open(trained).checkpoint().path == state
     assert json.loads((trained / "status.json").read_text())["state"] in ("complete", "failed")
+
+
+def test_a_league_whose_last_player_cannot_be_built_leaves_no_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def build(*arguments: Any, **options: Any) -> VectorEnv:
+        if len(opened) == 2:
+            raise EnvError("no more memory")
+        opened.append(build_env(*arguments, **options))
+        monkeypatch.setattr(opened[-1], "close", lambda env=opened[-1]: closed.append(env))
+        return opened[-1]
+
+    closed: list[VectorEnv] = []
+    monkeypatch.setattr(players, "build_env", build)
+    experiment = Experiment.compose(*RPS, *SMALL, "frames=256")
+    with pytest.raises(EnvError, match="no more memory"):
+        Trainer(experiment, Run.create(tmp_path / "run", experiment))
+    assert len(opened) == 2 and closed == opened
