@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class RowValues:
     @property
     def is_class(self) -> bool:
         return self.values.dtype.kind in "iub"
+
+    def at(self, rows: np.ndarray) -> RowValues:
+        """The values at some of the rows: their indices, or `[row]` bool."""
+        return replace(self, values=self.values[rows], known=self.known[rows])
 
     def missing_labels(self, who: str, missing: MissingLabels | None = None) -> MissingLabels:
         """Messages about the agent's rows without a value, added to those in `missing`."""

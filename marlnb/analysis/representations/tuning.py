@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,13 +67,12 @@ class TunedRows:
         values, columns = row_values(units, label), given_columns(units.source, rows, given)
         known = values.known if columns is None else values.known & columns.known[:, units.agent_index]
         at = np.flatnonzero(selected & known)
-        chosen = RowValues(values.values[at], values.known[at], values.name, values.names)
+        chosen = values.at(at)
         if not len(at) or np.ptp(chosen.values) == 0:
             raise AnalysisError(
                 f"{values.name!r} never varies over {units.agent}'s {len(at)} rows: no unit can be tuned to it"
             )
-        considered = RowValues(values.values[selected], values.known[selected], values.name, values.names)
-        missing = considered.missing_labels(units.agent)
+        missing = values.at(selected).missing_labels(units.agent)
         if columns is None:
             return TunedRows(at, chosen, None, (), missing)
         return TunedRows(at, chosen, columns.values[at, units.agent_index], columns.names, missing)
@@ -82,6 +81,66 @@ class TunedRows:
         """What a linear regression on what is given leaves of units `[row, unit]`, around their means."""
         x = x.astype(np.float64)
         return x if self.given is None else residual(x, self.given) + x.mean(axis=0)
+
+
+@dataclass(frozen=True)
+class BinnedRows:
+    """Rows in the bins of a label, with the shuffles and bootstrap samples that are the same for all units.
+
+    Attributes:
+        bins: the bin of each row.
+        shuffled: bin indices `[row]` of each shuffle, in which whole episodes have the labels of others.
+        episode: `[row]`, each row's index in `weights`.
+        weights: `[sample, episode]`, of the bootstrap.
+    """
+
+    bins: Bins
+    shuffled: tuple[np.ndarray, ...]
+    episode: np.ndarray
+    weights: np.ndarray
+
+    @staticmethod
+    def draw(bins: Bins, episode: np.ndarray, n_shuffles: int, n_bootstrap: int, seed: int) -> BinnedRows:
+        """Draws the bootstrap samples, then the shuffles; episode: `[row]`, the episode's number."""
+        rng = np.random.default_rng(seed)
+        numbers, index = episode_index(episode)
+        weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
+        shuffled = tuple(permute_by_episode(bins.index, episode, rng) for _ in range(n_shuffles))
+        return BinnedRows(bins, shuffled, index, weights)
+
+    @property
+    def in_bins(self) -> list[np.ndarray]:
+        """By bin, `[row]` bool."""
+        return [self.bins.index == k for k in range(len(self.bins))]
+
+    @property
+    def n_rows(self) -> np.ndarray:
+        """`[bin]`."""
+        return np.bincount(self.bins.index, minlength=len(self.bins))
+
+    @property
+    def n_episodes(self) -> int:
+        return self.weights.shape[1]
+
+    @property
+    def episodes_per_bin(self) -> np.ndarray:
+        """`[bin]`, in how many episodes each occurs."""
+        return np.array([len(np.unique(self.episode[rows])) for rows in self.in_bins])
+
+    def curves(self, x: np.ndarray) -> np.ndarray:
+        """Mean activation in each bin, its low and its high end, `[3, bin, unit]`, of units `[row, unit]`."""
+        of_bins = [bootstrap_means(x[rows], self.episode[rows], self.weights) for rows in self.in_bins]
+        return np.stack(of_bins, axis=1)
+
+    def strength(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Eta² of units `[row, unit]`, and its mean under shuffles, each `[unit]`."""
+        strength, *null = eta_squared_of_each(x, [self.bins.index, *self.shuffled], len(self.bins))
+        return strength, np.mean(null, axis=0)
+
+    def p_value(self, x: np.ndarray) -> np.ndarray:
+        """`[unit]`, of eta² of the ranks of units `[row, unit]`, against the strongest unit of each shuffle."""
+        strength, *null = eta_squared_of_each(rankdata(x, axis=0), [self.bins.index, *self.shuffled], len(self.bins))
+        return max_statistic(strength, np.stack(null, axis=1))
 
 
 def tuning(
@@ -128,10 +187,7 @@ def tuning(
         by the maximum, which needs statistics with similar tails.
     """
     recording = opened_recording(recording)
-    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
-        )
+    _check(bins, n_shuffles, n_bootstrap)
     chosen = None if episodes is None else tuple(recording.episode_numbers(episodes))
     units = View(recording, site, agent, checkpoint=checkpoint, episodes=chosen).open()
     tuned_rows = TunedRows.of(units, label, rows, given)
@@ -139,48 +195,38 @@ def tuning(
     x = tuned_rows.without_given(units.all()[tuned_rows.positions])
     if float(np.ptp(x, axis=0).max()) == 0:
         raise AnalysisError(f"{units.name} never varies: it is not tuned to anything")
-    bins_of_rows = binned(values, bins)
-    n_bins, (numbers, index), rng = len(bins_of_rows), episode_index(episode), np.random.default_rng(seed)
-    weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
-    permuted = [permute_by_episode(bins_of_rows.index, episode, rng) for _ in range(n_shuffles)]
-    in_bins = [bins_of_rows.index == k for k in range(n_bins)]
-    untrained, random_x, no_control = None, *_untrained_units(units, site, chosen, checkpoint, tuned_rows, seed)
+    binned_rows = BinnedRows.draw(binned(values, bins), episode, n_shuffles, n_bootstrap, seed)
+    untrained_x, no_control = _untrained_units(units, site, chosen, checkpoint, tuned_rows, seed)
     with threadpool_limits(1):  # many small products: more threads wait for each other
-        curve, low, high = np.stack([bootstrap_means(x[rows], index[rows], weights) for rows in in_bins], axis=1)
-        strength, *null = eta_squared_of_each(x, [bins_of_rows.index, *permuted], n_bins)
-        of_ranks, *null_of_ranks = eta_squared_of_each(rankdata(x, axis=0), [bins_of_rows.index, *permuted], n_bins)
-        if random_x is not None:
-            best = x[:, strength.argmax()]
-            untrained = _untrained_tuning(random_x, best, bins_of_rows, permuted, index, weights)
-    episodes_per_bin = np.array([len(np.unique(episode[rows])) for rows in in_bins])
-    thin_bins = (
-        f"{bins_of_rows.names[k]!r} occurs in only {episodes_per_bin[k]} episodes"
-        for k in np.flatnonzero(episodes_per_bin < MIN_EPISODES_PER_BIN)
-    )
+        curve, low, high = binned_rows.curves(x)
+        strength, shuffled = binned_rows.strength(x)
+        p_value = binned_rows.p_value(x)
+        strongest = x[:, strength.argmax()]
+        untrained = None if untrained_x is None else _untrained_tuning(untrained_x, strongest, binned_rows)
     return Tuning(
         site=site,
         agent=units.agent,
         agents=units.agents,
         label=values.name,
         is_class=values.is_class,
-        bins=bins_of_rows.names,
-        centres=bins_of_rows.centres,
+        bins=binned_rows.bins.names,
+        centres=binned_rows.bins.centres,
         curve=curve,
         low=low,
         high=high,
         strength=strength,
-        shuffled=np.mean(null, axis=0),
-        p_value=max_statistic(of_ranks, np.stack(null_of_ranks, axis=1)),
-        count=np.bincount(bins_of_rows.index, minlength=n_bins),
-        episodes=episodes_per_bin,
+        shuffled=shuffled,
+        p_value=p_value,
+        count=binned_rows.n_rows,
+        episodes=binned_rows.episodes_per_bin,
         mean=x.mean(axis=0),
         scale=x.std(axis=0),
         n_shuffles=n_shuffles,
-        n_episodes=len(numbers),
+        n_episodes=binned_rows.n_episodes,
         untrained=untrained,
         warnings=(
-            *few_episodes_warning(len(numbers)),
-            *thin_bins,
+            *few_episodes_warning(binned_rows.n_episodes),
+            *_thin_bins(binned_rows),
             *duplicate_episode_warnings(recording, episode),
             *tuned_rows.missing.warnings,
         ),
@@ -188,6 +234,20 @@ def tuning(
         given="" if tuned_rows.given is None else ", ".join(tuned_rows.given_names),
         rows=rows_name(rows),
     )
+
+
+def _check(bins: int, n_shuffles: int, n_bootstrap: int) -> None:
+    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
+        raise AnalysisError(
+            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
+        )
+
+
+def _thin_bins(rows: BinnedRows) -> Iterator[str]:
+    """A warning about each bin that occurs in few episodes."""
+    for name, n_episodes in zip(rows.bins.names, rows.episodes_per_bin):
+        if n_episodes < MIN_EPISODES_PER_BIN:
+            yield f"{name!r} occurs in only {n_episodes} episodes"
 
 
 def _untrained_units(
@@ -210,28 +270,18 @@ def _untrained_units(
     return tuned_rows.without_given(values[np.isin(rows.index, units.index)][tuned_rows.positions]), []
 
 
-def _untrained_tuning(
-    x: np.ndarray,
-    best: np.ndarray,
-    bins: Bins,
-    permuted: Sequence[np.ndarray],
-    episode: np.ndarray,
-    weights: np.ndarray,
-) -> UntrainedTuning:
+def _untrained_tuning(x: np.ndarray, strongest: np.ndarray, rows: BinnedRows) -> UntrainedTuning:
     """Tuning of an untrained network's units, next to the trained network's most strongly tuned unit.
 
     Args:
         x: `[row, unit]`, of the untrained network.
-        best: `[row]`, of that trained unit.
-        permuted: bin indices `[row]` of each shuffle.
-        episode: `[row]`, each row's index in `weights`.
-        weights: `[sample, episode]`, of the bootstrap.
+        strongest: `[row]`, of that trained unit.
     """
+    bins = rows.bins
     n_bins, strength = len(bins), eta_squared(x, bins.index, len(bins))
-    of_ranks, *null = eta_squared_of_each(rankdata(x, axis=0), [bins.index, *permuted], n_bins)
-    p_value = max_statistic(of_ranks, np.stack(null, axis=1))
-    pair = np.column_stack([best, x[:, strength.argmax()]])
-    trained, untrained = resampled_eta_squared(pair, bins.index, n_bins, episode, weights).T
+    p_value = rows.p_value(x)
+    pair = np.column_stack([strongest, x[:, strength.argmax()]])
+    trained, untrained = resampled_eta_squared(pair, bins.index, n_bins, rows.episode, rows.weights).T
     low, high = percentile_interval((trained - untrained)[:, None])
-    gain = float(eta_squared(best[:, None], bins.index, n_bins)[0] - strength.max())
+    gain = float(eta_squared(strongest[:, None], bins.index, n_bins)[0] - strength.max())
     return UntrainedTuning(strength, int((p_value < ALPHA).sum()), gain, float(low[0]), float(high[0]))
