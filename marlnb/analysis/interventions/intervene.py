@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.given import Given
 from marlnb.analysis.data.row_condition import Condition
-from marlnb.analysis.data.trajectories import evaluate_on, roll_out
+from marlnb.analysis.data.trajectories import Trajectories, evaluate_on, roll_out
 from marlnb.analysis.interventions.batched_outcomes import BatchedOutcomes, power_warnings
 from marlnb.analysis.interventions.episode_selection import CountedSteps, episode_classes
 from marlnb.analysis.interventions.outcomes import paired_outcomes
@@ -24,6 +25,7 @@ from marlnb.errors import AnalysisError, ConfigError, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
+from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
 from marlnb.training.policies.evaluation import check_episodes, choose_n_envs
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
@@ -91,18 +93,13 @@ def intervene(
     Source: Pearl 2001, Direct and Indirect Effects (arXiv:1301.2300).
     """
     policy_source = as_policy_source(policy_source)
-    edits = (
-        load_edits(policy_source, edits) if isinstance(edits, str) else [edits] if isinstance(edits, Edit) else [*edits]
-    )
-    check_episodes(episodes, seed, n_envs)
-    if intervals not in get_args(Intervals):
-        raise ConfigError(unknown("kind of intervals", intervals, get_args(Intervals)))
-    if not edits and not partners:
-        raise ConfigError("an intervention needs edits= or partners=; got neither")
+    edits = _resolve_edits(policy_source, edits)
+    _check(edits, partners, episodes, seed, n_envs, intervals)
     edits_by_arm = _at_strengths(edits, strengths)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration, device=device)
     edited_policies, partner_names = _with_partners(policy_source, policies, partners or {}, device)
+    comparison = _Comparison(policies, edited_policies, edits_by_arm, CountedSteps(rows), given)
     n_envs = choose_n_envs(policy_source, episodes, n_envs, MAX_INTERVENTION_ENVS)
     with (
         policy_source.build_env(n_envs, device=device, env=env) as built,
@@ -110,51 +107,35 @@ def intervene(
     ):
         check_fit(policy_source.spec, built.spec)
         publish_evaluation(built, policy_source.path / EVALUATION)
-        outcomes, steps = BatchedOutcomes(built.spec, len(edits_by_arm)), CountedSteps(rows)
+        outcomes = BatchedOutcomes(built.spec, len(edits_by_arm))
         for first in range(0, episodes, n_envs):
             n = min(n_envs, episodes - first)
             play = partial(roll_out, built, seed=seed, first=first, explore=explore, episodes=n)
-            baseline = play(policies, ())
-            outcomes.hashes += episode_hashes(baseline)
-            counted = steps.of(baseline)
-            if given is not None:
-                outcomes.classes += episode_classes(baseline, given)
-            baseline_outputs = evaluate_on(policies, baseline)
-            for index, arm_edits in enumerate(edits_by_arm):
-                edited = play(edited_policies, arm_edits)
-                on_baseline = evaluate_on(edited_policies, baseline, arm_edits, values=False)
-                edited_outputs = evaluate_on(edited_policies, edited, arm_edits)
-                pairs = paired_outcomes(
-                    policies, baseline, edited, baseline_outputs, on_baseline, edited_outputs, counted
-                )
-                outcomes.add(index, pairs, baseline, edited)
-                shown.add(n)
-    notes = steps.notes(built.spec.group_names)
-    touched = {agent for edit in edits for place in edit_targets(edited_policies, edit) for agent in place.all_agents}
-    touched |= {agent for group in partner_names for agent in built.spec.group(group).agents}
+            comparison.play_batch(play, outcomes, shown)
+    notes = comparison.steps.notes(built.spec.group_names)
+    touched = _touched_agents(built.spec, edited_policies, edits, partner_names)
     arms = tuple(
         outcomes.arm(index, strength, touched, intervals, seed)
         for index, strength in enumerate(strengths if strengths is not None else [None])
     )
-    settings = {
-        "env": built.spec.name,
-        "episodes": episodes,
-        "seed": seed,
-        "explore": explore,
-        "intervals": intervals,
-        "n_envs": n_envs,
-        "checkpoint": origin.iteration,
-        "sha256": origin.sha256,
-        "strengths": None if strengths is None else list(strengths),
-        "rows": rows if rows is None or isinstance(rows, str) else "a bool array",
-        "given": None if given is None else sorted(set(filter(None, outcomes.classes))),
-    }
     result = Intervention(
         edits=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in edits),
         partners=partner_names,
         agents=built.spec.agents,
         arms=arms,
-        settings=settings,
+        settings={
+            "env": built.spec.name,
+            "episodes": episodes,
+            "seed": seed,
+            "explore": explore,
+            "intervals": intervals,
+            "n_envs": n_envs,
+            "checkpoint": origin.iteration,
+            "sha256": origin.sha256,
+            "strengths": None if strengths is None else list(strengths),
+            "rows": rows if rows is None or isinstance(rows, str) else "a bool array",
+            "given": None if given is None else sorted(set(filter(None, outcomes.classes))),
+        },
         returns=outcomes.returns(),
         notes=notes,
         warnings=(
@@ -166,6 +147,77 @@ def intervene(
         save_edits(policy_source, save, edits, note=note, replace=True)
         write_result(policy_source, save, "intervention", result.to_json())
     return result
+
+
+def _resolve_edits(policy_source: PolicySource, edits: Edit | Sequence[Edit] | str) -> Sequence[Edit]:
+    if isinstance(edits, str):
+        return load_edits(policy_source, edits)
+    return [edits] if isinstance(edits, Edit) else [*edits]
+
+
+def _check(
+    edits: Sequence[Edit],
+    partners: Mapping[str, object] | None,
+    episodes: int,
+    seed: int,
+    n_envs: int | None,
+    intervals: Intervals,
+) -> None:
+    check_episodes(episodes, seed, n_envs)
+    if intervals not in get_args(Intervals):
+        raise ConfigError(unknown("kind of intervals", intervals, get_args(Intervals)))
+    if not edits and not partners:
+        raise ConfigError("an intervention needs edits= or partners=; got neither")
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """The policies that play the same episodes without and with edits, and what of the episodes counts.
+
+    Attributes:
+        policies: by group, of the episodes without edits.
+        edited_policies: by group, of the edited episodes: the partners' where there are any.
+        edits_by_arm: the edits of each arm.
+        steps: the steps over which effects on actions are averaged.
+        given: labels of classes of episodes; None: nothing is given.
+    """
+
+    policies: Mapping[str, Policy]
+    edited_policies: Mapping[str, Policy]
+    edits_by_arm: Sequence[Sequence[Edit]]
+    steps: CountedSteps
+    given: Given | None
+
+    def play_batch(
+        self,
+        play: Callable[[Mapping[str, Policy], Sequence[Edit]], Trajectories],
+        outcomes: BatchedOutcomes,
+        progress: AnalysisProgress,
+    ) -> None:
+        """Plays a batch of episodes without edits, then once for each arm, and adds their outcomes."""
+        baseline = play(self.policies, ())
+        outcomes.hashes += episode_hashes(baseline)
+        counted = self.steps.of(baseline)
+        if self.given is not None:
+            outcomes.classes += episode_classes(baseline, self.given)
+        baseline_outputs = evaluate_on(self.policies, baseline)
+        for index, edits in enumerate(self.edits_by_arm):
+            edited = play(self.edited_policies, edits)
+            on_baseline = evaluate_on(self.edited_policies, baseline, edits, values=False)
+            edited_outputs = evaluate_on(self.edited_policies, edited, edits)
+            pairs = paired_outcomes(
+                self.policies, baseline, edited, baseline_outputs, on_baseline, edited_outputs, counted
+            )
+            outcomes.add(index, pairs, baseline, edited)
+            progress.add(edited.in_episode.shape[1])
+
+
+def _touched_agents(
+    spec: EnvSpec, policies: Mapping[str, Policy], edits: Sequence[Edit], partner_groups: Iterable[str]
+) -> set[str]:
+    """The agents whose policies are edited or replaced by a partner's."""
+    of_edits = {agent for edit in edits for target in edit_targets(policies, edit) for agent in target.all_agents}
+    return of_edits | {agent for group in partner_groups for agent in spec.group(group).agents}
 
 
 def _at_strengths(edits: Sequence[Edit], strengths: Sequence[float] | None) -> list[list[Edit]]:
