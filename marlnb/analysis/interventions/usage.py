@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
 
 from marlnb.analysis.data.given import Given
 from marlnb.analysis.data.played_episodes import PlayedEpisodes
@@ -39,6 +40,7 @@ from marlnb.display.formatting import count
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.models.hooks.directions import Direction
+from marlnb.specs import GroupSpec
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.evaluation import choose_n_envs
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
@@ -117,13 +119,7 @@ def usage(
         )
     directions, decodable = _resolve_directions(directions, agent)
     site, agent, name = directions[0].site, directions[0].agent, _concept(directions)
-    n_units, n_free = len(directions[0].vector), free_dimensions(np.array([d.vector for d in directions]))
-    if n_free < MIN_FREE_DIMENSIONS:
-        raise AnalysisError(
-            f"no random directions are left to compare with: the {count(len(directions), 'tested direction')} span "
-            f"{n_units - n_free} of the {n_units} dimensions of {site}, and {MIN_FREE_DIMENSIONS} must be left; test "
-            "fewer, such as decoding.directions()[:1], or a site with more units"
-        )
+    _check_free_dimensions(directions)
     policy_source = as_policy_source(policy_source)
     group = acting_group(policy_source, agent, site)
     origin = policy_source.origin(checkpoint)
@@ -136,17 +132,13 @@ def usage(
         check_fit(policy_source.spec, built.spec)
         play = partial(play_episodes, built, policies, episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
         baseline = play((), sites=[site], labels=labels or {})
-        played = PlayedEpisodes(baseline)
-        source, all_rows = played.source(group.name)
-        index = group.agents.index(agent)
-        selected = rows_where(source, all_rows, rows)[:, index]
-        counted = CountedRows(source, all_rows, selected & source.acting(all_rows)[:, index], index)
-        sensitivity = ActionSensitivity(policies, group.name, index, baseline, played.by_step(selected), shown)
+        counted, steps = _counted(PlayedEpisodes(baseline), group, agent, rows)
+        sensitivity = ActionSensitivity(policies, group.name, counted.index, baseline, steps, shown)
         tests = DirectionTests(
             directions, sensitivity, sensitivity.activations(site), n_random_directions, strength, seed, play
         )
         concept = directions[0].concept
-        all_given = with_own_action(given, concept, agent, source.recording.agents)
+        all_given = with_own_action(given, concept, agent, counted.source.recording.agents)
         evidence = UsageEvidence(tests, counted, counted.concept(concept), counted.given(all_given), negligible)
         conclusion, others = conclude(evidence, decodable)
     return Usage(
@@ -205,3 +197,26 @@ def _resolve_directions(
     if agent is not None and directions[0].agent != agent:
         directions = tuple(replace(direction, agent=agent) for direction in directions)
     return directions, decodable
+
+
+def _check_free_dimensions(directions: Sequence[Direction]) -> None:
+    """Raises AnalysisError: the directions leave too few dimensions of their site to random ones."""
+    n_units, n_free = len(directions[0].vector), free_dimensions(np.array([d.vector for d in directions]))
+    if n_free < MIN_FREE_DIMENSIONS:
+        raise AnalysisError(
+            f"no random directions are left to compare with: the {count(len(directions), 'tested direction')} span "
+            f"{n_units - n_free} of the {n_units} dimensions of {directions[0].site}, and {MIN_FREE_DIMENSIONS} must "
+            "be left; test fewer, such as decoding.directions()[:1], or a site with more units"
+        )
+
+
+def _counted(
+    played: PlayedEpisodes, group: GroupSpec, agent: str, condition: Condition | None
+) -> tuple[CountedRows, list[Tensor]]:
+    """The rows that meet the condition and at which the agent acts; and by trajectory, `[time, env]` bool, the steps
+    that meet the condition."""
+    source, all_rows = played.source(group.name)
+    index = group.agents.index(agent)
+    selected = rows_where(source, all_rows, condition)[:, index]
+    counted = CountedRows(source, all_rows, selected & source.acting(all_rows)[:, index], index)
+    return counted, played.by_step(selected)
