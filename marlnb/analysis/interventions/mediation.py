@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import sqrt
 
@@ -179,23 +180,16 @@ def mediation(
     with policy_source.build_env(n_envs) as env:
         check_fit(policy_source.spec, env.spec)
         baseline = play_episodes(env, policies, (), episodes=episodes, n_envs=n_envs, seed=seed, explore=explore)
-    directions = tuned.directions()
     with AnalysisProgress(f"mediation by {tuned.agent}", "edits", shown=progress) as shown:
         index = group.agents.index(tuned.agent)
         sensitivity = ActionSensitivity(policies, group.name, index, baseline, progress=shown)
-
-        def held(sets: Iterable[Sequence[int]]) -> list[PairedDifference]:
-            chosen = [tuple(directions[k] for k in numbers) for numbers in sets]
-            edits = [Erase(tuned.site, together, agents=(tuned.agent,)) for together in chosen]
-            return [paired_test(effect) for effect in sensitivity.effects(edits)]
-
-        tests = held((k,) for k in range(len(directions)))
-        p_tuned = tuned.p_value[tuned.tuned]
-        p_effect = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests]))
+        held = partial(_effects_of_holding, sensitivity, tuned)
+        tests = held([[k] for k in range(len(tuned.tuned))])
+        p_tuned, p_effect = tuned.p_value[tuned.tuned], _corrected(tests, negligible)
         others = np.flatnonzero(np.maximum(p_tuned, p_effect) > ALPHA)
         pairs = list(combinations(others[:MAX_PAIRED].tolist(), 2))
         pair_tests = held(pairs)
-        p_pair = holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in pair_tests]))
+        p_pair = _corrected(pair_tests, negligible)
         (rest,) = held([others.tolist()]) if len(others) > 1 else (None,)
     warnings = (
         *tuned.warnings,
@@ -223,6 +217,22 @@ def mediation(
         n_episodes=episodes,
         warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def _effects_of_holding(
+    sensitivity: ActionSensitivity, tuned: Tuning, sets: Iterable[Sequence[int]]
+) -> list[PairedDifference]:
+    """How far actions move when the tuned units of each set are held at their means together; sets: of positions in
+    `tuned.tuned`."""
+    directions = tuned.directions()
+    chosen = [tuple(directions[k] for k in numbers) for numbers in sets]
+    edits = [Erase(tuned.site, together, agents=(tuned.agent,)) for together in chosen]
+    return [paired_test(effect) for effect in sensitivity.effects(edits)]
+
+
+def _corrected(tests: Sequence[PairedDifference], negligible: float) -> np.ndarray:
+    """p-values `[test]` that effects are at most `negligible`, corrected for their number (Holm)."""
+    return holm(np.array([_p_above(test.mean, test.high, test.n, negligible) for test in tests]))
 
 
 def _p_above(mean: float, high: float, n: int, negligible: float) -> float:
