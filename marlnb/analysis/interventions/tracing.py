@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -87,18 +88,8 @@ def trace(
     """
     policy_source = opened_if_file(policy_source)
     if isinstance(policy_source, Recording):
-        if policy_source.run_path is None:
-            raise AnalysisError(
-                f"{policy_source.path} is in no run folder: pass the run or the agents to trace instead"
-            )
-        checkpoint, seed = policy_source.checkpoint[0], int(policy_source.settings["seed"])
-        episodes, policy_source = min(episodes, len(policy_source.episodes)), policy_source.run_path
-    if outcome not in OUTCOMES:
-        raise AnalysisError(unknown("outcome", outcome, OUTCOMES))
-    if not 2 <= episodes <= MAX_INTERVENTION_ENVS or span < 1:
-        raise ConfigError(
-            f"episodes must be 2 to {MAX_INTERVENTION_ENVS} and span 1 or more; got {episodes} and {span}"
-        )
+        policy_source, checkpoint, seed, episodes = _run_of(policy_source, episodes)
+    _check(outcome, episodes, span)
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration)
@@ -112,15 +103,8 @@ def trace(
             _check_same_returns(rollouts.clean)
         corrupted = rollouts.score(edits)
         starts = list(times) if times is not None else list(range(0, len(rollouts.clean.in_episode), span))
-        scores = np.empty((len(lines), len(starts), episodes))
         with AnalysisProgress("tracing", "cells", len(lines) * len(starts), shown=progress) as shown:
-            for k, (site, agent) in enumerate(lines):
-                activations = rollouts.clean_activations(site)
-                for j, start in enumerate(starts):
-                    window = (start, start + span)
-                    restore = Restore(site, activations, rollouts.clean.in_episode, agents=(agent,), t=window)
-                    scores[k, j] = rollouts.score([*edits, restore])
-                    shown.add()
+            scores = _restored_scores(rollouts, edits, lines, starts, span, shown)
     clean = rollouts.clean_score
     recovered, low, high = _recovered(clean, corrupted, scores, seed)
     return Tracing(
@@ -142,6 +126,49 @@ def trace(
             *_warnings(clean, corrupted, episodes),
         ),
     )
+
+
+def _run_of(recording: Recording, episodes: int) -> tuple[Path, int, int, int]:
+    """The run folder of a recording, its checkpoint, its seed, and how many of its episodes to play."""
+    if recording.run_path is None:
+        raise AnalysisError(f"{recording.path} is in no run folder: pass the run or the agents to trace instead")
+    checkpoint, seed = recording.checkpoint[0], int(recording.settings["seed"])
+    return recording.run_path, checkpoint, seed, min(episodes, len(recording.episodes))
+
+
+def _check(outcome: str, episodes: int, span: int) -> None:
+    if outcome not in OUTCOMES:
+        raise AnalysisError(unknown("outcome", outcome, OUTCOMES))
+    if not 2 <= episodes <= MAX_INTERVENTION_ENVS or span < 1:
+        raise ConfigError(
+            f"episodes must be 2 to {MAX_INTERVENTION_ENVS} and span 1 or more; got {episodes} and {span}"
+        )
+
+
+def _restored_scores(
+    rollouts: Rollouts,
+    corruption: Sequence[Edit],
+    lines: Sequence[tuple[str, str]],
+    starts: Sequence[int],
+    span: int,
+    progress: AnalysisProgress,
+) -> np.ndarray:
+    """`[line, time, episode]`, the outcome of corrupted episodes in which one site of one agent is restored.
+
+    Args:
+        lines: (site, agent) of each line of the grid.
+        starts: first steps of the restored windows.
+        span: restored steps in each window.
+    """
+    scores = np.empty((len(lines), len(starts), len(rollouts.clean_score)))
+    for k, (site, agent) in enumerate(lines):
+        activations = rollouts.clean_activations(site)
+        for j, start in enumerate(starts):
+            window = (start, start + span)
+            restore = Restore(site, activations, rollouts.clean.in_episode, agents=(agent,), t=window)
+            scores[k, j] = rollouts.score([*corruption, restore])
+            progress.add()
+    return scores
 
 
 def _grid_lines(
