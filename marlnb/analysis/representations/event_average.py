@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -68,37 +70,23 @@ def event_average(
     Source: Dayan and Abbott 2001, Theoretical Neuroscience, section 1.3, where the events are spikes.
     """
     recording = opened_recording(recording)
-    if (site is None) == (field is None):
-        raise AnalysisError(f"exactly one of site= and field= is needed; got site={site!r}, field={field!r}")
-    if before < 0 or after < 0 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            "before and after must be 0 or more, n_shuffles and n_bootstrap 20 or more; got "
-            f"{before}, {after}, {n_shuffles}, {n_bootstrap}"
-        )
+    _check(site, field, before, after, n_shuffles, n_bootstrap)
     units = _units(recording, site, field, agent, checkpoint)
     lag_unit = _lag_unit(units)
     is_event, name, missing = _event_rows(units, event, value)
-    numbers, index = episode_index(units.episode)
-    lags = np.arange(-before, after + 1)
-    events = _onsets(is_event, units, onset)
-    gaps = _gaps(events, units)
-    if no_other_within is not None:
-        events, gaps = events[gaps > no_other_within], gaps[gaps > no_other_within]
-    n_overlapping = int((gaps <= max(before, after)).sum())
+    events = _events(is_event, units, onset, no_other_within)
     if not len(events):
         raise AnalysisError(f"{name} never happens over {units.agent}'s {len(units)} rows")
     x = _values(units, site, field).astype(np.float64)
     rng = np.random.default_rng(seed)
-    rows = _align(events, units, lags)
-    weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
-    valid = [(column[column >= 0], index[events][column >= 0]) for column in rows.T]
-    _, low, high = np.stack([bootstrap_means(x[of_lag], episode, weights) for of_lag, episode in valid], axis=1)
-    null = np.stack([_mean(x, _align_shuffled(events, units, lags, index, rng)) for _ in range(n_shuffles)])
-    control, (control_low, control_high) = _nanmean(null), percentile_interval(null)
-    mean, half_width = _mean(x, rows), np.maximum((control_high - control_low) / 2, 1e-12)
-    response, *null_responses = (_response(values, control, half_width) for values in (mean, *null))
+    lags = np.arange(-before, after + 1)
+    rows = _align(events.rows, units, lags)
+    low, high = _interval(x, rows, units, n_bootstrap, rng)
+    control = _Control(np.stack([_mean(x, _align_shuffled(events.rows, units, lags, rng)) for _ in range(n_shuffles)]))
+    mean = _mean(x, rows)
     n_events = (rows >= 0).sum(axis=0)
-    n_episodes = len(np.unique(index[events]))
+    n_episodes = len(np.unique(units.episode[events.rows]))
+    n_overlapping = events.n_overlapping(max(before, after))
     return EventAverage(
         what=site or str(field),
         agent=units.agent,
@@ -110,10 +98,10 @@ def event_average(
         mean=mean,
         low=low,
         high=high,
-        control=control,
-        control_low=control_low,
-        control_high=control_high,
-        p_value=max_statistic(response, np.stack(null_responses, axis=1)),
+        control=control.mean,
+        control_low=control.interval[0],
+        control_high=control.interval[1],
+        p_value=control.p_value(mean),
         n_events=n_events,
         n_episodes=n_episodes,
         overlapping=n_overlapping,
@@ -125,6 +113,16 @@ def event_average(
         ),
         notes=tuple(missing.notes),
     )
+
+
+def _check(site: str | None, field: str | None, before: int, after: int, n_shuffles: int, n_bootstrap: int) -> None:
+    if (site is None) == (field is None):
+        raise AnalysisError(f"exactly one of site= and field= is needed; got site={site!r}, field={field!r}")
+    if before < 0 or after < 0 or n_shuffles < 20 or n_bootstrap < 20:
+        raise AnalysisError(
+            "before and after must be 0 or more, n_shuffles and n_bootstrap 20 or more; got "
+            f"{before}, {after}, {n_shuffles}, {n_bootstrap}"
+        )
 
 
 def _units(
@@ -196,6 +194,36 @@ def _event_rows(units: Units, event: Label, value: int | str | None) -> tuple[np
     return label.known & (label.values == code), f"{label.name} = {label.class_name(code)}", missing
 
 
+@dataclass(frozen=True)
+class _Events:
+    """When an event happens.
+
+    Attributes:
+        rows: `[event]`.
+        gaps: `[event]`, lags to the nearest other one of the episode.
+    """
+
+    rows: np.ndarray
+    gaps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def n_overlapping(self, n_lags: int) -> int:
+        """How many have another one at most this many lags away."""
+        return int((self.gaps <= n_lags).sum())
+
+
+def _events(is_event: np.ndarray, units: Units, onset: Onset, no_other_within: int | None) -> _Events:
+    """The events among rows `[row]` bool, without those that have another one at most `no_other_within` lags away."""
+    rows = _onsets(is_event, units, onset)
+    gaps = _gaps(rows, units)
+    if no_other_within is None:
+        return _Events(rows, gaps)
+    isolated = gaps > no_other_within
+    return _Events(rows[isolated], gaps[isolated])
+
+
 def _onsets(is_event: np.ndarray, units: Units, onset: Onset) -> np.ndarray:
     """Rows at which an event happens; with onset="start" without those that continue the row before."""
     if onset == "every":
@@ -222,11 +250,9 @@ def _align(events: np.ndarray, units: Units, lags: np.ndarray) -> np.ndarray:
     return np.where(inside, rows, -1)
 
 
-def _align_shuffled(
-    events: np.ndarray, units: Units, lags: np.ndarray, index: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _align_shuffled(events: np.ndarray, units: Units, lags: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """As `_align`, with events at the same times of other episodes; those after the other episode's end are dropped."""
-    _, first, length = np.unique(units.episode, return_index=True, return_counts=True)
+    _, first, index, length = np.unique(units.episode, return_index=True, return_inverse=True, return_counts=True)
     other = rng.permutation(len(first))[index[events]]
     offset = events - first[index[events]]
     moved = (first[other] + offset)[offset < length[other]]
@@ -241,15 +267,48 @@ def _mean(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
 
 
-def _response(mean: np.ndarray, control: np.ndarray, half_width: np.ndarray) -> np.ndarray:
-    """`[channel]`, the largest distance of means `[lag, channel]` from the control; 0 where no lag has events."""
-    return np.asarray(np.nan_to_num(np.abs(mean - control) / half_width).max(axis=0))
+def _interval(
+    x: np.ndarray, rows: np.ndarray, units: Units, n_bootstrap: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Low and high end, each `[lag, channel]`, of the interval over episodes of `_mean`."""
+    numbers, index = episode_index(units.episode)
+    weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
+    inside = [column[column >= 0] for column in rows.T]
+    _, low, high = np.stack([bootstrap_means(x[of_lag], index[of_lag], weights) for of_lag in inside], axis=1)
+    return low, high
 
 
-def _nanmean(samples: np.ndarray) -> np.ndarray:
-    """Mean over the first axis of finite samples, NaN without numpy's warning if there is none."""
-    count = np.isfinite(samples).sum(axis=0)
-    return np.where(count > 0, np.nansum(samples, axis=0) / np.maximum(count, 1), np.nan)
+@dataclass(frozen=True)
+class _Control:
+    """What the mean is when events have the times of other episodes.
+
+    Attributes:
+        samples: `[shuffle, lag, channel]`; NaN at lags without an event.
+    """
+
+    samples: np.ndarray
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """`[lag, channel]`, without numpy's warning where no sample is finite."""
+        count = np.isfinite(self.samples).sum(axis=0)
+        return np.where(count > 0, np.nansum(self.samples, axis=0) / np.maximum(count, 1), np.nan)
+
+    @cached_property
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Low and high end, each `[lag, channel]`."""
+        return percentile_interval(self.samples)
+
+    def response(self, mean: np.ndarray) -> np.ndarray:
+        """`[channel]`, the largest distance of means `[lag, channel]` from the control, in half widths of its interval;
+        0 where no lag has events."""
+        low, high = self.interval
+        half_width = np.maximum((high - low) / 2, 1e-12)
+        return np.asarray(np.nan_to_num(np.abs(mean - self.mean) / half_width).max(axis=0))
+
+    def p_value(self, mean: np.ndarray) -> np.ndarray:
+        """`[channel]`, of the response of means `[lag, channel]`, against the largest one of each shuffle."""
+        return max_statistic(self.response(mean), np.stack([self.response(sample) for sample in self.samples], axis=1))
 
 
 def _warnings(n_selected: int, n_episodes: int, n_overlapping: int, n_events: np.ndarray) -> Iterator[str]:
