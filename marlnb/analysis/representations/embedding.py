@@ -129,34 +129,25 @@ def embed(
     views = [View(recording, site, agent, checkpoint=checkpoint).open() for agent in names]
     n_rows = sum(map(len, views))
     rng = np.random.default_rng(seed)
-    sample = np.sort(rng.permutation(n_rows)[:max_points])
-    ends = np.cumsum([len(view) for view in views])
-    agent_index = np.searchsorted(ends, sample, side="right")
-    row = sample - (ends - [len(view) for view in views])[agent_index]  # among its agent's rows
-    rows = [row[agent_index == k] for k in range(len(views))]
-    x = np.concatenate([view.at(view_rows) for view, view_rows in zip(views, rows)]).astype(np.float64)
+    sample = _Sample.draw(views, max_points, rng)
+    x = np.concatenate([view.at(rows) for view, rows in zip(views, sample.rows)]).astype(np.float64)
     mean, components, explained = _principal_components(views, n_rows)
     if method == "pca":
         points = (x - mean) @ components
     else:
         points, explained = _umap(x, n_neighbors, seed), np.empty(0)
     labels = None if color is None else [row_values(view, color) for view in views]
-
-    def sampled(by_view: Iterable[np.ndarray]) -> np.ndarray:
-        return np.concatenate([values[view_rows] for values, view_rows in zip(by_view, rows)])
-
-    checked = rng.permutation(len(x))[:N_CHECKED_POINTS]
-    trust = float(trustworthiness(x[checked], points[checked], n_neighbors=min(n_neighbors, (len(checked) - 1) // 2)))
+    trust = _trustworthiness(x, points, n_neighbors, rng)
     return Embedding(
         method=method,
         site=site,
         agents=tuple(view.agent for view in views),
         all_agents=views[0].agents,
         points=points,
-        episode=sampled(view.episode for view in views),
-        t=sampled(view.t for view in views),
-        agent_index=agent_index,
-        color=agent_index.astype(float) if labels is None else sampled(map(_numbers, labels)),
+        episode=sample.of(view.episode for view in views),
+        t=sample.of(view.t for view in views),
+        agent_index=sample.agent_index,
+        color=sample.agent_index.astype(float) if labels is None else sample.of(map(_numbers, labels)),
         color_name="" if labels is None else labels[0].name,
         color_names=() if labels is None else labels[0].names,
         color_is_class=labels is None or labels[0].is_class,
@@ -165,6 +156,39 @@ def embed(
         n_rows=n_rows,
         warnings=tuple(_warnings(method, len(points), trust)),
     )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Rows drawn at random from those of all agents together.
+
+    Attributes:
+        agent_index: `[point]`.
+        rows: of each agent, indices among its rows.
+    """
+
+    agent_index: np.ndarray
+    rows: list[np.ndarray]
+
+    @staticmethod
+    def draw(views: Sequence[Units], max_points: int, rng: np.random.Generator) -> _Sample:
+        lengths = [len(view) for view in views]
+        sample = np.sort(rng.permutation(sum(lengths))[:max_points])
+        ends = np.cumsum(lengths)
+        agent_index = np.searchsorted(ends, sample, side="right")
+        row = sample - (ends - lengths)[agent_index]
+        return _Sample(agent_index, [row[agent_index == k] for k in range(len(views))])
+
+    def of(self, by_agent: Iterable[np.ndarray]) -> np.ndarray:
+        """`[point]`, of values `[row]` of each agent."""
+        return np.concatenate([values[rows] for values, rows in zip(by_agent, self.rows)])
+
+
+def _trustworthiness(x: np.ndarray, points: np.ndarray, n_neighbors: int, rng: np.random.Generator) -> float:
+    """Of the map `[point, coordinate]` of units `[point, unit]`, at points drawn at random."""
+    checked = rng.permutation(len(x))[:N_CHECKED_POINTS]
+    n_neighbors = min(n_neighbors, (len(checked) - 1) // 2)
+    return float(trustworthiness(x[checked], points[checked], n_neighbors=n_neighbors))
 
 
 def _principal_components(views: Sequence[Units], n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
