@@ -102,42 +102,31 @@ def inheritance(
     recording = opened_recording(recording)
     if n_untrained < 3:
         raise AnalysisError(f"n_untrained must be 3 or more; got {n_untrained}")
-    rows = population.lineage() if of is None else population.ancestors(of)
-    members = [population[row.id] for row in rows if row.checkpoint is not None]
-    if not members:
-        raise AnalysisError(f"{population.run.path} has no member with weights: no generation has ended")
+    members = _members(population, of)
     diagnostics, reader = Diagnostics(single_problem=True), _Reader(recording, site, agent, n_untrained, seed)
     prepared: list[_Concept] | None = None
-    n_children = Counter(member.row.parent_id for member in members)
-    parents: dict[str | None, Units] = {}  # those with children to come, so that memory does not grow with generations
+    parents = _ParentUnits(members)
     compared: list[_Compared] = []
-    missing: list[SiteError] = []
-    without: list[str] = []
+    without: dict[str, SiteError] = {}  # by member that lacks the site
     with AnalysisProgress("inheritance", "members", len(members), shown=progress) as shown:
         for member in members:
-            row = member.row
             shown.add()
             try:
                 units = reader.units(member)
             except SiteError as error:
-                missing.append(error)
-                without.append(member.id)
+                without[member.id] = error
                 continue
             if prepared is None:
                 prepared = [_concept(units, concept, folds, seed, diagnostics) for concept in concepts]
                 diagnostics.messages.extend(duplicate_episode_warnings(recording, units.episode))
-            parent = parents.get(row.parent_id)
-            n_children[row.parent_id] -= 1
-            if not n_children[row.parent_id]:
-                parents.pop(row.parent_id, None)
+            parent = parents.take(member.row)
             similarity = None if parent is None else compare_units(units, parent, "cka", 1, n_bootstrap, seed)
-            if n_children[row.id]:
-                parents[row.id] = units
+            parents.keep(member.row, units)
             values = units.all()
             scores = [concept.score(values) for concept in prepared]
-            compared.append(_Compared(row, similarity, scores, reader.untrained_scores(member, units, prepared)))
+            compared.append(_Compared(member.row, similarity, scores, reader.untrained_scores(member, units, prepared)))
     if not compared or prepared is None:
-        raise missing[-1]
+        raise [*without.values()][-1]
     return Inheritance(
         population=population.run.path.name,
         site=site,
@@ -148,6 +137,40 @@ def inheritance(
         notes=(f"without {site}, so left out: {', '.join(without)}",) if without else (),
         warnings=diagnostics.warnings,
     )
+
+
+def _members(population: RunPopulation, of: str | None) -> list[PopulationMember]:
+    """All members with weights, or one and its ancestors; parents come before their children.
+
+    Raises:
+        AnalysisError: there are none.
+    """
+    rows = population.lineage() if of is None else population.ancestors(of)
+    members = [population[row.id] for row in rows if row.checkpoint is not None]
+    if not members:
+        raise AnalysisError(f"{population.run.path} has no member with weights: no generation has ended")
+    return members
+
+
+class _ParentUnits:
+    """Units of the members with children to come: those of others are not kept, so memory stays bounded."""
+
+    def __init__(self, members: Sequence[PopulationMember]) -> None:
+        self._n_children = Counter(member.row.parent_id for member in members)
+        self._units: dict[str | None, Units] = {}
+
+    def take(self, child: Lineage) -> Units | None:
+        """The units of the child's parent, which the last child takes away; None where it has none."""
+        parent = self._units.get(child.parent_id)
+        self._n_children[child.parent_id] -= 1
+        if not self._n_children[child.parent_id]:
+            self._units.pop(child.parent_id, None)
+        return parent
+
+    def keep(self, row: Lineage, units: Units) -> None:
+        """Keeps a member's units if it has children to come."""
+        if self._n_children[row.id]:
+            self._units[row.id] = units
 
 
 @dataclass(frozen=True)
