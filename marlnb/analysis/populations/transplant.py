@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from marlnb.analysis.stats.bootstrap import bootstrap_weights, percentile_interv
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.envs.external.interface import publish_evaluation
+from marlnb.envs.vector import VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, SiteError, unknown
 from marlnb.models.hooks.sites import Site, group_of, part_of
@@ -71,41 +72,27 @@ def transplant(
         raise AnalysisError(f"units must be among 0 to {n_units - 1}, those of the donor at {site}; got {chosen}")
     if n_units < 2:
         raise AnalysisError(f"{site} of the donor has one unit, so there is no other order as a control")
-    order = np.random.default_rng(seed).permutation(n_units)
-    next_of = dict(zip(order.tolist(), np.roll(order, 1).tolist()))
+    next_of = _next_units(n_units, seed)
+    control = [next_of[unit] for unit in chosen]
     original = recipient.policies()
-    arms = [original]
-    for sources in (chosen, [next_of[unit] for unit in chosen]):
-        policies = recipient.policies()
-        _graft(policies[group], donor.policies()[group], site, chosen, sources)
-        arms.append(policies)
-    parts: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
+    grafted = [_grafted(donor, recipient, site, chosen, sources) for sources in (chosen, control)]
     with recipient.build_env(min(episodes, recipient.n_envs)) as env:
         publish_evaluation(env, recipient.path / EVALUATION)
-        for first in range(0, episodes, env.n_envs):
-            n = min(env.n_envs, episodes - first)
-            played = [roll_out(env, policies, (), seed=seed, first=first, episodes=n) for policies in arms]
-            changed = [_change(policies[group], played[0]) for policies in arms]
-            parts.append((changed, [each.table.returns[group].mean(1) for each in played]))
-    changes, returns = (np.concatenate([part[k] for part in parts], axis=1) for k in (0, 1))  # [arm, episode]
-    kept = 1 - changes[1].mean() / max(changes[2].mean(), 1e-12)
-    weights = bootstrap_weights(episodes, N_BOOTSTRAP, np.random.default_rng(seed))
-    samples = 1 - (weights @ changes[1]) / np.maximum(weights @ changes[2], 1e-12)
-    low, high = percentile_interval(samples)
-    with_donor, with_control = paired_test(returns[1] - returns[0]), paired_test(returns[2] - returns[0])
+        changes, returns = _play(env, [original, *grafted], group, episodes, seed)
+    kept, low, high = _kept(changes, seed)
     return Transplant(
         donor=donor.path.name,
         recipient=recipient.path.name,
         site=site,
         units=tuple(chosen),
-        kept=float(kept),
-        low=float(low),
-        high=float(high),
+        kept=kept,
+        low=low,
+        high=high,
         change=float(changes[1].mean()),
         control_change=float(changes[2].mean()),
         return_before=float(returns[0].mean()),
-        return_change=with_donor,
-        control_return_change=with_control,
+        return_change=paired_test(returns[1] - returns[0]),
+        control_return_change=paired_test(returns[2] - returns[0]),
         n_episodes=episodes,
     )
 
@@ -130,6 +117,55 @@ def _check(donor: PolicySource, recipient: PolicySource, group: str, site: str) 
             f"{recipient.path.name}; the donor must not have more, as an ancestor has not"
         )
     return sites[0].n_units
+
+
+def _next_units(n_units: int, seed: int) -> dict[int, int]:
+    """By unit, the next one in a random cycle of all units."""
+    order = np.random.default_rng(seed).permutation(n_units)
+    return dict(zip(order.tolist(), np.roll(order, 1).tolist()))
+
+
+def _grafted(
+    donor: PolicySource, recipient: PolicySource, site: str, places: Sequence[int], sources: Sequence[int]
+) -> Mapping[str, Policy]:
+    """The recipient's policies, with the donor's units `sources` at `places` of the site."""
+    policies, group = recipient.policies(), group_of(site)
+    _graft(policies[group], donor.policies()[group], site, places, sources)
+    return policies
+
+
+def _play(
+    env: VectorEnv, arms: Sequence[Mapping[str, Policy]], group: str, episodes: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Plays the episodes with the policies of each arm.
+
+    Args:
+        arms: the first one's states are those on which actions are compared.
+    Returns:
+        How far each arm's actions are from the first one's on the same states, and the group's mean returns; both
+        `[arm, episode]`.
+    """
+    parts: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
+    for first in range(0, episodes, env.n_envs):
+        n = min(env.n_envs, episodes - first)
+        played = [roll_out(env, policies, (), seed=seed, first=first, episodes=n) for policies in arms]
+        changed = [_change(policies[group], played[0]) for policies in arms]
+        parts.append((changed, [each.table.returns[group].mean(1) for each in played]))
+    changes, returns = (np.concatenate([part[k] for part in parts], axis=1) for k in (0, 1))
+    return changes, returns
+
+
+def _kept(changes: np.ndarray, seed: int) -> tuple[float, float, float]:
+    """`1 - mean(d with the donor's units) / mean(d with the control)`, and its bootstrap interval.
+
+    Args:
+        changes: d, `[arm, episode]`: original, donor's units, control.
+    """
+    kept = 1 - changes[1].mean() / max(changes[2].mean(), 1e-12)
+    weights = bootstrap_weights(changes.shape[1], N_BOOTSTRAP, np.random.default_rng(seed))
+    samples = 1 - (weights @ changes[1]) / np.maximum(weights @ changes[2], 1e-12)
+    low, high = percentile_interval(samples)
+    return float(kept), float(low), float(high)
 
 
 def _site(policy: Policy, site: str, name: str) -> Site:
