@@ -9,6 +9,7 @@ Source: Lowe et al. 2019, On the Pitfalls of Measuring Emergent Communication (a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,18 +82,8 @@ def communication(
     actions = row_values(of_listener, "action")
     spoken, received = _pair_rows(of_speaker, of_listener, lag)
     rng = np.random.default_rng(seed)
-
-    def between(
-        a: RowValues, rows_a: np.ndarray, b: RowValues, rows_b: np.ndarray, names: tuple[str, str], episode: np.ndarray
-    ) -> MutualInformation:
-        known = a.known[rows_a] & b.known[rows_b]
-        return mutual_information(
-            a.values[rows_a][known], b.values[rows_b][known], episode[known],
-            names=names, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng,
-        )  # fmt: skip
-
-    all_rows, episode = np.arange(len(of_speaker)), of_listener.episode[received]
-    action_name = f"{listener}'s action"
+    information = partial(_information, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng)
+    episode = of_listener.episode[received]
     code, message_names, goal_names = _code_book(messages, goals)
     influence, notes = _causal_influence(
         recording, of_listener, received, message_features, speaker, policies, checkpoint
@@ -101,14 +92,18 @@ def communication(
     missing = messages.missing_labels(speaker)
     goals.missing_labels(speaker, missing)
     actions.missing_labels(listener, missing)
-    signalling = between(messages, all_rows, goals, all_rows, ("message", goals.name), of_speaker.episode)
-    listening = between(messages, spoken, actions, received, ("message", action_name), episode)
-    following = between(goals, spoken, actions, received, (goals.name, action_name), episode)
+    action_name, reaction = f"{listener}'s action", actions.at(received)
+    signalling = information(messages, goals, of_speaker.episode, names=("message", goals.name))
+    listening = information(messages.at(spoken), reaction, episode, names=("message", action_name))
+    following = information(goals.at(spoken), reaction, episode, names=(goals.name, action_name))
     consistency = None
     if speaker_action is not None:
         other = _discrete(row_values(of_speaker, speaker_action), "action of the speaker")
-        consistency = between(messages, all_rows, other, all_rows, ("message", other.name), of_speaker.episode)
+        consistency = information(messages, other, of_speaker.episode, names=("message", other.name))
     t = of_listener.t[received]
+    times = np.unique(t)
+    mean_influence = None if influence is None else _mean_with_interval(influence, episode, n_bootstrap, rng)
+    combinations = combinations_with_goal(of_speaker, messages, goals, n_shuffles, rng)
     return Communication(
         speaker=speaker,
         listener=listener,
@@ -119,14 +114,14 @@ def communication(
         listening=listening,
         following=following,
         consistency=consistency,
-        influence=None if influence is None else _mean_with_interval(influence, episode, n_bootstrap, rng),
-        influence_at=np.array([] if influence is None else [influence[t == step].mean() for step in np.unique(t)]),
-        times=np.unique(t),
+        influence=mean_influence,
+        influence_at=np.array([] if influence is None else [influence[t == step].mean() for step in times]),
+        times=times,
         context_independence=context_independence(code),
         code=code,
         messages=message_names,
         goals=goal_names,
-        combinations=combinations_with_goal(of_speaker, messages, goals, n_shuffles, rng),
+        combinations=combinations,
         n_rows=len(received),
         n_episodes=n_episodes,
         notes=(*notes, *missing.notes),
@@ -162,6 +157,24 @@ def _check_question(
         raise AnalysisError(
             f"lag must be 0 or more, n_shuffles and n_bootstrap 20 or more; got {lag}, {n_shuffles}, {n_bootstrap}"
         )
+
+
+def _information(
+    a: RowValues,
+    b: RowValues,
+    episode: np.ndarray,
+    *,
+    names: tuple[str, str],
+    n_shuffles: int,
+    n_bootstrap: int,
+    rng: np.random.Generator,
+) -> MutualInformation:
+    """Mutual information of a and b over the rows at which both are known; episode: `[row]`."""
+    known = a.known & b.known
+    return mutual_information(
+        a.values[known], b.values[known], episode[known],
+        names=names, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng,
+    )  # fmt: skip
 
 
 def _code_book(messages: RowValues, goals: RowValues) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
