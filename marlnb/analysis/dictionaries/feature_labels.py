@@ -10,6 +10,8 @@ label are permuted).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
@@ -68,35 +70,31 @@ def label_features(
             that is determined by what is given.
     """
     recording = opened_recording(recording)
-    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
-        )
+    _check(bins, n_shuffles, n_bootstrap)
     chosen_agent = dictionary.chosen_agent(agent)
     units = View(recording, dictionary.site, chosen_agent, checkpoint=checkpoint).open()
     values = row_values(units, label)
-    own_rows, k = Rows(units.index, units.episode, units.t), units.agent_index
+    own_rows = Rows(units.index, units.episode, units.t)
     fixed = given_columns(units.source, own_rows, given)
-    condition = rows_where(units.source, own_rows, rows)[:, k]
-    usable = condition & values.known & (True if fixed is None else fixed.known[:, k])
+    usable = rows_where(units.source, own_rows, rows)[:, units.agent_index] & values.known
+    if fixed is not None:
+        usable &= fixed.known[:, units.agent_index]
     missing = values.missing_labels(units.agent)
     rng = np.random.default_rng(seed)
     positions = _drawn(np.flatnonzero(usable), max_rows, rng)
-    _check(values, positions, units)
-    selected = RowValues(values.values[positions], values.known[positions], values.name, values.names)
-    label_bins = binned(selected, bins)
+    _check_varies(values, positions, units)
+    episode = units.episode[positions]
+    label_bins = binned(values.at(positions), bins)
     features = dictionary.features(recording, units.index[positions])
     f = features[:, dictionary.agents.index(chosen_agent)].astype(np.float64)
     indicators = (label_bins.index[:, None] == np.arange(len(label_bins))).astype(np.float64)
-    episode = units.episode[positions]
-    nothing = np.ones((len(f), 1))
-    alone = _shares(f, indicators, nothing, episode, n_shuffles, n_bootstrap, rng)
+    constant = np.ones((len(f), 1))
+    alone = _shares(f, indicators, constant, episode, n_shuffles, n_bootstrap, rng)
     beyond = alone
     if fixed is not None:
-        columns = np.concatenate([nothing, fixed.values[positions, k]], axis=1)
+        columns = np.concatenate([constant, fixed.values[positions, units.agent_index]], axis=1)
         beyond = _shares(f, indicators, columns, episode, n_shuffles, n_bootstrap, rng)
-    share, low, high, shuffled, p_value = beyond
-    active = np.stack([f[label_bins.index == b].mean(axis=0) for b in range(len(label_bins))])
+    mean_in_bins = np.stack([f[label_bins.index == b].mean(axis=0) for b in range(len(label_bins))])
     n_episodes = len(np.unique(episode))
     return FeatureLabels(
         site=dictionary.site,
@@ -104,14 +102,14 @@ def label_features(
         label=values.name,
         given="" if fixed is None else str(fixed),
         bins=label_bins.names,
-        share=share,
-        low=low,
-        high=high,
-        shuffled=shuffled,
-        p_value=p_value,
-        share_alone=alone[0],
-        p_alone=alone[4],
-        preferred=active.argmax(axis=0),
+        share=beyond.share,
+        low=beyond.low,
+        high=beyond.high,
+        shuffled=beyond.shuffled,
+        p_value=beyond.p_value,
+        share_alone=alone.share,
+        p_alone=alone.p_value,
+        preferred=mean_in_bins.argmax(axis=0),
         n_episodes=n_episodes,
         n_rows=len(positions),
         n_shuffles=n_shuffles,
@@ -124,16 +122,42 @@ def label_features(
     )
 
 
+def _check(bins: int, n_shuffles: int, n_bootstrap: int) -> None:
+    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
+        raise AnalysisError(
+            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
+        )
+
+
 def _drawn(positions: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     return positions if len(positions) <= n else np.sort(rng.choice(positions, n, replace=False))
 
 
-def _check(values: RowValues, positions: np.ndarray, units: Units) -> None:
+def _check_varies(values: RowValues, positions: np.ndarray, units: Units) -> None:
     if not len(positions) or np.ptp(values.values[positions]) == 0:
         raise AnalysisError(
             f"{values.name!r} never varies over the {len(positions)} rows of {units.agent} that are left: no feature "
             "can go with it"
         )
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """How much of each feature goes with a label, each `[feature]`.
+
+    Attributes:
+        share: of the feature.
+        low: low end of its interval over episodes.
+        high: high end of its interval over episodes.
+        shuffled: mean share under shuffles.
+        p_value: corrected for the number of features.
+    """
+
+    share: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    shuffled: np.ndarray
+    p_value: np.ndarray
 
 
 def _shares(
@@ -144,36 +168,53 @@ def _shares(
     n_shuffles: int,
     n_bootstrap: int,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Share, its low and high end, its mean under shuffles and corrected p-value, each `[feature]`.
+) -> _Shares:
+    """The shares of features, and what chance gives.
 
     Args:
         f: `[row, feature]`.
         label: `[row, bin]`, indicators.
         given: `[row, column]`, with a constant.
         episode: `[row]`.
+    Raises:
+        AnalysisError: what is given determines the label.
     """
     f, rest = _residual(f, given), _residual(label, given)
     left = (rest**2).sum() / ((label - label.mean(axis=0)) ** 2).sum()
     if left < MIN_LABEL_LEFT:
         raise AnalysisError("what is given determines the label, so that nothing of it is left; give less")
-    numbers, index = episode_index(episode)
     share = _share_of((f.T @ rest), rest.T @ rest, (f**2).sum(axis=0))
+    null = _null_shares(f, rest, episode, n_shuffles, rng)
+    low, high = percentile_interval(_resampled_shares(f, rest, episode, n_bootstrap, rng))
+    return _Shares(share, low, high, null.mean(axis=1), max_statistic(share, null))
+
+
+def _null_shares(
+    f: np.ndarray, label: np.ndarray, episode: np.ndarray, n_shuffles: int, rng: np.random.Generator
+) -> np.ndarray:
+    """`[feature, shuffle]`, shares of features `[row, feature]` where episodes have the labels of others, `[row, bin]`;
+    both are residuals."""
     null = np.empty((f.shape[1], n_shuffles))
     for k in range(n_shuffles):
-        permuted = permute_by_episode(rest, episode, rng)
+        permuted = permute_by_episode(label, episode, rng)
         permuted -= permuted.mean(axis=0)
         null[:, k] = _share_of(f.T @ permuted, permuted.T @ permuted, (f**2).sum(axis=0))
-    weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
+    return null
+
+
+def _resampled_shares(
+    f: np.ndarray, label: np.ndarray, episode: np.ndarray, n_bootstrap: int, rng: np.random.Generator
+) -> np.ndarray:
+    """`[sample, feature]`, shares in bootstrap samples of episodes; arguments as of `_null_shares`."""
+    numbers, index = episode_index(episode)
     n = len(numbers)
-    crossed = np.stack([episode_sums(f * column[:, None], index, n) for column in rest.T], axis=2)
+    weights = bootstrap_weights(n, n_bootstrap, rng)
+    crossed = np.stack([episode_sums(f * column[:, None], index, n) for column in label.T], axis=2)
     squares = episode_sums(f**2, index, n)
-    products = episode_sums(rest[:, :, None] * rest[:, None, :], index, n)
-    resampled = np.stack(
+    products = episode_sums(label[:, :, None] * label[:, None, :], index, n)
+    return np.stack(
         [_share_of(np.tensordot(w, crossed, 1), np.tensordot(w, products, 1), w @ squares) for w in weights]
     )
-    low, high = percentile_interval(resampled)
-    return share, low, high, null.mean(axis=1), max_statistic(share, null)
 
 
 def _residual(y: np.ndarray, x: np.ndarray) -> np.ndarray:
