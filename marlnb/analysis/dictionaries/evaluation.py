@@ -28,33 +28,18 @@ def evaluate_dictionary(
     `explained = 1 - sum |x - x̂|² / sum |x - mean|²`. An autoencoder of some of the site's units is widened to all of
     them; the result reads and writes the same units as before.
     """
-    n = autoencoder.n_features
-    fired, total = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
-    error = variance = n_active = 0.0
-    powers = torch.zeros(4, n, dtype=torch.float64)
-    n_tested = n_acted = 0
-    top = _TopEpisodes(n)
+    sums, errors, top = _FeatureSums(autoencoder), _HeldOutErrors(autoencoder), _TopEpisodes(autoencoder.n_features)
     autoencoder.eval()
     with torch.no_grad():
         for rows, values, acting in stream.blocks(stream.rows.index):
             features, acted = autoencoder(values), torch.from_numpy(acting)
             at = np.searchsorted(stream.rows.index, rows)
             top.add(features.masked_fill(~acted[..., None], -1.0), stream.rows.episode[at], stream.rows.t[at])
-            f = features[acted]
-            fired += (f > 0).double().sum(0)
-            total += f.double().sum(0)
-            n_acted += len(f)
-            projection = (autoencoder.normalised(values[acted]) @ autoencoder.decoder.T).double()
-            powers += torch.stack([projection.pow(k).sum(0) for k in (1, 2, 3, 4)])
+            sums.add(features[acted], values[acted])
             tested = torch.from_numpy(acting & np.isin(rows, stream.held_out)[:, None])
-            x, f = values[tested], features[tested]
-            error += float((x - autoencoder.decode(f)).double().square().sum())
-            variance += float((x - autoencoder.mean).double().square().sum())
-            n_active += float((f > 0).sum())
-            n_tested += len(x)
-    if not n_tested:
+            errors.add(features[tested], values[tested])
+    if not errors.n:
         raise AnalysisError(f"{', '.join(stream.agents)} never acted in the held-out episodes")
-    density = (fired / n_acted).numpy()
     units = tuple(stream.units or ())
     if units:
         autoencoder = autoencoder.widened(units, stream.with_all_units().mean_and_scale()[0])
@@ -62,22 +47,85 @@ def evaluate_dictionary(
         autoencoder=autoencoder.requires_grad_(False),
         site=site,
         agents=stream.agents,
-        density=density,
-        mean_active=np.divide(total.numpy(), fired.numpy(), out=np.full(n, np.nan), where=density > 0),
-        explained=1 - error / variance,
-        active=n_active / n_tested,
-        n_train=n_acted - n_tested,
-        n_held_out=n_tested,
+        density=sums.density,
+        mean_active=sums.mean_active,
+        explained=errors.explained,
+        active=errors.n_active / errors.n,
+        n_train=sums.n - errors.n,
+        n_held_out=errors.n,
         losses=tuple(losses),
         top_value=top.value,
         top_episode=top.episode,
         top_t=top.t,
         top_agent=top.agent,
         origin=stream.source.origin(stream.checkpoint),
-        kurtosis=_excess_kurtosis(powers / n_acted),
+        kurtosis=sums.kurtosis,
         units=units,
         from_rest=from_rest,
     )
+
+
+class _FeatureSums:
+    """Sums over the rows at which agents act.
+
+    Attributes:
+        n: rows so far.
+    """
+
+    def __init__(self, autoencoder: SparseAutoencoder) -> None:
+        n_features = autoencoder.n_features
+        self._autoencoder, self.n = autoencoder, 0
+        self._fired, self._total = (torch.zeros(n_features, dtype=torch.float64) for _ in range(2))
+        self._powers = torch.zeros(4, n_features, dtype=torch.float64)
+
+    def add(self, features: Tensor, values: Tensor) -> None:
+        """features `[row, feature]`; activations `[row, unit]`."""
+        self._fired += (features > 0).double().sum(0)
+        self._total += features.double().sum(0)
+        self.n += len(features)
+        projection = (self._autoencoder.normalised(values) @ self._autoencoder.decoder.T).double()
+        self._powers += torch.stack([projection.pow(k).sum(0) for k in (1, 2, 3, 4)])
+
+    @property
+    def density(self) -> np.ndarray:
+        """`[feature]`, the share of rows at which it is active."""
+        return (self._fired / self.n).numpy()
+
+    @property
+    def mean_active(self) -> np.ndarray:
+        """`[feature]`, the mean over rows at which it is active; NaN without one."""
+        never = np.full(len(self._total), np.nan)
+        return np.divide(self._total.numpy(), self._fired.numpy(), out=never, where=self.density > 0)
+
+    @property
+    def kurtosis(self) -> np.ndarray:
+        """`[feature]`, of the activations' projections onto the features."""
+        return _excess_kurtosis(self._powers / self.n)
+
+
+class _HeldOutErrors:
+    """Errors of the reconstruction over the rows of held-out episodes.
+
+    Attributes:
+        n: rows so far.
+        n_active: active features of these rows.
+    """
+
+    def __init__(self, autoencoder: SparseAutoencoder) -> None:
+        self._autoencoder, self.n = autoencoder, 0
+        self._error = self._variance = self.n_active = 0.0
+
+    def add(self, features: Tensor, values: Tensor) -> None:
+        """features `[row, feature]`; activations `[row, unit]`."""
+        self._error += float((values - self._autoencoder.decode(features)).double().square().sum())
+        self._variance += float((values - self._autoencoder.mean).double().square().sum())
+        self.n_active += float((features > 0).sum())
+        self.n += len(features)
+
+    @property
+    def explained(self) -> float:
+        """`1 - sum |x - x̂|² / sum |x - mean|²`."""
+        return 1 - self._error / self._variance
 
 
 def _excess_kurtosis(moments: Tensor) -> np.ndarray:
