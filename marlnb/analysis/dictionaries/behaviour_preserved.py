@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from marlnb.analysis.data.rows import RowSource
+from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.results import Result, few_episodes_warning
 from marlnb.analysis.stats.bootstrap import (
@@ -24,6 +24,7 @@ from marlnb.analysis.stats.bootstrap import (
 )
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.sites import group_of, match_sites
+from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -143,28 +144,11 @@ def behaviour_preserved(
     members = [group.index(name) for name in dictionary.agents]
     rows = source.rows(None, checkpoint)
     sample = rows.at(np.unique(np.linspace(0, len(rows) - 1, min(max_rows, len(rows))).astype(int)))
-    parts: dict[Replacement, list[Tensor]] = {"none": [], "reconstruction": [], "mean": []}
-    acted, masks = [], []
-    for batch in source.batches(sample, BATCH_ROWS):
-        acting = batch.acting[:, members].bool()
-        acted.append(acting)
-        masks += [] if batch.action_mask is None else [batch.action_mask[:, members][acting]]
-        for replacement, of_batches in parts.items():
-            with torch.no_grad(), _replaced(policy, dictionary, members, replacement):
-                all_logits, _ = policy.logits(batch.observations[source.group], recurrent=batch.recurrent)
-            of_batches.append(all_logits[:, members][acting])
-    logits, reconstruction, mean = (torch.cat(of_batches) for of_batches in parts.values())
-    if not len(logits):
+    logits = _logits_when_replaced(policy, dictionary, members, source, sample)
+    if not len(logits.episode):
         raise AnalysisError(f"{', '.join(dictionary.agents)} never acted")
-    mask = torch.cat(masks) if masks else None
-    masked = (policy.distribution.mask(each, mask) for each in (logits, reconstruction, mean))
-    action, *replaced = (policy.distribution.mode(each).action for each in masked)
-    squares = [(each - logits).square().sum(-1) for each in (reconstruction, mean)]
-    variance = (logits - logits.mean(0)).square().sum(-1)
-    same = [_same(action, other) for other in replaced]
-    columns = torch.stack([variance, *squares, torch.ones_like(variance), *same], dim=-1).double().numpy()
-    numbers, index = episode_index(sample.episode[np.nonzero(torch.cat(acted).numpy())[0]])
-    sums = episode_sums(columns, index, len(numbers))
+    numbers, index = episode_index(logits.episode)
+    sums = episode_sums(_columns(logits, policy.distribution), index, len(numbers))
     of_logits, of_actions = _intervals(sums, seed)
     return BehaviourPreserved(
         site=dictionary.site,
@@ -175,10 +159,63 @@ def behaviour_preserved(
         actions=of_actions[0],
         actions_by_mean=of_actions[1],
         actions_gain=of_actions[2],
-        n_rows=len(logits),
+        n_rows=len(logits.episode),
         n_episodes=len(numbers),
         warnings=few_episodes_warning(len(numbers)),
     )
+
+
+@dataclass(frozen=True)
+class _ReplacedLogits:
+    """Logits at the rows at which agents act, `[row, parameter]` each.
+
+    Attributes:
+        original: with the site's own activations.
+        reconstruction: with their reconstruction.
+        mean: with their mean.
+        mask: `[row, action]`, allowed actions; None where all are.
+        episode: `[row]`.
+    """
+
+    original: Tensor
+    reconstruction: Tensor
+    mean: Tensor
+    mask: Tensor | None
+    episode: np.ndarray
+
+
+def _logits_when_replaced(
+    policy: Policy, dictionary: Dictionary, members: list[int], source: RowSource, rows: Rows
+) -> _ReplacedLogits:
+    """The logits of the dictionary's agents with each replacement of the site's activations.
+
+    Args:
+        members: the agents' indices in their group.
+    """
+    parts: dict[Replacement, list[Tensor]] = {"none": [], "reconstruction": [], "mean": []}
+    acted, masks = [], []
+    for batch in source.batches(rows, BATCH_ROWS):
+        acting = batch.acting[:, members].bool()
+        acted.append(acting)
+        masks += [] if batch.action_mask is None else [batch.action_mask[:, members][acting]]
+        for replacement, of_batches in parts.items():
+            with torch.no_grad(), _replaced(policy, dictionary, members, replacement):
+                all_logits, _ = policy.logits(batch.observations[source.group], recurrent=batch.recurrent)
+            of_batches.append(all_logits[:, members][acting])
+    original, reconstruction, mean = (torch.cat(of_batches) for of_batches in parts.values())
+    episode = rows.episode[np.nonzero(torch.cat(acted).numpy())[0]]
+    return _ReplacedLogits(original, reconstruction, mean, torch.cat(masks) if masks else None, episode)
+
+
+def _columns(logits: _ReplacedLogits, distribution: ActionDistribution) -> np.ndarray:
+    """`[row, column]`, whose sums over rows are the columns of `_intervals`."""
+    both = logits.reconstruction, logits.mean
+    variance = (logits.original - logits.original.mean(0)).square().sum(-1)
+    squares = [(each - logits.original).square().sum(-1) for each in both]
+    masked = (distribution.mask(each, logits.mask) for each in (logits.original, *both))
+    action, *replaced = (distribution.mode(each).action for each in masked)
+    same = [_same(action, other) for other in replaced]
+    return torch.stack([variance, *squares, torch.ones_like(variance), *same], dim=-1).double().numpy()
 
 
 def _intervals(sums: np.ndarray, seed: int) -> tuple[list[Interval], list[Interval]]:
