@@ -108,10 +108,7 @@ def decode(
             rows that meet the condition, or `given` for a site that is streamed. Several time steps in `at`.
     """
     recording = opened_recording(recording)
-    if folds < 2 or n_shuffles < 1:
-        raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
-    if not (at in ("all", "each") if isinstance(at, str) else isinstance(at, Real)):
-        raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
+    _check(folds, n_shuffles, at)
     sites = match_recorded_sites(recording, site)
     groups = list(dict.fromkeys(group_of(name) for name in sites))
     sources = {group: RowSource(recording, group, policies) for group in groups}
@@ -128,21 +125,17 @@ def decode(
     diagnostics = Diagnostics(single_problem=len(sites) * len(agents) * len(offsets) == 1)
     diagnostics.messages.extend(duplicate_episode_warnings(recording, all_rows.episode))
     diagnostics.missing.notes.extend([classes.note] if classes.note else [])
-    outcomes: list[DecodingOutcome] = []
     shown = AnalysisProgress(f"decoding {label_name}", "scores", shown=progress)
+    tasks = [
+        SiteDecoding(
+            sources[group], all_rows, name, labels[group], settings, diagnostics, known[group], selected[group], shown
+        )
+        for name, group in zip(sites, map(group_of, sites))
+    ]
+    outcomes: list[DecodingOutcome] = []
     with shown, threadpool_limits(1):  # many small fits: more threads wait for each other, 7 times slower on 2 cores
-        for name in sites:
-            source = sources[group_of(name)]
-            site_agents = [bearer for bearer in recording[name].labels["agent"] if bearer in agents]
-            group = source.group
-            task = SiteDecoding(
-                source, all_rows, name, labels[group], settings, diagnostics, known[group], selected[group], shown
-            )
-            if task.needed_bytes > memory_bytes:
-                outcomes += task.run_streaming(site_agents, offsets, progress)
-            else:
-                shown.expect(len(site_agents) * len(offsets) * settings.n_times(all_rows.t))
-                outcomes += task.run_in_memory(site_agents, offsets)
+        for task in tasks:
+            outcomes += task.run(agents, offsets, memory_bytes, progress)
     if not outcomes:
         raise AnalysisError("nothing could be decoded: " + "; ".join(diagnostics.warnings))
     result = Decoding(
@@ -161,6 +154,13 @@ def decode(
         given=str(known[groups[0]] or ""),
     )
     return corrected_together([result])[0]
+
+
+def _check(folds: int, n_shuffles: int, at: At) -> None:
+    if folds < 2 or n_shuffles < 1:
+        raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
+    if not (at in ("all", "each") if isinstance(at, str) else isinstance(at, Real)):
+        raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,16 @@ class SiteDecoding:
         features = self.source.env.group(self.source.group).observation.size * len(self.members)
         widest = max(units, features) // max(1, len(self.members))
         return len(self.rows) * (4 * (2 * units + features) + 8 * 4 * widest)
+
+    def run(
+        self, agents: Sequence[str], offsets: Sequence[int], memory_bytes: int, progress: bool
+    ) -> Iterator[DecodingOutcome]:
+        """The outcomes of those of the agents that are at the site; streamed if they need more than `memory_bytes`."""
+        site_agents = [bearer for bearer in self.source.recording[self.site].labels["agent"] if bearer in agents]
+        if self.needed_bytes > memory_bytes:
+            return self.run_streaming(site_agents, offsets, progress)
+        self.progress.expect(len(site_agents) * len(offsets) * self.settings.n_times(self.rows.t))
+        return self.run_in_memory(site_agents, offsets)
 
     def run_in_memory(self, agents: Sequence[str], offsets: Sequence[int]) -> Iterator[DecodingOutcome]:
         source = self.source
