@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from marlnb.analysis.attribution.task import build_axis, choose_policy, converge
 from marlnb.analysis.data.given import Given
 from marlnb.analysis.data.row_condition import Condition, rows_name, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.analysis.data.strata import strata_of
+from marlnb.analysis.data.strata import Strata, strata_of
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
@@ -83,22 +84,8 @@ def attribute_over_time(
             f"{recording.path.name} lacks steps (it was recorded with every=), so the network cannot be unrolled"
         )
     members = list(explained_agents(spec, agent, policy, output, None))
-    last = _explained_rows(all_rows, t, lookback)
-    selected = rows_where(source, all_rows, rows)[last]
-    kept = selected[:, members].any(axis=1)
-    if not kept.any():
-        raise AnalysisError(f"rows={rows!r} selects none of the {len(last)} explained steps")
-    last, selected = last[kept], selected[kept]
-    recorded = source.rows(None, checkpoint)
-    baselines: list[Tensor] = []
-    strata = None
-    if given is None:
-        baselines = [_resolve_baseline(source, recorded, baseline, spec.n_agents, spec.observation.size)]
-    else:
-        if not (isinstance(baseline, str) and baseline == "mean"):
-            raise AnalysisError(f"given= needs baseline='mean'; got {baseline!r}")
-        strata = strata_of(source, recorded, given)
-        baselines = [_mean_in_class(source, recorded, strata.index == k) for k in range(len(strata.names))]
+    last, selected = _selected_rows(source, all_rows, _explained_rows(all_rows, t, lookback), rows, members)
+    baselines = _Baselines.of(source, source.rows(None, checkpoint), baseline, given)
     axis = build_axis([("", list(feature_names(spec)))], features)
     unrolled, parts = Unrolled(policy, output, members), []
     max_rows = max(1, MAX_EXAMPLES // (n_steps * spec.n_agents))
@@ -106,24 +93,18 @@ def attribute_over_time(
         for start in range(0, len(last), max_rows):
             chunk = slice(start, start + max_rows)
             inputs, chosen = windows(source, all_rows, last[chunk], lookback), selected[chunk]
-            if strata is None:
-                index = np.zeros(chosen.shape, np.int64)
-            else:
-                index = strata.index[np.searchsorted(recorded.index, all_rows.index[last[chunk]])]
-            parts.append(
-                explain_by_class(unrolled, inputs, baselines, np.where(chosen, index, -1), n_steps, axis.groups)
-            )
+            index = np.where(chosen, baselines.index_at(all_rows.index[last[chunk]]), -1)
+            parts.append(explain_by_class(unrolled, inputs, baselines.means, index, n_steps, axis.groups))
             shown.add(len(chosen))
     values, state_values, score, baseline_score = (np.concatenate(arrays)[:, members] for arrays in zip(*parts))
-    name = baseline if isinstance(baseline, str) else "given"
     return TemporalAttribution(
         values=values, state_values=state_values, score=score, baseline_score=baseline_score,
         episode=all_rows.episode[last], t=all_rows.t[last], agents=tuple(spec.agents[k] for k in members), group=group,
         feature_names=axis.names, to=to, target=output.describe(spec.action), units=output.units, n_steps=n_steps,
-        baseline_name=name if strata is None else f"mean of steps with the same {strata}",
+        baseline_name=baselines.name,
         tolerance=convergence_tolerance(policy, output), origin=source.origin(),
         rows=rows_name(rows),
-        given=() if strata is None else strata.given,
+        given=() if baselines.strata is None else baselines.strata.given,
     )  # fmt: skip
 
 
@@ -162,12 +143,65 @@ def _explained_rows(rows: Rows, t: int | Sequence[int] | None, lookback: int) ->
     return late_enough
 
 
-def _resolve_baseline(source: RowSource, rows: Rows, baseline: Any, n_agents: int, n_features: int) -> Tensor:
+def _selected_rows(
+    source: RowSource, rows: Rows, positions: np.ndarray, condition: Condition | None, members: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The positions at which any of the members meets the condition; and which agents do, `[position, agent]` bool."""
+    selected = rows_where(source, rows, condition)[positions]
+    kept = selected[:, members].any(axis=1)
+    if not kept.any():
+        raise AnalysisError(f"rows={condition!r} selects none of the {len(positions)} explained steps")
+    return positions[kept], selected[kept]
+
+
+@dataclass(frozen=True)
+class _Baselines:
+    """What observations are compared with: one baseline for all steps, or one for each class of what is given.
+
+    Attributes:
+        name: of the baseline, in words.
+        means: `[agent, feature]`, by class.
+        rows: the recording's rows, whose classes are in `strata`.
+        strata: classes of what is given; None: nothing is given.
+    """
+
+    name: str
+    means: list[Tensor]
+    rows: Rows
+    strata: Strata | None
+
+    @staticmethod
+    def of(source: RowSource, rows: Rows, baseline: Any, given: Given | None) -> _Baselines:
+        """
+        Args:
+            rows: of the whole recording.
+            baseline: "mean", "start", or an array that broadcasts to `[agent, feature]`.
+        Raises:
+            AnalysisError: no such baseline, or an unknown name in `given`.
+        """
+        if given is None:
+            name = baseline if isinstance(baseline, str) else "given"
+            return _Baselines(name, [_resolve_baseline(source, rows, baseline)], rows, None)
+        if not (isinstance(baseline, str) and baseline == "mean"):
+            raise AnalysisError(f"given= needs baseline='mean'; got {baseline!r}")
+        strata = strata_of(source, rows, given)
+        means = [_mean_in_class(source, rows, strata.index == k) for k in range(len(strata.names))]
+        return _Baselines(f"mean of steps with the same {strata}", means, rows, strata)
+
+    def index_at(self, index: np.ndarray) -> np.ndarray:
+        """Indices in `means`, `[row, agent]`, of rows with these indices in the recording; -1 without a class."""
+        if self.strata is None:
+            return np.zeros((len(index), 1), np.int64)
+        return self.strata.index[np.searchsorted(self.rows.index, index)]
+
+
+def _resolve_baseline(source: RowSource, rows: Rows, baseline: Any) -> Tensor:
     if isinstance(baseline, str) and baseline in ("mean", "start"):
         return source.mean_observation(source.group, rows if baseline == "mean" else rows.at(rows.t == 0))
     if isinstance(baseline, str):
         raise AnalysisError(f"no baseline {baseline!r}; valid: 'mean', 'start' or an array")
-    return broadcast_baseline(baseline, (n_agents, n_features), f"{source.group!r}", "[agent, feature]")
+    spec = source.env.group(source.group)
+    return broadcast_baseline(baseline, (spec.n_agents, spec.observation.size), f"{source.group!r}", "[agent, feature]")
 
 
 def _mean_in_class(source: RowSource, rows: Rows, in_class: np.ndarray) -> Tensor:
