@@ -128,10 +128,7 @@ def concept_activation(
     scores, missing = [], MissingLabels()
     for name in agents:
         k = spec.agents.index(name)
-        usable = acting[:, k].astype(bool)
-        for label in (labels, *controls):
-            considered, usable = usable, usable & label.known[:, k]
-            missing.add(name, label.name, considered, usable, label.not_numbers[:, k])
+        usable = _usable_rows(name, k, acting, [labels, *controls], missing)
         batches = source.batches(rows, BATCH_ROWS, needs_state=output.of_critic)
         gradient = np.concatenate([_gradient(policy, concept_site, output, k, batch) for batch in batches])
         problem = ConceptProblem(
@@ -163,6 +160,22 @@ def concept_activation(
 def _rows_where(labels: Labels) -> np.ndarray:
     """`[row, agent]` bool, where a label is known and true."""
     return _is_true(labels, None) & labels.known
+
+
+def _usable_rows(
+    agent: str, index: int, acting: np.ndarray, labels: Sequence[Labels], missing: MissingLabels
+) -> np.ndarray:
+    """`[row]` bool, where an agent acts and every label is known; counts the rows that each label lacks.
+
+    Args:
+        index: the agent's, in its group.
+        acting: `[row, agent]`.
+    """
+    usable = acting[:, index].astype(bool)
+    for label in labels:
+        considered, usable = usable, usable & label.known[:, index]
+        missing.add(agent, label.name, considered, usable, label.not_numbers[:, index])
+    return usable
 
 
 def _agents_at(recording: Recording, site: str, agent: str | None) -> list[str]:
