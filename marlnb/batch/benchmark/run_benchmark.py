@@ -13,7 +13,7 @@ from typing import Any
 from marlnb.batch.benchmark.benchmark import REPORT, Benchmark, external_runs
 from marlnb.batch.benchmark.results import evaluate_if_missing, finish, is_complete
 from marlnb.batch.benchmark.spec import BenchmarkSpec, Overrides, PlannedRun, read_spec
-from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_side
+from marlnb.batch.trainings.launch import Outcome, check_runs, run_in_turn, run_side_by_side
 from marlnb.batch.trainings.launch_together import groups_of_seeds, is_faster_together, run_together
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import AnalysisError, ConfigError
@@ -67,35 +67,25 @@ def benchmark(
     if spec is None:
         if algorithms is None or environments is None:
             raise ConfigError("benchmark needs a spec (or a YAML file), or algorithms and environments")
-        name = "benchmark"
         given: dict[str, Any] = {"overrides": overrides, "evaluations": evaluations, "compare": compare}
         full_spec = BenchmarkSpec.make(algorithms, environments, seeds, config_dir=config_dir, **given)
     else:
         if algorithms is not None or environments is not None:
             raise ConfigError("benchmark accepts a spec, or algorithms and environments, but not both")
-        name = "benchmark" if isinstance(spec, BenchmarkSpec) else Path(spec).stem
         full_spec = spec if isinstance(spec, BenchmarkSpec) else read_spec(spec, config_dir=config_dir)
         full_spec = replace(full_spec, overrides=(*full_spec.overrides, *overrides))
     runs = [replace(run, experiment=run.experiment.loaded()) for run in full_spec.runs()]
-    folder = Path(out).expanduser() if out is not None else Path("runs", name)
+    folder = _folder(spec, out)
     check_runs(folder, runs)
     external_runs(full_spec)  # a file that cannot be read is an error now, not after the trainings
     result = Benchmark.create(folder, full_spec)
     full_spec.trust(str(folder), "trained")
     frames = {run.folder: frames_done(folder / run.folder, run) for run in runs}
     display = TrainingsProgress(runs, frames, None if progress else io.StringIO())
-    pending = []
-    for run in runs:
-        if is_run(folder / run.folder) and is_complete(folder / run.folder):
-            display.end(run, "already complete")
-        else:
-            pending.append(run)
+    pending = _pending(runs, folder, display)
     together, others = _faster_together(pending)
     try:
-        outcomes = run_together(folder, together, display, jobs=jobs, after=evaluate_if_missing)
-        if not any(outcome.end == "stopped" for outcome in outcomes):
-            launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
-            outcomes += launch(folder, others, display, finish)
+        outcomes = _train(folder, together, others, display, jobs)
     finally:
         display.close()
     result = replace(
@@ -114,6 +104,35 @@ def benchmark(
                 raise
             display.say(f"no report: {error}")
     return result
+
+
+def _folder(spec: BenchmarkSpec | str | os.PathLike[str] | None, out: str | os.PathLike[str] | None) -> Path:
+    """`out`, or a folder named like the spec's file."""
+    if out is not None:
+        return Path(out).expanduser()
+    return Path("runs", "benchmark" if spec is None or isinstance(spec, BenchmarkSpec) else Path(spec).stem)
+
+
+def _pending(runs: Sequence[PlannedRun], folder: Path, display: TrainingsProgress) -> list[PlannedRun]:
+    """The runs that are not complete; the display shows that the others are."""
+    pending = []
+    for run in runs:
+        if is_run(folder / run.folder) and is_complete(folder / run.folder):
+            display.end(run, "already complete")
+        else:
+            pending.append(run)
+    return pending
+
+
+def _train(
+    folder: Path, together: Sequence[PlannedRun], others: Sequence[PlannedRun], display: TrainingsProgress, jobs: int
+) -> list[Outcome]:
+    """Trains and evaluates the runs that train together, then, unless stopped, the others."""
+    outcomes = run_together(folder, together, display, jobs=jobs, after=evaluate_if_missing)
+    if not any(outcome.end == "stopped" for outcome in outcomes):
+        launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
+        outcomes += launch(folder, others, display, finish)
+    return outcomes
 
 
 def _faster_together(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[PlannedRun]]:
