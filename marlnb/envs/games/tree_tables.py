@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -146,44 +146,69 @@ def _plays_as(tree: GameTree, game: Any) -> bool:
 
 
 def _list_states(game: Any, name: str, is_visible: bool, is_merged: bool) -> GameTree:
-    known: dict[str, int] = {}  # of merged positions
-    states, depth, children = [game.new_initial_state()], [0], []
+    known = _KnownStates(is_merged)
+    known.number_of(game.new_initial_state(), depth=0)
     n_players, width = game.num_players(), max(game.num_distinct_actions(), game.max_chance_outcomes())
-    numbers: dict[str, int] = {}
-    player, information, returns, chances, observations = [], [], [], [], []
-    position = 0
-    while position < len(states):
-        state, following, outcomes = states[position], [-1] * width, [0.0] * width
+    numbers: dict[str, int] = {}  # of information states
+    player, children, chances, returns, information, observations = [], [], [], [], [], []
+    for position, state in enumerate(known.states):  # which grows
         whose = TERMINAL if state.is_terminal() else CHANCE if state.is_chance_node() else state.current_player()
-        player.append(whose)
-        actions = dict(state.chance_outcomes()) if whose == CHANCE else dict.fromkeys(state.legal_actions(), 0.0)
-        for index, (action, chance) in enumerate(actions.items()):
-            column, child = index if whose == CHANCE else action, state.child(action)
-            number = len(states)
-            if is_merged:
-                number = known.setdefault(f"{depth[position] + 1} {child.current_player()} {child}", number)
-            following[column], outcomes[column] = number, chance
-            if number == len(states):
-                states.append(child)
-                depth.append(depth[position] + 1)
-        if len(states) > MAX_STATES:
+        following, outcomes = [-1] * width, [0.0] * width
+        for column, action, chance in _moves(state, whose):
+            following[column] = known.number_of(state.child(action), known.depth[position] + 1)
+            outcomes[column] = chance
+        if len(known.states) > MAX_STATES:
             raise EnvBuildError(f"{name!r} has more than {MAX_STATES:,} states; use openspiel/{name.partition('(')[0]}")
         key = f"{whose} {position if is_visible else state.information_state_string()}" if whose >= 0 else ""
-        information.append(numbers.setdefault(key, len(numbers)) if key else -1)
-        returns.append(state.returns() if whose == TERMINAL else [0.0] * n_players)
         features = state.observation_tensor if is_visible else state.information_state_tensor
-        observations.append([features(p) for p in range(n_players)])
+        player.append(whose)
         children.append(following)
         chances.append(outcomes)
-        position += 1
+        returns.append(state.returns() if whose == TERMINAL else [0.0] * n_players)
+        information.append(numbers.setdefault(key, len(numbers)) if key else -1)
+        observations.append([features(p) for p in range(n_players)])
     return GameTree(
         player=np.array(player),
         children=np.array(children),
         chances=np.array(chances),
         returns=np.array(returns),
-        depth=np.array(depth),
+        depth=np.array(known.depth),
         information=np.array(information),
         observations=np.array(observations),
         n_actions=game.num_distinct_actions(),
         is_merged=is_merged,
     )
+
+
+class _KnownStates:
+    """The states so far, and their depths: actions and outcomes since the beginning.
+
+    Attributes:
+        is_merged: a position that is reached in several ways after equally many actions is one state.
+    """
+
+    def __init__(self, is_merged: bool) -> None:
+        self.is_merged = is_merged
+        self.states: list[Any] = []
+        self.depth: list[int] = []
+        self._positions: dict[str, int] = {}
+
+    def number_of(self, state: Any, depth: int) -> int:
+        """The number of a state, which is added if it is new."""
+        number = len(self.states)
+        if self.is_merged:
+            number = self._positions.setdefault(f"{depth} {state.current_player()} {state}", number)
+        if number == len(self.states):
+            self.states.append(state)
+            self.depth.append(depth)
+        return number
+
+
+def _moves(state: Any, whose: int) -> Iterator[tuple[int, int, float]]:
+    """(column in the tables, action or outcome, its probability at chance or 0) of all that may follow a state."""
+    if whose == CHANCE:
+        for column, (outcome, chance) in enumerate(state.chance_outcomes()):
+            yield column, outcome, chance
+    else:
+        for action in state.legal_actions():
+            yield action, action, 0.0
