@@ -46,10 +46,12 @@ def end_of_training(run: Run) -> int:
 
     status = run.status()
     scores = scores_text(status)
-    print_text(f"{run.path}: {status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}")
+    print_text(
+        f"{run.shown_path}: {status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}"
+    )
     if status["state"] == "complete":
         if scores and not status["scores"].get(GREEDY):
-            say(f"for the greedy return: {marlnb_command('evaluate', run.path)}")
+            say(f"for the greedy return: {marlnb_command('evaluate', run.shown_path)}")
         return 0
-    say(f"stopped before the end; to resume: {marlnb_command('resume', run.path)}")
+    say(f"stopped before the end; to resume: {marlnb_command('resume', run.shown_path)}")
     return INTERRUPTED

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 
 
 def format_bytes(size: float) -> str:
@@ -57,6 +59,14 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def short_path(path: Path) -> str:
+    """A path as one types it: relative to the working folder if it lies below that, else in full."""
+    try:
+        return str(path.relative_to(os.getcwd()))
+    except (OSError, ValueError):  # the working folder was deleted, or it lies elsewhere
+        return str(path)
 
 
 def marlnb_command(verb: str, path: object) -> str:

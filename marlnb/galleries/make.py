@@ -77,7 +77,7 @@ def thin(run: Run, recipe: Recipe) -> None:
     """
     present = [checkpoint.iteration for checkpoint in run.checkpoints]
     if missing := sorted(set(recipe.keep) - set(present)):
-        raise ConfigError(f"{run.path} has no checkpoint {missing[0]}, which the recipe keeps; it has {present}")
+        raise ConfigError(f"{run.shown_path} has no checkpoint {missing[0]}, which the recipe keeps; it has {present}")
     for iteration in present:
         if recipe.keep and iteration not in recipe.keep:
             remove_checkpoint(run, iteration)

@@ -44,7 +44,7 @@ def map_of_runs(paths: Sequence[str], site: str = "", agent: str = "") -> dict[s
     with record(source, name=name, episodes=EPISODES, exist="open", progress=False) as shared:
         agents = {each: list(shared[each].labels["agent"]) for each in shared.sites if "/actor/" in each}
         if not agents:
-            raise AnalysisError(f"{source.path} has no network whose units can be compared")
+            raise AnalysisError(f"{source.shown_path} has no network whose units can be compared")
         site = site or _default_site(list(agents))
         agent = agent or str(agents.get(site, [""])[0])
         result = run_map(runs, shared, site=site, agent=agent)

@@ -75,7 +75,7 @@ class RunLeague:
         """A player or a snapshot by its id, as "main_0" or "main_0@3". Raises RunError: there is none."""
         known = self.history.known
         if name not in known:
-            raise RunError(unknown(f"player in the league of {self.run.path}", name, tuple(known)))
+            raise RunError(unknown(f"player in the league of {self.run.shown_path}", name, tuple(known)))
         return LeaguePlayer(self, known[name])
 
     def events(self) -> list[PlayerEvent]:
@@ -135,7 +135,7 @@ class RunLeague:
 
     def summary(self) -> LeagueSummary:
         """The league at a glance: its players, matches by kind, win rates and ratings."""
-        name = f"League {self.config.name} of {self.run.path}"
+        name = f"League {self.config.name} of {self.run.shown_path}"
         return summarise(name, self.history.events, self.matches(), self.payoff(), self.frames())
 
     def report(self) -> dict[str, Any] | None:
@@ -149,7 +149,7 @@ class RunLeague:
         if action == "retire":
             valid = [name for name, known in playing.items() if not known.is_snapshot]
         if player not in valid:
-            raise RunError(unknown(f"player to {action} in the league of {self.run.path}", player, valid))
+            raise RunError(unknown(f"player to {action} in the league of {self.run.shown_path}", player, valid))
         request_of_player(self.folder, action, player, reason)
 
     def __repr__(self) -> str:
@@ -240,7 +240,7 @@ class LeaguePlayer:
         player = self.player
         kind = "snapshot" if player.is_snapshot else "learning" if player.learning else "frozen"
         after = f", after {player.born_at_frames:,} frames" if player.checkpoint else ""
-        return f"<LeaguePlayer {player.id} of {self.league.run.path}: {player.role}, {kind}{after}>"
+        return f"<LeaguePlayer {player.id} of {self.league.run.shown_path}: {player.role}, {kind}{after}>"
 
     @property
     def _learner(self) -> Player:
@@ -255,14 +255,15 @@ class LeaguePlayer:
         state = self.league.run.checkpoint().load()
         saved = state["league"]["players"]
         if self.id not in saved:
-            raise CheckpointError(f"{self.id} joined after the last checkpoint of {self.league.run.path}")
+            raise CheckpointError(f"{self.id} joined after the last checkpoint of {self.league.run.shown_path}")
         learners = dict(saved[self.id]["learners"])
         first = representatives(self.league.history.known.values(), self.league.sides, self.spec)
         own = [name for name, player in first.items() if player.id == self.id]
         if lacking := [name for name in own if name not in state["learners"]]:
             raise CheckpointError(
-                f"the last checkpoint of {self.league.run.path} has no weights of {', '.join(map(repr, lacking))}, "
-                f"which the run's spec names; it has those of: {', '.join(state['learners']) or 'no group'}"
+                f"the last checkpoint of {self.league.run.shown_path} has no weights of "
+                f"{', '.join(map(repr, lacking))}, which the run's spec names; it has those of: "
+                f"{', '.join(state['learners']) or 'no group'}"
             )
         learners |= {name: state["learners"][name] for name in own}
         return {name: learner["policy"] for name, learner in learners.items() if "policy" in learner}

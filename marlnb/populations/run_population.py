@@ -90,7 +90,7 @@ class RunPopulation:
         evaluated = [member for member in self.members if member.row.fitness is not None]
         if not evaluated:
             raise RunError(
-                f"{self.run.path} has no member with a fitness: no generation has ended yet, or each diverged"
+                f"{self.run.shown_path} has no member with a fitness: no generation has ended yet, or each diverged"
             )
         return max(evaluated, key=lambda member: member.row.fitness or 0.0)
 
@@ -98,7 +98,7 @@ class RunPopulation:
         """A member by generation and place, as "12-3". Raises RunError: there is none."""
         known = {row.id: row for row in self.lineage()}
         if name not in known:
-            raise RunError(unknown(f"member in the population of {self.run.path}", name, tuple(known)))
+            raise RunError(unknown(f"member in the population of {self.run.shown_path}", name, tuple(known)))
         return PopulationMember(self, known[name])
 
     def ancestors(self, name: str) -> list[Lineage]:
@@ -111,8 +111,8 @@ class RunPopulation:
                 return line[::-1]
             if row.parent_id not in known:
                 raise RunError(
-                    f"{row.parent_id}, the parent of {row.id}, is in no folder next to {self.run.path}; the folders of "
-                    "a population's trainings belong together"
+                    f"{row.parent_id}, the parent of {row.id}, is in no folder next to {self.run.shown_path}; the "
+                    "folders of a population's trainings belong together"
                 )
             row = known[row.parent_id]
 
@@ -137,8 +137,8 @@ class RunPopulation:
         generation, members = population["generation"], population["members"]
         if population["n_rows"] <= generation * len(members):
             raise RunError(
-                f"{self.run.path} stopped within generation {generation}, in which no member has been evaluated yet; "
-                "resume it, and it ends with a generation. population.best is the fittest member of the last one"
+                f"{self.run.shown_path} stopped within generation {generation}, in which no member has been evaluated "
+                "yet; resume it, and it ends with a generation. population.best is the fittest member of the last one"
             )
         member = members[population["best"]]
         row, frames = Lineage(**member["row"]), int(member["frames"])
@@ -169,7 +169,7 @@ class RunPopulation:
 
     def __repr__(self) -> str:
         rows = self.lineage()
-        name = f"<population of {self.run.path}: {self.config.name}, {self.config.population} members"
+        name = f"<population of {self.run.shown_path}: {self.config.name}, {self.config.population} members"
         if not rows:
             return f"{name}, no generation has ended yet>"
         n_generations = 1 + max(row.generation for row in rows)
@@ -284,7 +284,7 @@ class PopulationMember:
 
     def __repr__(self) -> str:
         fitness = "diverged" if self.row.fitness is None else f"fitness {format_number(self.row.fitness)}"
-        return f"<member {self.id} of {self.population.run.path}: {self.row.operator}, {fitness}>"
+        return f"<member {self.id} of {self.population.run.shown_path}: {self.row.operator}, {fitness}>"
 
     def _check(self, checkpoint: Which) -> None:
         if str(checkpoint) not in ("last", "best", "0"):

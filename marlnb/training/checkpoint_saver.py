@@ -131,8 +131,8 @@ class CheckpointSaver:
         if damaged:
             iterations, newest = ", ".join(path.name for path in reversed(damaged)), next(iter(damaged.values()))
             raise CheckpointError(
-                f"{self._run.path}: none of the checkpoints can be read ({iterations}); the newest: {newest}; delete "
-                "them to train from the start"
+                f"{self._run.shown_path}: none of the checkpoints can be read ({iterations}); the newest: {newest}; "
+                "delete them to train from the start"
             )
         return None
 
@@ -170,7 +170,7 @@ class CheckpointSaver:
             yield
         except DiskError as error:
             saved = f"checkpoint {self.iteration} is complete" if self.iteration else "no checkpoint is saved yet"
-            again = f"`{marlnb_command('resume', self._run.path)}` continues"
+            again = f"`{marlnb_command('resume', self._run.shown_path)}` continues"
             named = DiskError(f"{error}; {saved}; when the disk can be written, {again}")
             named.errno, named.problem = error.errno, error.problem
             raise named from error

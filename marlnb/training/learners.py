@@ -118,7 +118,7 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
     try:
         check_group_fit(trained, run.spec.name, group, spec.name)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {run.path} does not fit: {error}") from error
+        raise ConfigError(f"{where}: {run.shown_path} does not fit: {error}") from error
     checkpoint = run.checkpoint(config.checkpoint)
     whole = checkpoint.load()
     experiment = checkpoint_experiment(run.experiment.loaded(env=False), run.spec, whole)
@@ -131,7 +131,9 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
         raise CheckpointError(f"{where}: {checkpoint.path} does not fit its own run: {error!r}") from error
     if not isinstance(learner.policy, ActorPolicy):
         theirs = run.experiment.algorithm_of(trained.name).name
-        raise ConfigError(f"{where}: group {trained.name!r} of {run.path} acts by {theirs!r}, which has no network")
+        raise ConfigError(
+            f"{where}: group {trained.name!r} of {run.shown_path} acts by {theirs!r}, which has no network"
+        )
     return FrozenPolicy(group, learner.policy)
 
 

@@ -168,7 +168,7 @@ def drive(
             Progress(run.experiment).recall(read_rows(run.path / METRICS))
         return run
     if job:
-        write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path.absolute())}) + "\n", sync=False)
+        write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path)}) + "\n", sync=False)
     with _trainer(run, callbacks, is_new, before) as trainer, stopping_on_signals([trainer.ask_to_stop]):
         if not is_new:  # in a new folder there are only those made since `start` returned
             clear_requests(run.path)
@@ -208,14 +208,14 @@ def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool, befo
 
 def _report_stop(run: Run, trainer: Trainer) -> None:
     """Ends the notebook of a batch job. Elsewhere, says that the allocation's end stopped the training."""
-    message = f"{run.path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved"
+    message = f"{run.shown_path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved"
     if trainer.allocation_ends:
         message += f", because {trainer.stopped_because}"
     if os.environ.get(JOB_VARIABLE):
         kind = AllocationEndsError if trainer.allocation_ends else StoppedError
         raise kind(f"{message}; the batch job resumes from there when it is run again")
     if trainer.allocation_ends:
-        print_notice(f"{message}; resume with `{marlnb_command('resume', run.path)}` or train(..., resume=True)")
+        print_notice(f"{message}; resume with `{marlnb_command('resume', run.shown_path)}` or train(..., resume=True)")
 
 
 def _report_no_training(run: Run, trainer: Trainer) -> None:
@@ -226,7 +226,7 @@ def _report_no_training(run: Run, trainer: Trainer) -> None:
         advice = f"{limit} is reached; change it with resume(run, {name}=...)"
     else:
         advice = f"target_return={target} is reached, which stays the end of this run; train a new one without it"
-    print_notice(f"{run.path} was not trained further: {advice}")
+    print_notice(f"{run.shown_path} was not trained further: {advice}")
 
 
 def _limits_in(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,7 +241,9 @@ def _change(run: Run, changes: Mapping[str, Any]) -> None:
         for name, value in changes.items():
             if name in done and value < done[name]:
                 amount = f"{round(done[name], 3)} {name.removeprefix('max_').replace('_', ' ')}"
-                raise ConfigError(f"{name}={value} is less than the {amount} that {run.path} has been trained for")
+                raise ConfigError(
+                    f"{name}={value} is less than the {amount} that {run.shown_path} has been trained for"
+                )
         _write_experiment(run, experiment)
 
 

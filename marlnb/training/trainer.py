@@ -200,7 +200,7 @@ class Trainer:
     def continues(self) -> bool:
         """Whether another iteration follows; if none does, closes the training."""
         if self.state == "failed":
-            raise RunError(f"this training has failed; resume {self.run.path}: its last checkpoint is complete")
+            raise RunError(f"this training has failed; resume {self.run.shown_path}: its last checkpoint is complete")
         self._check_end()
         if self.state != "running":
             self.close()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from marlnb.display.formatting import (
@@ -10,6 +12,7 @@ from marlnb.display.formatting import (
     format_interval,
     format_number,
     marlnb_command,
+    short_path,
 )
 
 
@@ -76,3 +79,13 @@ def test_durations(seconds: float, text: str) -> None:
 def test_a_command_can_be_copied_into_a_shell() -> None:
     assert marlnb_command("resume", "runs/first") == "marlnb resume runs/first"
     assert marlnb_command("resume", "my runs/it's") == """marlnb resume 'my runs/it'"'"'s'"""
+
+
+def test_a_path_below_the_working_folder_is_shown_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert short_path(tmp_path / "runs" / "a") == "runs/a" and short_path(tmp_path) == "."
+    assert short_path(tmp_path.parent / "b") == str(tmp_path.parent / "b")
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert short_path(gone / "a") == str(gone / "a")

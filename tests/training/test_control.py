@@ -75,6 +75,22 @@ def test_a_paused_training_can_be_saved_and_stopped(training: Training) -> None:
     assert not training.is_alive and training.run.status()["state"] == "stopped"
 
 
+def test_a_training_stays_in_its_folder_when_the_notebook_changes_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    training = start(_endless(), "runs/a")
+    assert repr(training.run).startswith("Run('runs/a', ")
+    _until(lambda: bool(_iterations(training.run)))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    n_before = _iterations(training.run)
+    _until(lambda: not training.is_alive or _iterations(training.run) > n_before)
+    training.stop()
+    assert training.wait(120).checkpoint().iteration == _iterations(training.run)
+    assert not list(Path().iterdir()) and f"Run('{tmp_path}/runs/a', " in repr(training)
+
+
 def test_a_checkpoint_on_request(training: Training) -> None:
     training.save()
     _until(lambda: bool(training.run.checkpoints))

@@ -150,8 +150,8 @@ def test_a_complete_run_is_trained_further_with_more_frames(tmp_path: Path) -> N
 def test_runs_without_a_name_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     experiment = count_experiment("frames=32")
-    paths = [str(train(experiment, progress=False).path) for _ in range(2)]
-    assert paths == ["runs/count-ippo-0-1", "runs/count-ippo-0-2"]
+    paths = [train(experiment, progress=False).path for _ in range(2)]
+    assert paths == [tmp_path / "runs/count-ippo-0-1", tmp_path / "runs/count-ippo-0-2"]
 
 
 def test_a_run_continues_on_another_device(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations
 from marlnb.analysis.data.rows import RowSource
+from marlnb.display.formatting import short_path
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.sites import group_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -47,7 +48,7 @@ class View:
         episodes = "" if self.episodes is None else f", {len(self.recording.episode_numbers(self.episodes))} episodes"
         checkpoint = "" if self.checkpoint is None else f", checkpoint {self.checkpoint}"
         of = "" if self.policy_source is None else f", with the policies of {as_policy_source(self.policy_source).path}"
-        return f"<View of {self.site}, {agent}, in {self.recording.path}{checkpoint}{episodes}{of}>"
+        return f"<View of {self.site}, {agent}, in {short_path(self.recording.path)}{checkpoint}{episodes}{of}>"
 
     def open(self) -> Units:
         """The units, to be read when needed; policies of a `policy_source` are evaluated here.

@@ -148,7 +148,7 @@ def _members(population: RunPopulation, of: str | None) -> list[PopulationMember
     rows = population.lineage() if of is None else population.ancestors(of)
     members = [population[row.id] for row in rows if row.checkpoint is not None]
     if not members:
-        raise AnalysisError(f"{population.run.path} has no member with weights: no generation has ended")
+        raise AnalysisError(f"{population.run.shown_path} has no member with weights: no generation has ended")
     return members
 
 

@@ -242,7 +242,8 @@ def _leagues(runs: RunsLike) -> list[RunLeague]:
         run = opened_run(each)
         if run.experiment.league is None:
             raise AnalysisError(
-                f"{run.path} has no league; a control is trained with mnb.league_control(experiment), which has one"
+                f"{run.shown_path} has no league; a control is trained with mnb.league_control(experiment), which "
+                "has one"
             )
         leagues.append(run.league)
     return leagues
@@ -252,7 +253,7 @@ def _check(leagues: Sequence[RunLeague], controls: Sequence[RunLeague]) -> int:
     """The environment steps of each training."""
     if not leagues or (controls and len(leagues) != len(controls)):
         raise AnalysisError(f"a report compares one control with each league; got {len(leagues)} and {len(controls)}")
-    frames = {str(league.run.path): int(league.run.status()["frames"]) for league in (*leagues, *controls)}
+    frames = {league.run.shown_path: int(league.run.status()["frames"]) for league in (*leagues, *controls)}
     if len(set(frames.values())) > 1:
         listed = ", ".join(f"{path}: {steps:,}" for path, steps in frames.items())
         raise AnalysisError(f"leagues and controls are compared after equally many environment steps; got {listed}")

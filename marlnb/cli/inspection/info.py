@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.cli.output import print_json, print_text
+from marlnb.display.formatting import short_path
 
 MANIFEST = "manifest.json"
 
@@ -60,13 +61,13 @@ def _run_facts(path: Path) -> dict[str, Any]:
         }
     return {
         "kind": "run",
-        "path": str(run.path),
+        "path": run.shown_path,
         "environment": experiment.env.name,
         "seed": experiment.seed,
         "status": _status(run.status()),
         "groups": groups,
         "checkpoints": [checkpoint.iteration for checkpoint in run.checkpoints],
-        "recordings": {name: str(file) for name, file in run.recordings.items()},
+        "recordings": {name: short_path(file) for name, file in run.recordings.items()},
         "experiment": experiment.to_json(),
         **({} if experiment.league is None else _league_facts(run.league)),
         **({} if experiment.evolution is None else {"population": repr(run.population).strip("<>")}),

@@ -16,6 +16,7 @@ import argparse
 from marlnb.cli.environment_options import add_environment_arguments, chosen_environment
 from marlnb.cli.output import print_text, quiet_stdout, say
 from marlnb.cli.trust_option import add_trust_argument
+from marlnb.display.formatting import short_path
 from marlnb.errors import RecordingError
 
 
@@ -45,10 +46,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         return print_text(plan)
     if plan.path.exists():
-        raise RecordingError(f"{plan.path} already exists; give another name: --name NAME")
+        raise RecordingError(f"{short_path(plan.path)} already exists; give another name: --name NAME")
     say(plan.summary())
     with quiet_stdout():
         from marlnb.recording.capture.recorder import record
 
         recording = record(opened, config, progress=not arguments.quiet)
-    print_text(recording.path)
+    print_text(short_path(recording.path))

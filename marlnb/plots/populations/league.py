@@ -146,4 +146,4 @@ def _thinned(league: RunLeague, n: int) -> list[str]:
 
 def _check(is_there: bool, league: RunLeague) -> None:
     if not is_there:
-        raise AnalysisError(f"nothing to draw yet: no match has ended in the league of {league.run.path}")
+        raise AnalysisError(f"nothing to draw yet: no match has ended in the league of {league.run.shown_path}")

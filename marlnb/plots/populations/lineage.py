@@ -53,7 +53,7 @@ def lineage_tree(
     """
     rows = {row.id: row for row in population.lineage() if row.fitness is not None}
     if not rows:
-        raise AnalysisError(f"{population.run.path} has no lineage yet: no generation has ended")
+        raise AnalysisError(f"{population.run.shown_path} has no lineage yet: no generation has ended")
     points = {name: (row.generation, float(row.fitness or 0.0)) for name, row in rows.items()}
     operators = list(dict.fromkeys(row.operator for row in rows.values()))
     ax = axes(ax, width=width_with_legend([LINE, *operators]), height=4.0)

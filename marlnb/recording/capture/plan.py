@@ -9,7 +9,7 @@ from typing import Any
 
 from marlnb.config import accepts_options, resolve_config
 from marlnb.disk import free_bytes, mount_point
-from marlnb.display.formatting import format_bytes, format_duration
+from marlnb.display.formatting import format_bytes, format_duration, short_path
 from marlnb.display.notebook_html import note_html, table_html, title_html
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
@@ -95,13 +95,13 @@ class RecordingPlan:
         table = [("dataset", "axes", "type", "size"), *self.table()]
         widths = [max(len(row[column]) for row in table) for column in range(4)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
-        return "\n".join([f"recording {self.path}", *lines, self.summary()])
+        return "\n".join([f"recording {short_path(self.path)}", *lines, self.summary()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         table = table_html(("dataset", "axes", "type", "size"), self.table())
-        return title_html(str(self.path)) + note_html(self.summary()) + table
+        return title_html(short_path(self.path)) + note_html(self.summary()) + table
 
 
 @closing_pools()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import h5py
 import numpy as np
 
+from marlnb.display.formatting import short_path
 from marlnb.display.notebook_html import facts_html
 from marlnb.errors import RecordingError, RunError, SiteError, unknown
 from marlnb.experiment import Experiment
@@ -119,9 +120,10 @@ class Recording:
 
     def __repr__(self) -> str:
         if self._closed:
-            return f"<Recording {self.path}, closed>"
+            return f"<Recording {short_path(self.path)}, closed>"
         state = "complete" if self.complete else "incomplete"
-        lines = [f"<Recording {self.path}: {self.spec.name}, {len(self._index)} episodes, {len(self):,} rows, {state}"]
+        size = f"{len(self._index)} episodes, {len(self):,} rows, {state}"
+        lines = [f"<Recording {short_path(self.path)}: {self.spec.name}, {size}"]
         for group in self.groups:
             lines.append(f"  {group}: {', '.join(self.group_agents(group))}")
         lines += [f"  {site} × {self[site].axes[1][1]} units" for site in self.sites]
@@ -131,7 +133,7 @@ class Recording:
 
     def _repr_html_(self) -> str:
         if self._closed:
-            return facts_html(f"Recording {self.path}", {}, "closed")
+            return facts_html(f"Recording {short_path(self.path)}", {}, "closed")
         arrays = {site: self[site] for site in self.sites}
         facts = {group: ", ".join(self.group_agents(group)) for group in self.groups}
         facts |= {
@@ -140,7 +142,9 @@ class Recording:
         state = "complete" if self.complete else "incomplete"
         size = f"{len(self._index):,} episodes, {len(self):,} rows, {state}"
         labels = {"labels": ", ".join(self.labels)} if self.labels else {}
-        return facts_html(f"Recording {self.path}", {"environment": self.spec.name, **facts, **labels}, size)
+        return facts_html(
+            f"Recording {short_path(self.path)}", {"environment": self.spec.name, **facts, **labels}, size
+        )
 
     def __len__(self) -> int:
         """The number of rows; one row is one recorded step."""

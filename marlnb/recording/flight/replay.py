@@ -155,23 +155,23 @@ def _checked(run: Run, experiment: Experiment, iteration: int, last: int, envs: 
     """The envs, once each and in order."""
     if experiment.league is not None or experiment.evolution is not None or experiment.schedule:
         raise RunError(
-            f"{run.path} is a league or a population, or has a schedule; replay_training plays trainings with one "
-            "policy per group"
+            f"{run.shown_path} is a league or a population, or has a schedule; replay_training plays trainings with "
+            "one policy per group"
         )
     if not experiment.device.startswith("cpu"):
         raise RunError(
-            f"{run.path} was trained on {experiment.device}, and a CPU cannot draw the random numbers of a GPU's "
+            f"{run.shown_path} was trained on {experiment.device}, and a CPU cannot draw the random numbers of a GPU's "
             "generator. FlightRecorder(every_envs=...) records the envs that you need while the training runs"
         )
     saved = max((checkpoint.iteration for checkpoint in run.checkpoints), default=0)
     trained = run.status().get("iteration") or saved  # a lost node can leave the status empty
     if not trained:
-        raise RunError(f"{run.path} has not been trained yet, so nothing of it can be played again")
+        raise RunError(f"{run.shown_path} has not been trained yet, so nothing of it can be played again")
     if not 1 <= iteration <= last <= trained:
-        raise ConfigError(f"{run.path} has iterations 1 to {trained}; got {iteration} to {last}")
+        raise ConfigError(f"{run.shown_path} has iterations 1 to {trained}; got {iteration} to {last}")
     numbers = sorted({int(number) for number in envs})
     if not numbers or numbers[0] < 0 or numbers[-1] >= experiment.n_envs:
-        raise ConfigError(f"{run.path} trained in envs 0 to {experiment.n_envs - 1}; got envs={list(envs)}")
+        raise ConfigError(f"{run.shown_path} trained in envs 0 to {experiment.n_envs - 1}; got envs={list(envs)}")
     return numbers
 
 

@@ -91,7 +91,7 @@ def _wandb(run: Run) -> Any:
     except (AuthenticationError, CommError, UsageError) as error:
         raise ConfigError(
             f"Weights & Biases cannot be used: {error} Log in once with `wandb login`; or set WANDB_MODE=offline, and "
-            f"upload later with `{marlnb_command('sync', run.path)}`"
+            f"upload later with `{marlnb_command('sync', run.shown_path)}`"
         ) from error
 
 

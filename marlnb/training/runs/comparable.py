@@ -52,7 +52,7 @@ def check_same(run: RunFolder, experiment: Experiment) -> None:
     if texts:
         names = [key for key in changed if key in CHANGEABLE]
         hint = f"; resume(run, {'=..., '.join(names)}=...) changes {'them' if names[1:] else 'it'}" if names else ""
-        raise RunError(f"{run.path} is a run of another experiment; {'; '.join(texts)}{hint}")
+        raise RunError(f"{run.shown_path} is a run of another experiment; {'; '.join(texts)}{hint}")
 
 
 def groups_to_average(settings: Mapping[str, Settings], average_over: Sequence[str] = (SEED,)) -> list[list[str]]:

@@ -46,7 +46,7 @@ class Run(RunFolder):
             RunError: it was trained without a league.
         """
         if self.experiment.league is None:
-            raise RunError(f"{self.path} has no league: it was trained without league=")
+            raise RunError(f"{self.shown_path} has no league: it was trained without league=")
         return population_support().open_league(self)
 
     @property
@@ -57,7 +57,7 @@ class Run(RunFolder):
             RunError: it was trained without evolution.
         """
         if self.experiment.evolution is None:
-            raise RunError(f"{self.path} has no population: it was trained without evolution=")
+            raise RunError(f"{self.shown_path} has no population: it was trained without evolution=")
         return population_support().open_population(self)
 
     def policies(self, checkpoint: Which = "last", *, device: str = "cpu") -> dict[str, Policy]:

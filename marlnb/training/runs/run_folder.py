@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from marlnb.composition.experiment_text import shortened_tuned_text
 from marlnb.disk import append_line, problem_of, write_atomically
-from marlnb.display.formatting import marlnb_command
+from marlnb.display.formatting import marlnb_command, short_path
 from marlnb.display.notebook_html import facts_html
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import CheckpointError, RunError, nearest
@@ -65,7 +65,7 @@ class RunFolder:
     """One training's folder.
 
     Attributes:
-        path: the folder.
+        path: the folder, absolute: a notebook may change its working folder while a training writes here.
         experiment: what is trained.
     """
 
@@ -87,27 +87,29 @@ class RunFolder:
             TrustError: the experiment was read from a folder whose code the user does not trust.
         """
         experiment = experiment.loaded()
-        folder = Path(path).expanduser()
+        folder = Path(path).expanduser().absolute()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             remove_temporaries(folder, [EXPERIMENT])
             present = [name for name in sorted(os.listdir(folder)) if not _may_precede(folder / name)]
         except OSError as error:
-            raise RunError(f"{folder} cannot be created: {problem_of(error, folder)}") from error
+            raise RunError(f"{short_path(folder)} cannot be created: {problem_of(error, folder)}") from error
         if present:
             if EXPERIMENT in present:
                 raise RunError(
-                    f"{folder} exists already and is a run: resume it with resume or "
-                    f"`{marlnb_command('resume', folder)}`, open it with Run.open, or choose another name"
+                    f"{short_path(folder)} exists already and is a run: resume it with resume or "
+                    f"`{marlnb_command('resume', short_path(folder))}`, open it with Run.open, or choose another name"
                 )
-            raise RunError(f"{folder} exists already and holds {', '.join(present[:5])}; choose another name")
+            raise RunError(
+                f"{short_path(folder)} exists already and holds {', '.join(present[:5])}; choose another name"
+            )
         try:
             for name in PARTS:
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
             write_atomically(folder / EXPERIMENT, json.dumps(experiment.to_json(), indent=2) + "\n")
         except OSError as error:
-            raise RunError(f"{folder} cannot be created: {problem_of(error, folder)}") from error
+            raise RunError(f"{short_path(folder)} cannot be created: {problem_of(error, folder)}") from error
         created = cls(folder, experiment)
         if problem := trust_training(experiment, folder):
             created.log_event(f"other processes will ask before they import what this experiment names: {problem}")
@@ -122,10 +124,10 @@ class RunFolder:
         Raises:
             RunError: it is not a run, or its experiment cannot be read.
         """
-        folder = Path(path).expanduser()
+        folder = Path(path).expanduser().absolute()
         if not is_run(folder):
             problem = folder_problem(folder) or f"has no {EXPERIMENT}"
-            raise RunError(f"{folder} is not a run folder: it {problem}{_nearby_runs(folder)}")
+            raise RunError(f"{short_path(folder)} is not a run folder: it {problem}{_nearby_runs(folder)}")
         opened = cls(folder, Experiment.from_json(read_json(folder / EXPERIMENT), origin=str(folder)))
         if trust:
             opened.trust()
@@ -137,6 +139,11 @@ class RunFolder:
         That includes the code named by runs whose policies are `frozen` in it.
         """
         _trust(self, set())
+
+    @property
+    def shown_path(self) -> str:
+        """The folder as one types it, for messages."""
+        return short_path(self.path)
 
     def discard_unstarted(self) -> None:
         """Deletes a run in which nothing was trained or recorded; other files in the folder stay."""
@@ -155,7 +162,7 @@ class RunFolder:
         status = self.status()
         scores = scores_text(status)
         progress = f"{status['state']}, {status.get('frames', 0):,} frames{f', {scores}' if scores else ''}"
-        return f"{type(self).__name__}({str(self.path)!r}, {self.experiment.env.name}, {progress})"
+        return f"{type(self).__name__}({self.shown_path!r}, {self.experiment.env.name}, {progress})"
 
     def _repr_html_(self) -> str:
         status, checkpoints = self.status(), [str(checkpoint.iteration) for checkpoint in self.checkpoints]
@@ -167,7 +174,7 @@ class RunFolder:
             "checkpoints": ", ".join([*checkpoints, *(f"{number} (damaged)" for number in damaged)]) or "none",
             "recordings": ", ".join(self.recordings) or "none",
         }
-        title = f"{type(self).__name__} {self.path}: {self.experiment.env.name}, {self.experiment.algorithm.name}"
+        title = f"{type(self).__name__} {self.shown_path}: {self.experiment.env.name}, {self.experiment.algorithm.name}"
         return facts_html(title, facts)
 
     @property
@@ -220,10 +227,12 @@ class RunFolder:
         iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
         if name == "best" and checkpoints:
             raise CheckpointError(
-                f"no checkpoint {which!r} in {self.path}: when they were saved, no episode had ended, so none has a "
-                f"return; valid: last or one of: {iterations}"
+                f"no checkpoint {which!r} in {self.shown_path}: when they were saved, no episode had ended, so none "
+                f"has a return; valid: last or one of: {iterations}"
             )
-        raise CheckpointError(f"no checkpoint {which!r} in {self.path}; valid: last, best or one of: {iterations}")
+        raise CheckpointError(
+            f"no checkpoint {which!r} in {self.shown_path}; valid: last, best or one of: {iterations}"
+        )
 
     def _check_newest(self, checkpoints: list[Checkpoint]) -> None:
         """Raises CheckpointError if the newest checkpoint is damaged."""
@@ -233,7 +242,7 @@ class RunFolder:
             number = max(damaged)
             iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
             raise CheckpointError(
-                f"the newest checkpoint of {self.path}, {number}, is damaged, and no other was used instead: "
+                f"the newest checkpoint of {self.shown_path}, {number}, is damaged, and no other was used instead: "
                 f"{damaged[number]}; give the iteration of one that can be read: {iterations}"
             )
 
@@ -245,8 +254,8 @@ class RunFolder:
         if competing:
             choices = " or ".join(f"'best:{name}'" for name in competing)
             raise CheckpointError(
-                f"no checkpoint 'best' in {self.path}: its groups are rewarded differently, so none is best for all of "
-                f"them; valid: {choices}, 'last' or an iteration"
+                f"no checkpoint 'best' in {self.shown_path}: its groups are rewarded differently, so none is best for "
+                f"all of them; valid: {choices}, 'last' or an iteration"
             )
         return best_checkpoint(checkpoints)
 
@@ -327,7 +336,9 @@ class RunFolder:
             RunError: the environment has changed since the run started.
         """
         if (self.path / SPEC).exists() and spec_to_json(self.spec) != spec_to_json(spec):
-            raise RunError(f"{self.path}: {spec.name} has changed since this run started; {SPEC} shows what it was")
+            raise RunError(
+                f"{self.shown_path}: {spec.name} has changed since this run started; {SPEC} shows what it was"
+            )
         self._spec = spec
         write_atomically(self.path / SPEC, json.dumps(spec_to_json(spec)) + "\n")
 
@@ -359,7 +370,10 @@ def _nearby_runs(folder: Path) -> str:
     """A hint: the runs next to or below a folder that is not a run."""
     parents = [parent for parent in (folder, folder.parent) if not folder_problem(parent)]
     runs = [
-        str(path.parent) for parent in parents for path in sorted(parent.glob(f"*/{EXPERIMENT}")) if is_run(path.parent)
+        short_path(path.parent)
+        for parent in parents
+        for path in sorted(parent.glob(f"*/{EXPERIMENT}"))
+        if is_run(path.parent)
     ]
-    by_similarity = dict.fromkeys([*nearest(str(folder), runs), *runs])
+    by_similarity = dict.fromkeys([*nearest(short_path(folder), runs), *runs])
     return f"; runs near it: {', '.join(list(by_similarity)[:5])}" if runs else ""

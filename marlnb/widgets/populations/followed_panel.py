@@ -58,7 +58,9 @@ class FollowedPanel(Panel, ABC, Generic[Now]):
         return LIVE_S if self.run.status()["state"] == "running" else IDLE_S
 
     def _fail(self, error: Exception) -> None:
-        self._error.show_problem(f"{self.run.path} cannot be read: {error}. The panel tries again every few seconds.")
+        self._error.show_problem(
+            f"{self.run.shown_path} cannot be read: {error}. The panel tries again every few seconds."
+        )
 
     def _not_opened(self, error: Exception) -> None:
         self._about.show_problem(error)

@@ -21,7 +21,7 @@ def code_of(run: Run, choices: Mapping[str, Any], labels: Sequence[str] = ()) ->
     lines = [
         "import marlnb as mnb",
         "",
-        f"run = mnb.Run.open({str(run.path)!r})",
+        f"run = mnb.Run.open({run.shown_path!r})",
         f"print(mnb.plan_recording(run{arguments}))",
         f"recording = mnb.record(run{arguments})",
         "mnb.microscope(recording)",
@@ -32,7 +32,7 @@ def code_of(run: Run, choices: Mapping[str, Any], labels: Sequence[str] = ()) ->
 def command_of(run: Run, choices: Mapping[str, Any], labels: Sequence[str] = ()) -> str:
     """The line for a terminal. Custom labels are functions, so a command cannot have them."""
     options = write_command_options(RecordingConfig, {name: x for name, x in choices.items() if name != "labels"})
-    line = shlex.join(["marlnb", "record", str(run.path), *options])
+    line = shlex.join(["marlnb", "record", run.shown_path, *options])
     return line + (f"\n# without the labels {', '.join(labels)}: custom labels need code" if labels else "")
 
 

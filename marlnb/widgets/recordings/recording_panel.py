@@ -167,7 +167,7 @@ class RecordingPanel(Panel):
     def __repr__(self) -> str:
         plan = [str(self.plan)] if self.plan is not None else []
         recording = [repr(self.recording)] if self.recording is not None else []
-        return "\n".join([f"RecordingPanel({str(self.run.path)!r})", *plan, *recording])
+        return "\n".join([f"RecordingPanel({self.run.shown_path!r})", *plan, *recording])
 
     def _show_sites(self, sites: list[Site]) -> None:
         self._is_updating = True

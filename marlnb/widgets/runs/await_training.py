@@ -35,7 +35,7 @@ async def await_training(training: Training, *, is_seen: Callable[[], bool]) -> 
             await asyncio.sleep(AWAIT_POLL_S)
         status = describe_status(training.run.status())
         raise StoppedError(
-            f"the cell was interrupted; {training.run.path} is {status}. Run the cell again to resume."
+            f"the cell was interrupted; {training.run.shown_path} is {status}. Run the cell again to resume."
         ) from None
     run = training.wait()
     if not is_seen():

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marlnb.composition.override_writing import write_arguments
+from marlnb.display.formatting import short_path
 from marlnb.training.policies.evaluation import EvaluationOptions
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
 from marlnb.training.runs.run import Run
@@ -27,7 +28,7 @@ def code_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], note: 
         "from marlnb.training.runs.checkpoints.notes import CheckpointNotes",
         "from marlnb.training.runs.checkpoints.removal import remove_checkpoint",
         "",
-        f"run = mnb.Run.open({str(run.path)!r})",
+        f"run = mnb.Run.open({run.shown_path!r})",
         f"policies = run.policies({k})",
         *(f"evaluation_{n} = mnb.evaluate(run, checkpoint={n}{arguments})" for n in both),
         "notes = CheckpointNotes(run)",
@@ -40,9 +41,9 @@ def code_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], note: 
 
 def command_of(run: Run, checkpoint: Checkpoint, options: Mapping[str, Any], other: int | None) -> str:
     """Commands that evaluate the checkpoint and the one to compare with. Notes can only be written by code."""
-    folder = shlex.quote(str(run.path))
+    folder = shlex.quote(run.shown_path)
     explore = " --explore" if options.get("explore") else ""
     arguments = f"--episodes {options['episodes']} --seed {options['seed']}{explore}"
     both = [checkpoint.iteration] if other is None else [checkpoint.iteration, other]
     lines = [f"marlnb evaluate {folder} --checkpoint {n} {arguments}" for n in both]
-    return "\n".join([*lines, f"# rm -r {shlex.quote(str(checkpoint.path))}"])
+    return "\n".join([*lines, f"# rm -r {shlex.quote(short_path(checkpoint.path))}"])

@@ -180,7 +180,7 @@ class CheckpointsPanel(Panel):
 
     def __repr__(self) -> str:
         rows = map("  ".join, self._rows.of(self.checkpoints).values())
-        return "\n".join([f"CheckpointsPanel({str(self.run.path)!r})", *rows])
+        return "\n".join([f"CheckpointsPanel({self.run.shown_path!r})", *rows])
 
     def _consequences(self, chosen: Checkpoint) -> str:
         consequences = []

@@ -96,7 +96,7 @@ class FollowedRuns:
 
     def __init__(self, entries: Sequence[str | os.PathLike[str] | Run]) -> None:
         self.entries = list(
-            dict.fromkeys(str(each.path) if isinstance(each, Run) else os.fspath(each) for each in entries)
+            dict.fromkeys(each.shown_path if isinstance(each, Run) else os.fspath(each) for each in entries)
         )
         if not self.entries:
             raise RunError('no runs were given; give folders or patterns, such as attach(["runs/a", "runs/seed-*"])')
@@ -145,8 +145,8 @@ def _entry_lines(entry: str, runs: Sequence[FollowedRun], metric: str) -> tuple[
     known = [(run, line) for run, line in lines if line is not None]
     if len(runs) == 1:
         return {entry: known[0][1]} if known else {}, []
-    reasons = reasons_against_average({str(run.run.path): run.settings for run in runs})
-    single = {str(run.run.path): line for run, line in known}
+    reasons = reasons_against_average({run.run.shown_path: run.settings for run in runs})
+    single = {run.run.shown_path: line for run, line in known}
     if reasons:
         return single, [f"{entry}: {reason}" for reason in reasons]
     if not known:

@@ -80,7 +80,7 @@ class RunButtons:
         try:
             request(self._run.path, kind)
         except OSError as error:
-            self._problem.show_problem(f"cannot write to {self._run.path}: {error.strerror or error}")
+            self._problem.show_problem(f"cannot write to {self._run.shown_path}: {error.strerror or error}")
             return
         self.request = kind
         self._line.show_note(REQUESTED[kind])

@@ -177,13 +177,13 @@ class TrainingPanel:
         folder = self._folder.value.strip() or None
         if self.run_panel is not None and self.run_panel.training is not None and self.run_panel.training.is_alive:
             run = self.run_panel.run
-            if folder is None or Path(folder).expanduser() != run.path:
-                raise RunError(f"{run.path} is still training: stop it first")
+            if folder is None or Path(folder).expanduser().absolute() != run.path:
+                raise RunError(f"{run.shown_path} is still training: stop it first")
             check_same(run, experiment)
             return self.run_panel.training
         is_new = folder is None or not is_run(folder)
         run_panel = self._show_run(open_run(experiment, folder, resume=folder is not None), is_named=folder is None)
-        self._folder.value = str(run_panel.run.path)
+        self._folder.value = run_panel.run.shown_path
         return run_panel.start(stop_after_s=limit, is_new=is_new)
 
     async def train(self) -> Run:
@@ -231,7 +231,7 @@ class TrainingPanel:
         """The panel where widgets do not run."""
         if self.run is None:
             return "TrainingPanel, nothing trained yet"
-        return f"{self.run.path}: {describe_status(self.run.status())}"
+        return f"{self.run.shown_path}: {describe_status(self.run.status())}"
 
     def _figure(self) -> Figure | None:
         return None if self.run_panel is None else self.run_panel.figure()

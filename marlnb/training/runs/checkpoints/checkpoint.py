@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import problem_of
-from marlnb.display.formatting import format_number
+from marlnb.display.formatting import format_number, short_path
 from marlnb.errors import CheckpointError, CheckpointWriteError
 from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.files import METRICS, numbered, read_lines
@@ -51,7 +51,7 @@ class Checkpoint:
     def __repr__(self) -> str:
         returns = ", ".join(f"{name} {format_number(value)}" for name, value in self.returns.items())
         mean = f", mean return {returns}" if returns else ""
-        return f"<Checkpoint {self.iteration} in {self.path.parent}: {self.frames:,} frames{mean}>"
+        return f"<Checkpoint {self.iteration} in {short_path(self.path.parent)}: {self.frames:,} frames{mean}>"
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> Checkpoint:

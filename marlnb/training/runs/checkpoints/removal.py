@@ -37,7 +37,7 @@ def why_not(run: Run, checkpoint: Checkpoint) -> str:
     """Why a checkpoint cannot be deleted now; empty if it can."""
     if run.status()["state"] in RUNNING_STATES and len(run.checkpoints) == 1:
         return (
-            f"checkpoint {checkpoint.iteration} is the only one of {run.path}, which is being trained: if the training "
-            "were killed, everything learned would be lost. Stop the training or save another checkpoint first"
+            f"checkpoint {checkpoint.iteration} is the only one of {run.shown_path}, which is being trained: if the "
+            "training were killed, everything learned would be lost. Stop the training or save another checkpoint first"
         )
     return ""
