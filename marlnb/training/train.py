@@ -196,7 +196,7 @@ def drive(
 def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool, before: Experiment | None) -> Trainer:
     try:
         return Trainer(run.experiment, run, callbacks)
-    except Exception:
+    except BaseException:  # an interrupt too
         if not is_locked(run.path / LOCK):  # unless another process trains in it by now
             with suppress(OSError):  # a disk that is read-only by now, as the error says
                 if is_new:  # the corrected experiment may use the same name

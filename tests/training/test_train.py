@@ -120,6 +120,28 @@ def test_a_second_interrupt_interrupts_at_once(tmp_path: Path) -> None:
     assert Run.open(tmp_path / "r").status()["state"] == "stopped"
 
 
+class _InterruptingStart:
+    """A callback during whose `begin` Ctrl-C is pressed."""
+
+    def begin(self, trainer: Trainer) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def after_iteration(self, trainer: Trainer) -> None: ...
+
+    def end(self, trainer: Trainer) -> None: ...
+
+
+def test_an_interrupt_while_a_training_starts_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    experiment, path = count_experiment("frames=64"), tmp_path / "r"
+    with pytest.raises(KeyboardInterrupt):
+        train(experiment, path, progress=False, callbacks=[_InterruptingStart()])
+    assert not path.exists()
+    train(experiment, path, progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        resume(path, frames=640, progress=False, callbacks=[_InterruptingStart()])
+    assert train(experiment, path, resume=True, progress=False).experiment == experiment
+
+
 def test_train_never_overwrites_and_resumes_the_same_experiment_only(tmp_path: Path) -> None:
     experiment = count_experiment()
     iterations: list[int] = []
