@@ -169,7 +169,7 @@ def drive(
         return run
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path)}) + "\n", sync=False)
-    with _trainer(run, callbacks, is_new, before) as trainer, stopping_on_signals([trainer.ask_to_stop]):
+    with _trainer(run, callbacks, is_new, before, status) as trainer, stopping_on_signals([trainer.ask_to_stop]):
         if not is_new:  # in a new folder there are only those made since `start` returned
             clear_requests(run.path)
         display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration
@@ -193,7 +193,10 @@ def drive(
     return run
 
 
-def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool, before: Experiment | None) -> Trainer:
+def _trainer(
+    run: Run, callbacks: Sequence[TrainingCallback], is_new: bool, before: Experiment | None, status: Mapping[str, Any]
+) -> Trainer:
+    """The Trainer of a run. If it cannot start, the folder is what it was before the request, its `status` included."""
     try:
         return Trainer(run.experiment, run, callbacks)
     except BaseException:  # an interrupt too
@@ -203,6 +206,7 @@ def _trainer(run: Run, callbacks: Sequence[TrainingCallback], is_new: bool, befo
                     run.discard_unstarted()
                 elif before is not None and before != run.experiment:
                     _write_experiment(run, before)
+                    run.write_status(**status)
         raise
 
 

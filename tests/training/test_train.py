@@ -136,9 +136,10 @@ def test_an_interrupt_while_a_training_starts_leaves_everything_as_it_was(tmp_pa
     with pytest.raises(KeyboardInterrupt):
         train(experiment, path, progress=False, callbacks=[_InterruptingStart()])
     assert not path.exists()
-    train(experiment, path, progress=False)
+    before = train(experiment, path, progress=False).status()
     with pytest.raises(KeyboardInterrupt):
         resume(path, frames=640, progress=False, callbacks=[_InterruptingStart()])
+    assert Run.open(path).status() == before and before["state"] == "complete"
     assert train(experiment, path, resume=True, progress=False).experiment == experiment
 
 

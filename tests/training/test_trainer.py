@@ -203,9 +203,7 @@ def test_a_resume_that_cannot_start_keeps_what_the_status_says(tmp_path: Path) -
     with pytest.raises(RunError, match="has changed"):
         resume(opened, frames=1280, progress=False)
     assert opened.experiment == Run.open(run.path).experiment == experiment  # with the limits before
-    after = run.status()
-    assert (after["state"], after["frames"], after["scores"]) == ("failed", 640, before["scores"])
-    assert "has changed" in after["error"] and " failed while it started: RunError(" in "".join(run.events())
+    assert run.status() == before and " failed while it started: RunError(" in "".join(run.events())
     with pytest.raises(ConfigError, match="less than the 640 frames"):
         resume(run, frames=320, progress=False)
 

@@ -311,9 +311,15 @@ class RunFolder:
         return read_status(self.path)
 
     def write_status(self, state: RunState, **facts: Any) -> None:
-        """Replaces `status.json` atomically; on a full disk, in the space that it has."""
+        """Replaces `status.json` atomically; on a full disk, in the space that it has.
+
+        Args:
+            facts: what `status` returns; pid, host and updated are those of this process and time unless given.
+        """
         identity = {"pid": os.getpid(), "host": socket.gethostname(), "updated": time.time()}
-        text = json.dumps({"state": state, **facts, **identity}) + "\n"
+        text = (
+            json.dumps({"state": state, **facts, **{key: identity[key] for key in identity if key not in facts}}) + "\n"
+        )
         write_atomically(self.path / STATUS, text, sync=False, in_place=True)
 
     def events(self) -> list[str]:
