@@ -7,12 +7,15 @@ process that can write to the folder can control the training.
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from marlnb.disk import writing
-from marlnb.training.runs.files import PAUSE, SAVE, STOP
+from marlnb.training.runs.files import JOB_VARIABLE, LOCK, PAUSE, SAVE, STOP
+from marlnb.training.runs.lock import is_locked
 
 if TYPE_CHECKING:
     from marlnb.training.trainer import Trainer
@@ -40,9 +43,16 @@ def is_requested(run: Path, kind: RequestKind) -> bool:
 
 
 def clear_requests(run: Path) -> None:
-    """Removes requests to save or pause that an earlier training did not live to handle."""
-    cancel_request(run, "save")
-    cancel_request(run, "pause")
+    """Removes requests that an earlier training did not live to handle. Call it before a training starts.
+
+    In a batch job, a request to stop stays: it may have come while the notebook's first cells were executed, and the
+    attempt has removed older ones. Requests to a training that is running in the folder stay too.
+    """
+    with suppress(OSError):  # a disk that is read-only, as the training will say
+        if not is_locked(run / LOCK):
+            for kind in FILES:
+                if kind != "stop" or JOB_VARIABLE not in os.environ:
+                    cancel_request(run, kind)
 
 
 def handle_requests(trainer: Trainer) -> None:

@@ -115,6 +115,7 @@ def resume(
     changed = {name: value for name, value in given.items() if value not in (None, getattr(before, name))}
     if changed:
         _change(opened, changed)
+    clear_requests(opened.path)
     return drive(opened, progress, on_report, callbacks, before=before)
 
 
@@ -139,6 +140,7 @@ def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resu
         trust_training(experiment, Path(run))  # where the record cannot be written, a resumed job trusts it again
         opened = Run.open(run)
         check_same(opened, experiment)
+        clear_requests(opened.path)
         return opened
     return Run.create(_free_path(experiment) if run is None else run, experiment)
 
@@ -170,8 +172,6 @@ def drive(
     if job:
         write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path)}) + "\n", sync=False)
     with _trainer(run, callbacks, is_new, before, status) as trainer, stopping_on_signals([trainer.ask_to_stop]):
-        if not is_new:  # in a new folder there are only those made since `start` returned
-            clear_requests(run.path)
         display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration
         try:
             for report in trainer:

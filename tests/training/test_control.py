@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.errors import ConfigError, RunError
+from marlnb.errors import ConfigError, RunError, StoppedError
 from marlnb.experiment import Experiment
 from marlnb.training.background import Training, start
 from marlnb.training.control import cancel_request, is_requested, request
 from marlnb.training.runs.run import Run
-from marlnb.training.train import train
+from marlnb.training.train import resume, train
 from tests.training.toys import count_experiment
 
 
@@ -107,6 +107,45 @@ def test_old_requests_do_not_hold_up_a_later_training(tmp_path: Path) -> None:
     assert train(experiment, run.path, resume=True, progress=False).status()["state"] == "complete"
     assert not is_requested(run.path, "pause") and not is_requested(run.path, "save")
     cancel_request(run.path, "pause")  # what is not there can be taken back too
+
+
+def test_an_old_stop_does_not_end_a_later_training_but_in_a_job_it_may_be_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = count_experiment("frames=64")
+    run = Run.create(tmp_path / "run", experiment)
+    monkeypatch.setenv("MARLNB_JOB", str(tmp_path))
+    request(run.path, "stop", "by a person")
+    with pytest.raises(StoppedError, match="iteration 0"):
+        train(experiment, run.path, resume=True, progress=False)
+    monkeypatch.delenv("MARLNB_JOB")
+    request(run.path, "stop")
+    assert train(experiment, run.path, resume=True, progress=False).status()["state"] == "complete"
+    request(run.path, "stop")
+    assert resume(run, frames=96, progress=False).status()["state"] == "complete"
+
+
+def test_a_resumed_training_can_be_paused_and_saved_at_once(tmp_path: Path) -> None:
+    experiment = _endless()
+    training = start(experiment, Run.create(tmp_path / "run", experiment).path, resume=True)
+    training.pause()
+    training.save()
+    _until(lambda: training.run.status()["state"] == "paused")
+    assert _iterations(training.run) == 1 and training.run.checkpoint().iteration == 1
+    training.stop()
+    training.wait(120)
+
+
+def test_requests_to_a_training_are_not_removed_by_a_second_one(tmp_path: Path) -> None:
+    experiment = _endless()
+    training = start(experiment, tmp_path / "run")
+    training.pause()
+    _until(lambda: training.run.status()["state"] == "paused")
+    with pytest.raises(RunError, match="is being trained already"):
+        train(experiment, tmp_path / "run", resume=True, progress=False)
+    assert is_requested(training.run.path, "pause")
+    training.stop()
+    training.wait(120)
 
 
 def test_awaiting_waits_for_the_end_while_the_event_loop_runs(tmp_path: Path) -> None:

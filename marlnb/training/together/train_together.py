@@ -53,9 +53,8 @@ def train_together(
 
 
 def _opened(run: Run, joined: JoinedTrainings) -> Trainer:
-    trainer = Trainer(run.experiment, run, build=joined.build_loop)
     clear_requests(run.path)
-    return trainer
+    return Trainer(run.experiment, run, build=joined.build_loop)
 
 
 def _iterate(ready: Sequence[Trainer]) -> list[tuple[Trainer, Report | MarlnbError]]:

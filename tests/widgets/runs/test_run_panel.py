@@ -113,8 +113,8 @@ def test_a_training_that_was_killed_is_interrupted_and_continues_here(elsewhere:
 def test_a_run_that_was_made_longer_elsewhere_resumes(run: Run) -> None:  # noqa: F811
     panel = RunPanel(run)
     try:
-        (run.path / STOP).touch()
-        assert resume(run.path, frames=1200, progress=False).status()["state"] == "stopped"
+        stop = [lambda report: (run.path / STOP).touch()]
+        assert resume(run.path, frames=1200, progress=False, on_report=stop).status()["state"] == "stopped"
         panel.catch_up()
         panel.buttons["start"].click()
         assert panel.training is not None and panel.training.wait(60).status()["frames"] == 1200
