@@ -18,7 +18,7 @@ from marlnb.training.reporting.report import Report
 from marlnb.training.runs.files import write_atomically
 from marlnb.training.runs.run import Run
 
-LOGGERS = ("tensorboard", "wandb")
+LOGGERS = ("tensorboard", "wandb")  # each writes into the run's folder of its name
 WANDB_ID = "run_id"
 _WANDB_FOLDER = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
 

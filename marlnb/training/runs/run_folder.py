@@ -36,7 +36,9 @@ from marlnb.training.runs.files import (
     LEAGUE,
     LOCK,
     METRICS,
+    PAUSE,
     POPULATION,
+    SAVE,
     SPEC,
     STATUS,
     folder_problem,
@@ -150,9 +152,9 @@ class RunFolder:
         parts = [self.path / name for name in PARTS]
         if read_lines(self.path / METRICS) or any(os.listdir(part) for part in parts):
             return
-        for name in (LEAGUE, POPULATION):  # what they write before the first iteration
+        for name in (LEAGUE, POPULATION, *self.experiment.loggers):  # what they write before the first iteration
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in (METRICS, SPEC, CODE, STATUS, EVENTS, LOCK, EXPERIMENT):
+        for name in (METRICS, SPEC, CODE, STATUS, EVENTS, LOCK, PAUSE, SAVE, EXPERIMENT):
             (self.path / name).unlink(missing_ok=True)
         for folder in (*parts, self.path):
             with suppress(OSError):  # it holds a batch job's files

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from marlnb.errors import ConfigError
+from marlnb.training.control import request
 from marlnb.training.reporting.loggers import check_loggers
 from marlnb.training.train import resume, train
+from marlnb.training.trainer import Trainer
 from tests.training.toys import count_experiment
 
 
@@ -38,6 +40,29 @@ def test_tensorboard_gets_every_number_and_continues_after_a_resume(tmp_path: Pa
     expected = list(zip(rows["frames"].tolist(), rows["learning/a/entropy"].tolist()))
     assert [step for step, _ in logged] == [32, 64, 96, 128]
     assert logged == [(step, pytest.approx(value, rel=1e-6)) for step, value in expected]
+
+
+class _FailingAtOnce:
+    """A callback that cannot begin, after which a request comes."""
+
+    def begin(self, trainer: Trainer) -> None:
+        raise ConfigError("no such site")
+
+    def after_iteration(self, trainer: Trainer) -> None: ...
+
+    def end(self, trainer: Trainer) -> None:
+        request(trainer.run.path, "pause")
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+def test_a_training_that_cannot_start_leaves_nothing_of_its_logger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pytest.importorskip(name)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with pytest.raises(ConfigError, match="no such site"):
+        train(count_experiment(f"loggers=[{name}]"), tmp_path / "r", progress=False, callbacks=[_FailingAtOnce()])
+    assert not (tmp_path / "r").exists()
 
 
 def test_wandb_offline_keeps_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
