@@ -121,6 +121,19 @@ def test_a_frozen_group_acts_as_in_the_run_that_trained_it(tmp_path: Path) -> No
         assert recording["agent/actor/hidden_1"].shape[-1] == 8
 
 
+def test_a_run_with_a_frozen_group_works_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    train(Experiment.compose(*TAG), "first", progress=False)
+    experiment = Experiment.compose(*TAG, "algorithms.agent=frozen", "algorithms.agent.run=first")
+    train(experiment, "second", progress=False)
+    assert train(experiment, "second", resume=True, progress=False).status()["state"] == "complete"
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    run = Run.open("../second")
+    assert set(run.policies()) == {"adversary", "agent"}
+    assert resume(run, frames=128, progress=False).status()["state"] == "complete"
+
+
 def test_a_frozen_group_explores_on_after_a_resume_as_without_it(tmp_path: Path) -> None:
     """The state of correlated noise is in the checkpoint: at iteration 2 it is in the middle of an episode."""
     sizes = ("n_envs=2", "rollout_steps=4", "env.continuous_actions=true", "tuned=false")

@@ -12,6 +12,7 @@ from marlnb.errors import RunError, TrustError
 from marlnb.training.limits import CHANGEABLE
 from marlnb.training.runs.code import code_label
 from marlnb.training.runs.files import EXPERIMENT, read_json
+from marlnb.training.runs.frozen_runs import with_absolute_runs
 
 if TYPE_CHECKING:
     from marlnb.experiment import Experiment
@@ -47,7 +48,7 @@ def check_same(run: RunFolder, experiment: Experiment) -> None:
     theirs = run.experiment
     with suppress(TrustError):  # of an earlier version of the code: loading adds the defaults of new options
         theirs = theirs.loaded()
-    changed = differences([dict(_flat(each.to_json())) for each in (theirs, experiment)])
+    changed = differences([dict(_flat(each.to_json())) for each in (theirs, with_absolute_runs(experiment))])
     texts = [f"{key}: {there} there, {here} here" for key, (there, here) in changed.items() if key != "tuned"]
     if texts:
         names = [key for key in changed if key in CHANGEABLE]

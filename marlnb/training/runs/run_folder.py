@@ -49,6 +49,7 @@ from marlnb.training.runs.files import (
     read_lines,
     remove_temporaries,
 )
+from marlnb.training.runs.frozen_runs import frozen_runs, with_absolute_runs
 from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
 from marlnb.training.runs.states import RunState
@@ -88,7 +89,7 @@ class RunFolder:
             RunError: it holds something else, or cannot be created.
             TrustError: the experiment was read from a folder whose code the user does not trust.
         """
-        experiment = experiment.loaded()
+        experiment = with_absolute_runs(experiment.loaded())
         folder = Path(path).expanduser().absolute()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -368,8 +369,7 @@ def _may_precede(path: Path) -> bool:
 def _trust(run: RunFolder, seen: set[Path]) -> None:
     seen.add(run.path.resolve())
     trust(run.experiment.unloaded.values(), "granted")
-    for algorithm in (run.experiment.algorithm, *run.experiment.algorithms.values()):
-        other = Path(getattr(algorithm, "run", "") if algorithm.name == "frozen" else "").expanduser()
+    for other in frozen_runs(run.experiment):
         if is_run(other) and other.resolve() not in seen:
             _trust(RunFolder.open(other), seen)
 
