@@ -25,6 +25,7 @@ from marlnb.disk import append_line, problem_of, writing
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import frame_html, title_html
 from marlnb.errors import BatchError, unknown
+from marlnb.paths import expanded
 from marlnb.training.runs.files import final_name, numbered, remove_temporaries, write_atomically
 from marlnb.training.runs.records import read_record
 
@@ -96,7 +97,7 @@ class Batch:
             BatchError: the folder holds something else, jobs of these names with other values, or a batch of a
                 notebook that has changed since.
         """
-        folder = Path(path).expanduser().absolute()
+        folder = expanded(path).absolute()
         if folder.exists() and not folder.is_dir():
             raise BatchError(f"{folder} is a file; a batch needs a folder: give --out another name")
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
@@ -169,7 +170,7 @@ class Batch:
         Raises:
             BatchError: the folder holds no batch.
         """
-        folder = Path(path).expanduser().absolute()
+        folder = expanded(path).absolute()
         if not (folder / BATCH).is_file():
             raise BatchError(f"{folder} is not a batch: it has no {BATCH}; `marlnb jobs FOLDER` lists batches")
         data = read_record(folder / BATCH, _BatchFile)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import executor_of
@@ -12,6 +11,7 @@ from marlnb.batch.job.failures import rerun_command
 from marlnb.batch.job.job import JOB, Job
 from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import RunError
+from marlnb.paths import expanded
 from marlnb.training.control import request
 from marlnb.training.runs.files import LOCK, is_run
 from marlnb.training.runs.lock import is_locked
@@ -47,7 +47,7 @@ def stop(folder: str | os.PathLike[str]) -> str:
     Raises:
         RunError: the folder is neither a run nor a job, or nothing runs there.
     """
-    path = Path(folder).expanduser().absolute()
+    path = expanded(folder).absolute()
     job = Job.open(path) if (path / JOB).is_file() else None
     if job is None and not is_run(path):
         raise RunError(

@@ -13,6 +13,7 @@ from typing import Any
 from marlnb.codec import to_json
 from marlnb.config import option
 from marlnb.errors import BatchError, ConfigError, unknown
+from marlnb.paths import expanded
 from marlnb.text_files import read_yaml
 from marlnb.values import validate
 
@@ -104,7 +105,7 @@ def find_profile(name: str) -> Profile:
     Raises:
         BatchError: no such profile, it cannot be read, or it has an unknown key or no keys.
     """
-    path = Path(name).expanduser() if name.endswith((".yaml", ".yml")) else profiles().get(name)
+    path = expanded(name) if name.endswith((".yaml", ".yml")) else profiles().get(name)
     if path is None:
         raise BatchError(unknown("profile", name, profiles()))
     try:
@@ -124,7 +125,7 @@ def profiles() -> dict[str, Path]:
     """
     folders = [BUILT_IN_FOLDER, Path("~/.config/marlnb/profiles").expanduser()]
     if FOLDER_VARIABLE in os.environ:
-        folders.append(Path(os.environ[FOLDER_VARIABLE]).expanduser())
+        folders.append(expanded(os.environ[FOLDER_VARIABLE]))
     paths = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
     return {path.stem: path for path in paths if not path.is_file() or path.stat().st_size}
 

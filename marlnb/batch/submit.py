@@ -19,6 +19,7 @@ from marlnb.batch.sweep.parameters import find_parameter, read_parameters
 from marlnb.disk import writing
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError, ConfigError, RunError
+from marlnb.paths import expanded
 from marlnb.training.runs.files import STOP
 from marlnb.training.runs.lock import RunLock
 
@@ -107,7 +108,7 @@ def plan_submission(
     Raises:
         ConfigError, BatchError: as `submit`.
     """
-    source, report = Path(notebook).expanduser(), None if then is None else _find_report(then)
+    source, report = expanded(notebook), None if then is None else _find_report(then)
     if (source / BATCH).is_file():
         if values or out is not None or update_notebook:
             raise ConfigError(
@@ -192,12 +193,12 @@ def _submit(batch: Batch, jobs: Sequence[PlannedJob], *, then: bool) -> None:
 
 def _find_profile(folder: Path, on: str | None, overrides: Mapping[str, Any] | None) -> Profile:
     """The requested profile, else that of an existing batch, else the local one; with the overrides."""
-    exists = on is None and (folder.expanduser() / BATCH).is_file()
+    exists = on is None and (expanded(folder) / BATCH).is_file()
     return with_changes(Batch.open(folder).profile if exists else find_profile(on or "local"), overrides or {})
 
 
 def _find_report(then: str | os.PathLike[str]) -> Path:
-    path = Path(then).expanduser()
+    path = expanded(then)
     if str(then) != COMPARISON or path.exists():
         return path
     from marlnb.batch.report.comparison import NOTEBOOK

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from marlnb.batch.job.job import JOB_LOCK
 from marlnb.errors import BatchError
+from marlnb.paths import expanded
 from marlnb.training.runs.lock import is_locked
 
 _OFFLINE = re.compile(r"offline-run-(\d{8}_\d{6})-(.+)")
@@ -61,7 +62,7 @@ def find_offline_runs(paths: Sequence[str | os.PathLike[str]]) -> list[OfflineRu
     """
     runs: dict[Path, OfflineRun] = {}
     for path in paths:
-        top = Path(path).expanduser().absolute()
+        top = expanded(path).absolute()
         if not top.is_dir():
             raise BatchError(f"the folder {top} does not exist; give a run, a batch, or a folder that contains them")
         for folder in _wandb_folders(top):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
+from marlnb.paths import expanded
 from marlnb.plugins.import_paths import is_import_path
 from marlnb.text_files import error_words, yaml_text
 
@@ -49,7 +50,7 @@ class Variants:
         if not requested:
             default = Path(DEFAULT_FOLDER)
             return Variants(default if default.is_dir() else None)
-        path = Path(requested).expanduser()
+        path = expanded(requested)
         try:
             is_folder = path.is_dir()
         except OSError:  # its name is too long

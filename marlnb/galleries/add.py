@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 from marlnb.errors import ConfigError
 from marlnb.galleries.card import check_files
 from marlnb.galleries.entry import Entry
 from marlnb.galleries.folders import entry_folders, own_folder
+from marlnb.paths import expanded
 from marlnb.training.runs.run import Run
 
 MAX_BYTES = 2_000_000_000
@@ -27,7 +27,7 @@ def add(folder: str | os.PathLike[str], *, name: str = "") -> Entry:
             not valid.
         RunError: files are missing, more or changed, or a checkpoint or its experiment cannot be read.
     """
-    entry = Entry(Path(folder).expanduser().resolve())
+    entry = Entry(expanded(folder).resolve())
     name = name or entry.name
     if not _NAME.fullmatch(name):
         raise ConfigError(f"a name in the gallery has letters, digits, '.', '_' and '-', at most 64; got {name!r}")

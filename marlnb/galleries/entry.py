@@ -17,6 +17,7 @@ from marlnb.display.notebook_html import facts_html, joined, note_html, table_ht
 from marlnb.errors import ConfigError, RunError
 from marlnb.galleries.card import CARD, Card, Score
 from marlnb.galleries.recipe import Recipe
+from marlnb.paths import expanded
 from marlnb.training.runs.files import is_run
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Entry:
         """
         if exist not in ("error", "open"):
             raise ConfigError(f"exist must be 'error' or 'open'; got {exist!r}")
-        target = Path(folder).expanduser()
+        target = expanded(folder)
         if exist == "open" and (target / CARD).is_file() and Card.read(target) == self.card:
             return Entry(target)
         if target.exists():

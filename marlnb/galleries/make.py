@@ -15,6 +15,7 @@ from marlnb.galleries.entry import RECORDING, Entry
 from marlnb.galleries.folders import entry_folders
 from marlnb.galleries.measure import measure, recording_options
 from marlnb.galleries.recipe import RECIPE, Recipe
+from marlnb.paths import expanded
 from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.policy_source import PolicySource
@@ -30,7 +31,7 @@ def recipe_folder(name_or_folder: str | os.PathLike[str]) -> Path:
     Raises:
         ConfigError: neither.
     """
-    folder = Path(name_or_folder).expanduser()
+    folder = expanded(name_or_folder)
     if (folder / RECIPE).is_file():
         return folder
     folders = entry_folders()
@@ -53,7 +54,7 @@ def make(name_or_folder: str | os.PathLike[str], folder: str | os.PathLike[str],
         ConfigError: the recipe is not valid, or another library runs it; the message has its command.
         RunError: the folder holds something else, such as a run of another experiment.
     """
-    source, target = recipe_folder(name_or_folder), Path(folder).expanduser()
+    source, target = recipe_folder(name_or_folder), expanded(folder)
     recipe = Recipe.read(source)
     agents = _agents(recipe, source, target, progress)
     recipe.check_expected([*agents.spec.group_names, *agents.spec.agents])

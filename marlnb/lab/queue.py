@@ -23,6 +23,7 @@ from marlnb.batch.overview import JobRow, find_batch_folders, job_rows, query_ex
 from marlnb.batch.submit import plan_submission, submit_plan
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError, MarlnbError, unknown
+from marlnb.paths import expanded
 from marlnb.training.runs.files import is_run
 
 SEARCH_INTERVAL_S = 10.0
@@ -134,7 +135,7 @@ class Queue:
         if started < search.next_at and not fresh:
             return search
         search.folders, search.problems = {}, []
-        for folder in dict.fromkeys(Path(folder).expanduser().absolute() for folder in folders):
+        for folder in dict.fromkeys(expanded(folder).absolute() for folder in folders):
             try:
                 search.folders[folder] = find_batch_folders(folder)
             except (MarlnbError, OSError) as error:

@@ -73,6 +73,15 @@ def test_what_does_not_go_together(
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("words", ["info", "runs", "evaluate", "stop", "train env=mpe/simple_spread --quiet run="])
+def test_the_home_of_an_unknown_user(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = "~no-such-user/x"
+    assert main([*words.split(), path] if "=" not in words else f"{words}{path}".split()) == 2
+    errors = capsys.readouterr().err
+    assert f"{path!r}: this machine does not know the home folder of ~no-such-user" in errors
+    assert "Traceback" not in errors
+
+
 def test_pictures_of_an_environment_built_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     given = ["env=pettingzoo/simple_spread", "env.workers=0", "n_envs=2", "rollout_steps=25", "frames=50"]

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from marlnb.errors import AnalysisError, shown, unknown
+from marlnb.paths import expanded
 from marlnb.text_files import read_text
 from marlnb.training.shared_return import earn_differently
 from marlnb.values import MAX_INTEGER
@@ -140,7 +141,7 @@ def read_marl_eval(
     Raises:
         AnalysisError: no such files, a file in another layout, a run twice, or a task in `tasks` that no run has.
     """
-    root = Path(path).expanduser()
+    root = expanded(path)
     files = sorted(root.rglob("*.json")) if root.is_dir() else [root]
     files = [file for file in files if "wandb" not in file.name]  # W&B's own summaries
     loaded = [run for file in files for run in from_layout(_read(file), str(file))]

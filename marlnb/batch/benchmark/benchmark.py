@@ -20,6 +20,7 @@ from marlnb.batch.trainings.progress_display import frames_done, planned_frames
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import frame_html, title_html
 from marlnb.errors import AnalysisError, ConfigError, RunError, TrustError
+from marlnb.paths import expanded
 from marlnb.training.runs.files import is_run, read_json, write_atomically
 from marlnb.training.runs.run import Run
 
@@ -58,7 +59,7 @@ class Benchmark:
         Raises:
             RunError: the folder is not a benchmark.
         """
-        folder = Path(path).expanduser()
+        folder = expanded(path)
         if not (folder / SPEC).is_file():
             raise RunError(f"{folder} is not a benchmark: it has no {SPEC}; `marlnb benchmark` creates one")
         spec = BenchmarkSpec.from_json(read_json(folder / SPEC), origin=str(folder))
@@ -73,7 +74,7 @@ class Benchmark:
         Raises:
             RunError: the folder holds something else.
         """
-        folder = Path(path).expanduser()
+        folder = expanded(path)
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
         if names and SPEC not in names:
             raise RunError(

@@ -17,6 +17,7 @@ from marlnb.batch.trainings.launch import Outcome, check_runs, run_in_turn, run_
 from marlnb.batch.trainings.launch_together import groups_of_seeds, is_faster_together, run_together
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import AnalysisError, ConfigError
+from marlnb.paths import expanded
 from marlnb.training.runs.files import is_run
 
 NOTEBOOK = Path(__file__).with_name("report.ipynb")
@@ -109,7 +110,7 @@ def benchmark(
 def _folder(spec: BenchmarkSpec | str | os.PathLike[str] | None, out: str | os.PathLike[str] | None) -> Path:
     """`out`, or a folder named like the spec's file."""
     if out is not None:
-        return Path(out).expanduser()
+        return expanded(out)
     return Path("runs", "benchmark" if spec is None or isinstance(spec, BenchmarkSpec) else Path(spec).stem)
 
 

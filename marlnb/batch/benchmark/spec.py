@@ -13,6 +13,7 @@ from typing import Any
 from marlnb.codec import to_json
 from marlnb.errors import ConfigError, shown, unknown
 from marlnb.experiment import Experiment
+from marlnb.paths import expanded
 from marlnb.text_files import read_yaml
 from marlnb.trust import How, asking_for_classes, class_part, trust, trusted
 
@@ -232,7 +233,7 @@ def read_spec(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str
     Raises:
         ConfigError: it cannot be read, or has an unknown or a missing key.
     """
-    file = Path(path).expanduser()
+    file = expanded(path)
     data = read_yaml(file)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{file}: expected a mapping with {', '.join(_KEYS)}; got a {type(data).__name__}")
@@ -298,7 +299,7 @@ def _external_runs(value: Any, relative_to: Path) -> ExternalRuns:
     for key in data:
         if key not in ("path", "label", "tasks"):
             raise ConfigError(f"compare: {unknown('key', str(key), ('path', 'label', 'tasks'))}")
-    path = (relative_to / Path(data["path"]).expanduser()).resolve()
+    path = (relative_to / expanded(data["path"])).resolve()
     if not path.exists():
         raise ConfigError(f"compare: {path} does not exist")
     return ExternalRuns(str(path), str(data.get("label", path.stem)), dict(data.get("tasks") or {}))

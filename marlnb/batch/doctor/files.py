@@ -17,6 +17,7 @@ from marlnb.batch.cost import stated_costs
 from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.display.formatting import format_bytes
+from marlnb.paths import expanded
 
 MOUNTS = Path("/proc/self/mountinfo")
 # file systems of a single machine; all others (nfs, lustre, gpfs, beegfs, ceph, fuse, 9p) may be shared
@@ -110,7 +111,7 @@ def filesystem(path: Path) -> str:
 
 def nearest_folder(path: Path) -> Path:
     """The folder itself, or its nearest parent that exists."""
-    path = Path(os.path.abspath(path.expanduser()))
+    path = Path(os.path.abspath(expanded(path)))
     while not path.is_dir():
         path = path.parent
     return path

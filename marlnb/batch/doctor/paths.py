@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from marlnb.batch.doctor.cells import Cell, dotted, resolve
 from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.files import is_local
 from marlnb.batch.doctor.request import DoctorRequest
+from marlnb.paths import expanded
 
 _ABSOLUTE = re.compile(r"(?:~|/[\w.@+=,-]+)(?:/[\w.@+=, -]+)+/?")
 _OPENS = ("Run.open", "Recording.open", "Batch.open", "Checkpoint.open", "read_csv", "read_json", "read_parquet")
@@ -24,7 +24,7 @@ def _there(request: DoctorRequest) -> Iterator[Answer]:
         opened = dict(_opened(cell, request))
         for path, call in opened.items():
             n_paths += 1
-            if not (request.cwd / Path(path).expanduser()).exists():
+            if not (request.cwd / expanded(path)).exists():
                 text = f"cell {cell.number} opens {path!r} with {call}(), but {request.cwd / path} does not exist"
                 yield "fail", text, "create it before the batch, or give its path with a parameter"
         for path in dict.fromkeys(text for text in cell.texts(request.values) if _ABSOLUTE.fullmatch(text)):
@@ -66,7 +66,7 @@ def _writes(call: ast.Call) -> bool:
 
 
 def _absolute(path: str, cell: Cell, request: DoctorRequest, *, is_opened: bool) -> Iterator[Answer]:
-    absolute = Path(path).expanduser()
+    absolute = expanded(path)
     if not absolute.exists() and not absolute.parent.exists() and not is_opened:
         text = f"cell {cell.number} names {path}, but neither it nor its folder exists"
         yield "warn", text, "give it with a parameter, or create it before the batch"

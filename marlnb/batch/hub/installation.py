@@ -16,6 +16,7 @@ from jupyter_core.paths import jupyter_data_dir
 from marlnb.batch.hub import labextensions
 from marlnb.batch.hub.kernelspec import HubKernel
 from marlnb.errors import BatchError, unknown
+from marlnb.paths import expanded
 from marlnb.training.runs.files import read_json
 
 MANIFEST = Path("marlnb") / "hub.json"
@@ -43,7 +44,7 @@ class Installation:
         """
         self.private = prefix is None
         own = Path(jupyter_data_dir())
-        self.data = own if prefix is None else Path(prefix).expanduser().absolute() / "share" / "jupyter"
+        self.data = own if prefix is None else expanded(prefix).absolute() / "share" / "jupyter"
         manifest = read_json(self.data / MANIFEST) if (self.data / MANIFEST).exists() else {}
         self.kernels: dict[str, dict[str, Any]] = manifest.get("kernels", {})
         self.labextensions: dict[str, dict[str, Any]] = manifest.get("labextensions", {})

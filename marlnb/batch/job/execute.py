@@ -23,6 +23,7 @@ from marlnb.batch.job.job import JOB, JOB_LOCK, Job
 from marlnb.batch.job.run_job import BAD_REQUEST, EXIT_CODES, execute_job
 from marlnb.batch.sweep.parameters import job_parameters, parse_parameters
 from marlnb.errors import BatchError, MarlnbError, RunError, StoppedError
+from marlnb.paths import expanded
 from marlnb.training.runs.files import is_run, may_precede
 from marlnb.training.runs.lock import is_locked
 
@@ -66,7 +67,7 @@ def make_job(notebook: str | Path, out: str | Path, parameters: Mapping[str, Any
     Raises:
         ConfigError, RunError, BatchError: as `execute` does.
     """
-    source, folder = Path(notebook).expanduser().absolute(), Path(out).expanduser().absolute()
+    source, folder = expanded(notebook).absolute(), expanded(out).absolute()
     values = {} if parameters is None else dict(parameters)
     job_parameters(source, values, folder)
     if folder.is_dir() and not is_run(folder):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from marlnb.disk import problem_of, state_of
 from marlnb.errors import BatchError, RunError
+from marlnb.paths import expanded
 from marlnb.training.runs.files import JOB_LOCK as JOB_LOCK
 from marlnb.training.runs.files import read_json, read_lines, remove_temporaries, write_atomically
 from marlnb.training.runs.lock import is_locked
@@ -234,7 +235,7 @@ class Job:
         Raises:
             BatchError: the folder holds no job.
         """
-        path = Path(folder).expanduser().absolute()
+        path = expanded(folder).absolute()
         if not (path / JOB).is_file():
             raise BatchError(f"{path} is not a job: it has no {JOB}; jobs are in the folder jobs/ of a batch")
         data = read_record(path / JOB, _JobFile)

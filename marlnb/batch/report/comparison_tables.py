@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from math import nan
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from marlnb.batch.batch import Batch
 from marlnb.batch.job.job import JobStatus
 from marlnb.batch.report.comparison import BatchComparison, TrainingResult, key_of, labels, swept_of
 from marlnb.display.notebook_html import styled
+from marlnb.paths import expanded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +153,7 @@ def linked(table: pd.DataFrame, batch: Batch, folder: str | os.PathLike[str]) ->
         batch: the batch.
         folder: folder of the page, to which the links are relative.
     """
-    page_folder, folders = Path(folder).expanduser().absolute(), {job.name: job.folder for job in batch.jobs()}
+    page_folder, folders = expanded(folder).absolute(), {job.name: job.folder for job in batch.jobs()}
 
     def link(name: str) -> Markup:
         page = folders[name] / PAGE

@@ -22,6 +22,7 @@ from marlnb.batch.trainings.launch import check_runs, run_in_turn, run_side_by_s
 from marlnb.batch.trainings.progress_display import TrainingsProgress, frames_done
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
+from marlnb.paths import expanded
 from marlnb.training.runs.files import METRICS, is_run, write_atomically
 from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.status import read_status
@@ -177,7 +178,7 @@ def train_all(
         jobs = default_jobs(trainings, together=together)
     if jobs < 1:
         raise ConfigError(f"jobs: expected at least 1; got {jobs}")
-    path = common_folder(trainings) if folder is None else Path(folder).expanduser()
+    path = common_folder(trainings) if folder is None else expanded(folder)
     check_folder(path, trainings)
     launch = run_in_turn if jobs == 1 else partial(run_side_by_side, jobs=jobs)
     if together:

@@ -20,6 +20,7 @@ from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, say
 from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import ConfigError
+from marlnb.paths import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.lines < 1:
         raise ConfigError(f"--lines: expected a whole number of at least 1; got {arguments.lines}")
-    path = Path(arguments.batch).expanduser()
+    path = expanded(arguments.batch)
     is_other = any((path / name).is_file() for name in ("job.json", "experiment.json"))  # a job or a run, by mistake
     if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not is_other:
         return _list(path, arguments.json)

@@ -19,6 +19,7 @@ from typing import Any
 
 from marlnb.cli.output import print_json, print_text
 from marlnb.display.formatting import short_path
+from marlnb.paths import expanded
 
 MANIFEST = "manifest.json"
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    path = arguments.path.expanduser()
+    path = expanded(arguments.path)
     if os.path.isfile(path / MANIFEST):
         facts = _checkpoint_facts(path)
     elif path.suffix in (".h5", ".hdf5") or os.path.isfile(path):

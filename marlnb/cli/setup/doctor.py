@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from marlnb.cli.output import print_json, print_text, quiet_stdout
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
+from marlnb.paths import expanded
 
 if TYPE_CHECKING:
     from marlnb.batch.doctor.check import Finding
@@ -90,5 +91,5 @@ def _request(arguments: argparse.Namespace) -> DoctorRequest:
     profile, sweep = with_changes(find_profile(arguments.on or "local"), changes), Sweep({}, {})
     if arguments.notebook is not None:
         sweep = make_sweep(arguments.notebook, values_of_texts(arguments.parameter))
-    folder = (arguments.out or Path("runs")).expanduser().absolute()
+    folder = expanded(arguments.out or "runs").absolute()
     return DoctorRequest(profile, folder, Path.cwd(), arguments.notebook, sweep, existing)

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from marlnb.errors import ConfigError
+from marlnb.paths import expanded
 
 START_PAGES = ("notebooks/README.md", "README.md")
 SETTINGS = Path(__file__).parent / "jupyter"  # a folder of Jupyter's configuration
@@ -46,7 +47,7 @@ def command(arguments: argparse.Namespace) -> list[str]:
     Raises:
         ConfigError: there is no such folder, or no such start page in it.
     """
-    folder = arguments.folder.expanduser().resolve()
+    folder = expanded(arguments.folder).resolve()
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; give the one that JupyterLab should show")
     start = _start_page(folder, arguments.start)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from marlnb.errors import RecordingError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.policies.policy import Policy
+from marlnb.paths import expanded
 from marlnb.recording.capture.config import ActivationOptions
 from marlnb.recording.capture.provenance import agent_columns, source_attributes
 from marlnb.recording.capture.recompute import recompute
@@ -96,7 +96,7 @@ class CollectorRecorder:
         **overrides: Any,
     ) -> None:
         self.config = resolve_config(ActivationOptions, config, overrides)
-        self.agents, self.path = agents, Path(path).expanduser()
+        self.agents, self.path = agents, expanded(path)
         if self.path.exists():
             raise RecordingError(f"{self.path} already exists; give the recording another name")
         self.policies: dict[str, Policy] = agents.policies()

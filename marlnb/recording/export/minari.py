@@ -11,12 +11,12 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from marlnb.errors import RecordingError, unknown
+from marlnb.paths import expanded
 from marlnb.recording.export.selection import optional_import
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
@@ -153,7 +153,7 @@ def _datasets_in(folder: str | os.PathLike[str] | None) -> Iterator[None]:
     """Sets Minari's root folder, which it reads from an environment variable, while the block runs."""
     before = os.environ.get("MINARI_DATASETS_PATH")
     if folder is not None:
-        os.environ["MINARI_DATASETS_PATH"] = str(Path(folder).expanduser().absolute())
+        os.environ["MINARI_DATASETS_PATH"] = str(expanded(folder).absolute())
     try:
         yield
     finally:

@@ -17,6 +17,7 @@ import numpy as np
 
 from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError, RecordingWriteError
+from marlnb.paths import expanded
 from marlnb.recording.export.selection import optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -49,7 +50,7 @@ def to_nwb(
     recording = opened_recording(recording)
     pynwb = optional_import("pynwb")
     selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)
-    target = Path(path).expanduser()
+    target = expanded(path)
     if target.suffix != ".nwb":
         raise RecordingError(f"an NWB file must be called <name>.nwb; got {target.name!r}")
     if target.exists():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from marlnb.errors import RecordingError, shown
+from marlnb.paths import expanded
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -41,5 +41,5 @@ def opened_if_file(source: T) -> T | Recording:
     """
     if not isinstance(source, str | os.PathLike):
         return source
-    path = Path(source).expanduser()
+    path = expanded(source)
     return opened_recording(path) if path.suffix == ".h5" or os.path.isfile(path) else source

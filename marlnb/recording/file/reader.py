@@ -16,6 +16,7 @@ from marlnb.display.formatting import short_path
 from marlnb.display.notebook_html import facts_html
 from marlnb.errors import RecordingError, RunError, SiteError, unknown
 from marlnb.experiment import Experiment
+from marlnb.paths import expanded
 from marlnb.recording.file.array import LabelledArray, Selector
 from marlnb.recording.file.contents import check_contents
 from marlnb.recording.file.episode_index import EpisodeIndex
@@ -78,7 +79,7 @@ class Recording:
                 recording has, as a link to another file. Rows are checked when they are first read, where the file has
                 checksums, and raise RecordingError as well.
         """
-        return Recording(Path(path).expanduser(), locking)
+        return Recording(expanded(path), locking)
 
     def close(self) -> None:
         """Closes the file; safe to call twice."""

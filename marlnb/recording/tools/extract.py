@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from marlnb.errors import MarlnbError, RecordingError, SiteError, unknown
+from marlnb.paths import expanded
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
@@ -45,7 +46,7 @@ def extract(
     opened = opened_recording(recording)
     try:
         portion = select(opened, episodes=episodes, agents=agents, sites=sites, every=every, fields=fields)
-        _copy(opened, Path(path).expanduser(), portion)
+        _copy(opened, expanded(path), portion)
     finally:
         if opened is not recording:
             opened.close()

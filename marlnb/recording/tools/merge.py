@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 
 from marlnb.errors import RecordingError
+from marlnb.paths import expanded
 from marlnb.recording.file.layout import field_of, row_paths
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
@@ -34,7 +34,7 @@ def merge(recordings: Sequence[RecordingLike], path: str | os.PathLike[str]) -> 
     """
     if not recordings:
         raise RecordingError("there are no recordings to merge")
-    target = Path(path).expanduser()
+    target = expanded(path)
     with ExitStack() as stack:
         opened = [
             item if isinstance(item, Recording) else stack.enter_context(opened_recording(item)) for item in recordings

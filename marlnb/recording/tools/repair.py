@@ -18,6 +18,7 @@ from pathlib import Path
 from marlnb.disk import PROBLEMS, errno_of, free_bytes, left_behind, mount_point, temporary_of, writing
 from marlnb.display.formatting import format_bytes
 from marlnb.errors import RecordingError, RecordingWriteError
+from marlnb.paths import expanded
 from marlnb.recording.file.inspection import check_ordinary, remember
 from marlnb.recording.file.journal import complete_commit, is_being_written, journal_of
 from marlnb.recording.file.layout import row_paths
@@ -84,7 +85,7 @@ def repair(path: str | os.PathLike[str], *, keep: bool = False) -> Repair:
         RecordingError: the file is no recording, is being written, is too damaged to find its rows, or the disk refuses
             a write. It is unchanged.
     """
-    target = Path(path).expanduser()
+    target = expanded(path)
     with writing(target, kind=RecordingWriteError, saved="it is unchanged"):
         is_joined = any(segments_folder(target).glob("*.h5"))
         if not target.exists() and not is_joined:

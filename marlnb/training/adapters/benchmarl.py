@@ -15,6 +15,7 @@ from marlnb.config import ENVIRONMENTS, EnvConfig
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.models.adapters.benchmarl import Experiment, experiment_of, policy_of
 from marlnb.models.adapters.safe_unpickle import read_records
+from marlnb.paths import expanded
 from marlnb.training.adapters.environment import EnvLike, env_maker, spec_of
 from marlnb.training.adapters.torchrl import policy_numbers
 from marlnb.training.policies.agents import Agents
@@ -42,7 +43,7 @@ def agents_from_benchmarl(
         CheckpointError: files are missing or damaged, or contain more than data.
         ConfigError: an unsupported task, algorithm, model or distribution; the message lists the supported ones.
     """
-    home, weights = _files(Path(folder).expanduser())
+    home, weights = _files(expanded(folder))
     experiment = experiment_of(read_records(home / "config.pkl"))
     states = _states(weights)
     maker = _environment(experiment, sorted(states)) if env is None else env_maker(env)

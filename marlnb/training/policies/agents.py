@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import CheckpointError, ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
+from marlnb.paths import expanded
 from marlnb.specs import EnvSpec, GroupSpec
 from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.runs.run import Origin
@@ -50,7 +50,7 @@ class Agents:
         n_envs: int = 32,
         networks: Mapping[str, list[int]] | None = None,
     ) -> None:
-        self.by_group, self.env, self.path = dict(by_group), env, Path(path).expanduser()
+        self.by_group, self.env, self.path = dict(by_group), env, expanded(path)
         self.source, self.n_envs, self.networks = source, n_envs, dict(networks or {})
         with self.build_env(1) as built:
             self.spec: EnvSpec = built.spec

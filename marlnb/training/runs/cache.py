@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from marlnb.errors import RunError
+from marlnb.paths import expanded
 from marlnb.training.runs.files import CACHE
 from marlnb.training.runs.lock import wait_for_lock
 
@@ -37,7 +38,7 @@ def cached(folder: str | os.PathLike[str], name: str, make: Callable[[Path], obj
         raise RunError(
             f"cached: invalid name {name!r}; valid: letters, digits and _.+=, - without a dot or slash at the start"
         )
-    cache = Path(folder).expanduser() / CACHE
+    cache = expanded(folder) / CACHE
     path = cache / name
     if path.exists():
         return path

@@ -18,6 +18,7 @@ from typing import Any
 from marlnb.disk import process_alive
 from marlnb.disk import write_atomically as write_atomically
 from marlnb.errors import RunError
+from marlnb.paths import expanded
 from marlnb.text_files import read_text
 
 EXPERIMENT = "experiment.json"
@@ -73,7 +74,7 @@ def numbered(folder: Path) -> list[int]:
 
 def is_run(path: str | os.PathLike[str]) -> bool:
     """Whether a folder holds a run; one that may not be read holds none."""
-    return os.path.isfile(Path(path).expanduser() / EXPERIMENT)
+    return os.path.isfile(expanded(path) / EXPERIMENT)
 
 
 def folder_problem(path: Path) -> str:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from marlnb.algorithms.configs.scripted import FrozenConfig
 from marlnb.experiment import Experiment
+from marlnb.paths import expanded
 
 Algorithm = TypeVar("Algorithm")
 
@@ -15,7 +16,7 @@ Algorithm = TypeVar("Algorithm")
 def frozen_runs(experiment: Experiment) -> list[Path]:
     """Their folders."""
     algorithms = (experiment.algorithm, *experiment.algorithms.values())
-    return [Path(each.run).expanduser() for each in algorithms if isinstance(each, FrozenConfig) and each.run]
+    return [expanded(each.run) for each in algorithms if isinstance(each, FrozenConfig) and each.run]
 
 
 def with_absolute_runs(experiment: Experiment) -> Experiment:
@@ -29,4 +30,4 @@ def with_absolute_runs(experiment: Experiment) -> Experiment:
 def _absolute(algorithm: Algorithm) -> Algorithm:
     if not isinstance(algorithm, FrozenConfig) or not algorithm.run:
         return algorithm
-    return replace(algorithm, run=str(Path(algorithm.run).expanduser().absolute()))
+    return replace(algorithm, run=str(expanded(algorithm.run).absolute()))

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, TypeGuard
 
 from marlnb.display.formatting import count
 from marlnb.errors import MarlnbError, RunError
+from marlnb.paths import expanded
 from marlnb.text_files import open_ordinary
 from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, folder_problem, is_run, parse_line, read_json
 from marlnb.training.runs.lock import is_locked
@@ -109,7 +110,7 @@ class RunListing:
     """The runs under some folders."""
 
     def __init__(self, folders: Sequence[str | os.PathLike[str]]) -> None:
-        self.folders = [Path(folder).expanduser().absolute() for folder in folders]
+        self.folders = [expanded(folder).absolute() for folder in folders]
         self._runs: dict[Path, _Known] = {}
         self._unchecked: list[Path] = []  # in this round, which may take several calls; the last one is next
         self._is_complete = False  # whether the last round is, so that the next call begins a new one
@@ -214,7 +215,7 @@ def list_runs(folder: str | os.PathLike[str], problems: list[str] | None = None)
     Raises:
         RunError: there is no such folder, or it may not be read.
     """
-    if problem := folder_problem(Path(folder).expanduser()):
+    if problem := folder_problem(expanded(folder)):
         raise RunError(f"the folder {folder} {problem}; give one that contains runs")
     changes = RunListing([folder]).read()
     if problems is not None:

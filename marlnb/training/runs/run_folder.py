@@ -18,6 +18,7 @@ from marlnb.display.notebook_html import facts_html
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import CheckpointError, RunError, nearest
 from marlnb.experiment import Experiment
+from marlnb.paths import expanded
 from marlnb.specs import EnvSpec
 from marlnb.text_files import read_text
 from marlnb.training.runs.checkpoints.checkpoint import (
@@ -90,7 +91,7 @@ class RunFolder:
             TrustError: the experiment was read from a folder whose code the user does not trust.
         """
         experiment = with_absolute_runs(experiment.loaded())
-        folder = Path(path).expanduser().absolute()
+        folder = expanded(path).absolute()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -127,7 +128,7 @@ class RunFolder:
         Raises:
             RunError: it is not a run, or its experiment cannot be read.
         """
-        folder = Path(path).expanduser().absolute()
+        folder = expanded(path).absolute()
         if not is_run(folder):
             problem = folder_problem(folder) or f"has no {EXPERIMENT}"
             raise RunError(f"{short_path(folder)} is not a run folder: it {problem}{_nearby_runs(folder)}")

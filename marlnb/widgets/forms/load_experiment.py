@@ -8,6 +8,7 @@ from pathlib import Path
 
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
+from marlnb.paths import expanded
 from marlnb.text_files import read_text, read_yaml
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
@@ -25,7 +26,7 @@ def load_experiment(source: str) -> Experiment:
     text = source.strip()
     if not text:
         raise ConfigError("nothing to load: give a run's folder, a YAML file, or overrides such as env=mpe/simple_tag")
-    path = Path(text).expanduser()
+    path = expanded(text)
     if is_run(path):
         return Run.open(path).experiment
     if path.suffix in (".yaml", ".yml", ".json"):

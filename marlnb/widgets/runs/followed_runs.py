@@ -14,6 +14,7 @@ from typing import Any
 from marlnb.analysis.benchmarking.run_curves import average_curves
 from marlnb.display.formatting import count, format_count
 from marlnb.errors import RunError
+from marlnb.paths import expanded
 from marlnb.training.runs.comparable import read_settings, reasons_against_average
 from marlnb.training.runs.curves import metric_values
 from marlnb.training.runs.files import is_run
@@ -128,7 +129,7 @@ class FollowedRuns:
 
     def _matches(self, entry: str) -> list[FollowedRun]:
         """The runs of an entry; new ones are opened. Folders that are no runs are left out."""
-        folders = [Path(entry).expanduser()]
+        folders = [expanded(entry)]
         if _PATTERN.search(entry) and not is_run(entry):
             folders = sorted(map(Path, glob.glob(os.path.expanduser(entry))), key=_natural)
         elif folders[0] not in self._runs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -15,6 +14,7 @@ from marlnb.composition.overrides import as_code, as_command
 from marlnb.errors import ConfigError, MarlnbError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
+from marlnb.paths import expanded
 from marlnb.training.background import Training
 from marlnb.training.runs.comparable import check_same
 from marlnb.training.runs.files import is_run
@@ -177,7 +177,7 @@ class TrainingPanel:
         folder = self._folder.value.strip() or None
         if self.run_panel is not None and self.run_panel.training is not None and self.run_panel.training.is_alive:
             run = self.run_panel.run
-            if folder is None or Path(folder).expanduser().absolute() != run.path:
+            if folder is None or expanded(folder).absolute() != run.path:
                 raise RunError(f"{run.shown_path} is still training: stop it first")
             check_same(run, experiment)
             return self.run_panel.training
