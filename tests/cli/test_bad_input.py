@@ -73,6 +73,12 @@ def test_what_does_not_go_together(
     assert not folder.exists()
 
 
+def test_several_folders_of_one_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "env=mpe/simple_spread", "frames=100", f"run={tmp_path}/a", f"run={tmp_path}/b"]) == 2
+    assert f"expected one run=FOLDER; got run={tmp_path}/a run={tmp_path}/b" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("words", ["info", "runs", "evaluate", "stop", "train env=mpe/simple_spread --quiet run="])
 def test_the_home_of_an_unknown_user(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = "~no-such-user/x"

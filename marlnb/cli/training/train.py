@@ -142,9 +142,16 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 def split_run(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The folder of `run=FOLDER`, with any characters, and the other overrides."""
-    folders = [word.removeprefix("run=") for word in words if word.startswith("run=")]
-    return (folders[-1] or None) if folders else None, [word for word in words if not word.startswith("run=")]
+    """The folder of `run=FOLDER`, with any characters, and the other overrides.
+
+    Raises:
+        ConfigError: several folders are given.
+    """
+    given = [word for word in words if word.startswith("run=")]
+    if len(given) > 1:
+        raise ConfigError(f"expected one run=FOLDER; got {' '.join(given)}")
+    folder = given[0].removeprefix("run=") if given else ""
+    return folder or None, [word for word in words if word not in given]
 
 
 def print_help(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:

@@ -198,6 +198,8 @@ def evaluate(
         raise ConfigError(unknown("policy", str(policy), ("run", "random")))
     if policy == "random" and edits:
         raise ConfigError("a random policy has no sites to edit; use policy='run'")
+    if policy == "random" and checkpoint != "last":
+        raise ConfigError(f"a random policy has no checkpoints; got checkpoint={checkpoint}; use policy='run'")
     policy_source = as_policy_source(policy_source, trust=trust)
     n_envs = choose_n_envs(policy_source, episodes, n_envs)
     policies, iteration = _policies(policy_source, policy, checkpoint)

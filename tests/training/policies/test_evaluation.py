@@ -70,6 +70,8 @@ def test_a_random_policy_scores_what_is_known_of_it(native_run: Run) -> None:
         assert error is not None and error < 1.5
         assert abs(evaluation.return_mean[group] + 42.9) < 3.5 * error
     assert evaluation.checkpoint is None and evaluation.policy == "random"
+    with pytest.raises(ConfigError, match=r"random policy has no checkpoints; got checkpoint=77"):
+        evaluate(native_run, policy="random", checkpoint=77)
 
 
 def test_evaluating_twice_gives_the_same_and_changes_nothing(native_run: Run) -> None:
