@@ -1,4 +1,7 @@
-"""What asks trainings to stop, saved: signals, and a file STOP while they wait for simulators."""
+"""What asks trainings to stop, saved: signals, and a file STOP while they wait for simulators.
+
+An interrupt never ends an iteration half-way, unless it is repeated.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,38 @@ def stopping_on_signals(stops: Sequence[Callable[[str], None]]) -> Iterator[None
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+@contextmanager
+def interrupts_after_iteration(on_interrupt: Callable[[], None]) -> Iterator[None]:
+    """In the main thread, a first interrupt is raised when the block has ended; a second one interrupts at once.
+
+    A handler that is set already, as by `stopping_on_signals`, stays in charge.
+
+    Args:
+        on_interrupt: called at the first interrupt, so that the block ends soon.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    is_interrupted = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        if is_interrupted:
+            raise KeyboardInterrupt
+        is_interrupted = True
+        on_interrupt()
+        os.write(2, b"\nSIGINT: interrupting after this iteration; interrupt again to stop at once\n")
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if is_interrupted:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
-from marlnb.training.stopping import stopping_on_file
+from marlnb.training.stopping import interrupts_after_iteration, stopping_on_file
 
 
 class TrainingCallback(Protocol):
@@ -198,28 +198,44 @@ class Trainer:
         return self.iterate()
 
     def continues(self) -> bool:
-        """Whether another iteration follows; if none does, closes the training."""
+        """Whether another iteration follows; if none does, closes the training.
+
+        Raises:
+            RunError: it has failed, was interrupted within an iteration, or was closed before its end.
+        """
         if self.state == "failed":
             raise RunError(f"this training has failed; resume {self.run.shown_path}: its last checkpoint is complete")
+        if self._closed and self.state == "stopped" and not self.stopped_because:
+            raise RunError(f"this training was closed; resume {self.run.shown_path} with Trainer.resume(run)")
         self._check_end()
         if self.state != "running":
             self.close()
         return self.state == "running"
 
     def iterate(self) -> Report:
-        """One iteration, of a training that `continues`."""
-        try:
-            with torch_threads(self.experiment.threads), self._saver.saying_what_is_saved():
-                return self._iterate()
-        except BaseException as error:
-            self.fail(error)
-            raise
+        """One iteration, of a training that `continues`.
+
+        Raises:
+            KeyboardInterrupt: after the iteration, so that `close` saves it; at a second interrupt at once.
+        """
+        with interrupts_after_iteration(self._end_waiting):
+            try:
+                with torch_threads(self.experiment.threads), self._saver.saying_what_is_saved():
+                    return self._iterate()
+            except BaseException as error:
+                self.fail(error)
+                raise
 
     def ask_to_stop(self, reason: str = "on request") -> None:
         """The current iteration is finished and saved, then the training ends. Safe in a signal handler."""
         self._stop_reason = reason
         interrupt(self.loop.env)
         self._served.cancel()
+
+    def _end_waiting(self) -> None:
+        """At an interrupt: a training that waits for simulators stops; others can be continued."""
+        if is_served(self.loop.env):
+            self.ask_to_stop("SIGINT")
 
     @property
     def stopping(self) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -327,3 +328,41 @@ def test_a_state_with_a_value_of_another_kind_does_not_fit() -> None:
     with pytest.raises(CheckpointError, match="does not fit this experiment"):
         loop.load_state_dict({**state, "env": {**state["env"], "seed": 3}}, 0)
     loop.load_state_dict(state, 0)
+
+
+@pytest.mark.parametrize("n_interrupts", [1, 2])
+def test_an_interrupt_of_a_loop_is_raised_after_the_iteration_and_the_with_saves(
+    tmp_path: Path, n_interrupts: int
+) -> None:
+    """A second one interrupts at once: the iteration is lost."""
+    experiment = count_experiment("checkpoint_every=100")
+    run = Run.create(tmp_path / "r", experiment)
+
+    def interrupt(rollout: object) -> None:
+        if trainer.iteration == 2:
+            for _ in range(n_interrupts):
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), Trainer(experiment, run) as trainer:
+        assert isinstance(trainer.loop, Loop)
+        trainer.loop.on_rollout.append(interrupt)
+        list(trainer)
+    assert run.status()["state"] == "stopped" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert [checkpoint.iteration for checkpoint in run.checkpoints] == ([3] if n_interrupts == 1 else [])
+    with pytest.raises(RunError, match="was closed; resume"):
+        next(trainer)
+
+
+def test_an_interrupted_loop_can_be_continued(tmp_path: Path) -> None:
+    experiment = count_experiment()
+
+    def interrupt(rollout: object) -> None:
+        if trainer.iteration == 0:
+            signal.raise_signal(signal.SIGINT)
+
+    with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
+        assert isinstance(trainer.loop, Loop)
+        trainer.loop.on_rollout.append(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(trainer)
+        assert next(trainer).iteration == 2
