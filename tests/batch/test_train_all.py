@@ -121,6 +121,20 @@ def test_one_that_cannot_start_leaves_the_others_alone(tmp_path: Path, monkeypat
     assert all((tmp_path / "all" / f"seed={seed}" / "experiment.json").exists() for seed in (0, 2, 3))
 
 
+def test_one_that_cannot_start_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(module: str, words: object, log: Path, *_: object) -> subprocess.Popen[bytes]:
+        log.write_text("no such model\n")
+        return subprocess.Popen(["false"])
+
+    words = ["train", *SMALL, "algorithm=ippo,mappo", f"run={tmp_path / 'all'}", "--quiet"]
+    assert main([*words, "model=cnn"]) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(launch, "start_worker", fail)
+        assert main([*words, "model=cnn", "--jobs", "2"]) == 1
+    assert {path.name for path in (tmp_path / "all").glob("*/*")} == {"output.log"}
+    assert main(words) == 0
+
+
 def test_an_error_of_the_command_ends_its_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
 

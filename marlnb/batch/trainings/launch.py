@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,8 @@ from marlnb.disk import open_log
 from marlnb.errors import MarlnbError
 from marlnb.training.reporting.report import Report
 from marlnb.training.runs.comparable import check_same
-from marlnb.training.runs.files import is_run
+from marlnb.training.runs.files import LOCK, is_run
+from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.run_folder import RunFolder, trust_training
 
 if TYPE_CHECKING:
@@ -95,13 +97,16 @@ def run_in_turn(
     with interrupt_on_signals():
         for planned in runs:
             display.start(planned)
+            is_new = False
             try:
-                show = partial(_show, display, planned)
-                outcome = Outcome(planned, finish(Run.open(open_or_create(folder, planned)), [show]))
+                path, is_new = open_or_create(folder, planned)
+                outcome = Outcome(planned, finish(Run.open(path), [partial(_show, display, planned)]))
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
             except Exception as error:  # an environment may raise anything; the other runs continue
                 outcome = _failure(planned, error)
+            if is_new:
+                discard_unstarted(path, outcome)
             display.end(planned, str(outcome))
             outcomes.append(outcome)
             if outcome.end == "stopped":
@@ -154,21 +159,34 @@ def run_side_by_side(
 
 @dataclass
 class _Job:
-    """A run in its own process."""
+    """A run in its own process.
+
+    Attributes:
+        is_new: whether it was created for this process.
+    """
 
     planned: PlannedTraining
     run: RunFolder
+    is_new: bool
     process: subprocess.Popen[bytes]
     slot: int
 
     @staticmethod
     def start(folder: Path, planned: PlannedTraining, slot: int, jobs: int, finish: Finish) -> _Job:
-        run = RunFolder.open(open_or_create(folder, planned))
+        path, is_new = open_or_create(folder, planned)
+        run = RunFolder.open(path)
         words = [f"{finish.__module__}:{finish.__qualname__}", str(run.path)]
         process = start_worker(WORKER, words, run.path / LOG, slot, jobs, planned.experiment.device)
-        return _Job(planned, run, process, slot)
+        return _Job(planned, run, is_new, process, slot)
 
     def outcome(self) -> Outcome:
+        """How the run of an ended process ended; one that could not start leaves its output only."""
+        outcome = self._outcome()
+        if self.is_new:
+            discard_unstarted(self.run.path, outcome)
+        return outcome
+
+    def _outcome(self) -> Outcome:
         code, log = self.process.wait(), self.run.path / LOG
         if code == 0:
             return Outcome(self.planned, "complete")
@@ -241,11 +259,20 @@ def _show(display: TrainingsProgress, planned: PlannedTraining, report: Report) 
     display.update(planned, report.frames)
 
 
-def open_or_create(folder: Path, planned: PlannedTraining) -> Path:
-    """The folder of a run, which is created if it is missing."""
+def open_or_create(folder: Path, planned: PlannedTraining) -> tuple[Path, bool]:
+    """The folder of a run, and whether it is new: it is created if it is missing."""
     path = folder / planned.folder
-    if is_run(path):
-        trust_training(planned.experiment, path)  # where the record cannot be written, it is trusted again
-    else:
+    is_new = not is_run(path)
+    if is_new:
         RunFolder.create(path, planned.experiment)
-    return path
+    else:
+        trust_training(planned.experiment, path)  # where the record cannot be written, it is trusted again
+    return path, is_new
+
+
+def discard_unstarted(path: Path, outcome: Outcome) -> None:
+    """Deletes a new run whose training could not start: the corrected experiment may use the same name."""
+    run = RunFolder.open(path)
+    if outcome.end == "failed" and "iteration" not in run.status() and not is_locked(path / LOCK):
+        with suppress(OSError):  # a disk that is read-only by now
+            run.discard_unstarted()

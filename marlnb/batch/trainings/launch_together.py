@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.batch.job.signals import interrupt_on_signals
-from marlnb.batch.trainings.launch import LOG, POLL_S, Outcome, open_or_create, start_worker
+from marlnb.batch.trainings.launch import LOG, POLL_S, Outcome, discard_unstarted, open_or_create, start_worker
 from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsProgress
 from marlnb.errors import ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
@@ -101,7 +101,11 @@ def run_together(
         for group in groups_together(runs):
             for planned in group:
                 display.start(planned)
-            opened = {Run.open(open_or_create(folder, planned)): planned for planned in group}
+            opened, new = dict[Run, PlannedTraining](), set[Run]()
+            for planned in group:
+                path, is_new = open_or_create(folder, planned)
+                opened[run := Run.open(path)] = planned
+                new |= {run} if is_new else set()
             errors: dict[Run, str] = {}
             is_interrupted = False
             try:
@@ -113,6 +117,8 @@ def run_together(
                 is_interrupted = True
             for run, planned in opened.items():
                 outcome = _outcome(planned, run, errors.get(run, ""), is_interrupted=is_interrupted)
+                if run in new:
+                    discard_unstarted(run.path, outcome)
                 display.end(planned, str(outcome))
                 outcomes.append(outcome)
             if is_interrupted or any(outcome.end == "stopped" for outcome in outcomes):
