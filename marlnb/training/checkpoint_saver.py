@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,19 @@ WRITTEN = (EXPERIMENT, SPEC, CODE, METRICS, EVALUATIONS, STATUS)  # only by the 
 MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
 
 
+@dataclass(frozen=True)
+class LastEvaluation:
+    """The last evaluation of a training.
+
+    Attributes:
+        iteration: after which it was; 0: there was none.
+        returns: by group, the mean return.
+    """
+
+    iteration: int = 0
+    returns: Mapping[str, float] = field(default_factory=dict)
+
+
 class CheckpointSaver:
     """Saves the checkpoints of a training, and restores it from one.
 
@@ -64,7 +78,7 @@ class CheckpointSaver:
         self._in_job = bool(os.environ.get(JOB_VARIABLE))
 
     def save(
-        self, trained: Trained, state: RunState, returns: Mapping[str, float], evaluation: Mapping[str, float]
+        self, trained: Trained, state: RunState, returns: Mapping[str, float], evaluation: LastEvaluation
     ) -> Checkpoint:
         """`Trainer.save`.
 
@@ -72,7 +86,7 @@ class CheckpointSaver:
             trained: how much has been trained.
             state: of the training.
             returns: by group, the mean return that the checkpoint is ranked by.
-            evaluation: by group, the mean return of the last evaluation; empty before the first.
+            evaluation: so far.
         """
         if self._loop.env.state_dict() is None:
             self._loop.begin(trained.iterations)
@@ -84,7 +98,8 @@ class CheckpointSaver:
                 **self._loop.state_dict(),
                 "seconds": trained.seconds,
                 "agent_steps": trained.agent_steps,
-                "evaluation_returns": dict(evaluation),
+                "evaluation_iteration": evaluation.iteration,
+                "evaluation_returns": dict(evaluation.returns),
             },
             iteration=trained.iterations,
             frames=trained.frames,
@@ -101,14 +116,14 @@ class CheckpointSaver:
         is_saved = 0 < iteration == self.iteration
         return Origin(iteration, self._run.checkpoint(iteration).sha256) if is_saved else None
 
-    def restore_newest(self) -> tuple[Trained, dict[str, float]] | None:
+    def restore_newest(self) -> tuple[Trained, LastEvaluation] | None:
         """Restores the loop from the newest checkpoint that can be read; None: there is no checkpoint.
 
         Damaged ones after it are set aside, so that the next one that is saved is the newest. One that cannot be read
         now, as on a disk that does not answer, may be whole: no older one is used instead.
 
         Returns:
-            how much had been trained, and the last evaluation by group.
+            how much had been trained, and the last evaluation.
         Raises:
             CheckpointError: all are damaged; or it cannot be read, is of something else, or of another experiment.
         """
@@ -148,7 +163,7 @@ class CheckpointSaver:
             drop_stop_checkpoints(self._folder, iteration)
             rotate_checkpoints(self._folder, self._experiment.keep_checkpoints)
 
-    def _restore(self, checkpoint: Checkpoint, state: dict[str, Any]) -> tuple[Trained, dict[str, float]]:
+    def _restore(self, checkpoint: Checkpoint, state: dict[str, Any]) -> tuple[Trained, LastEvaluation]:
         spec = self._loop.env.spec
         try:
             # checkpoints of earlier versions have no agent steps
@@ -204,12 +219,12 @@ class CheckpointSaver:
         return trained.iterations % self._experiment.checkpoint_every == 0 or state == "complete"
 
 
-def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> dict[str, float]:
-    """The last evaluation by group. Earlier versions saved its mean over groups, of use where there is one."""
+def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> LastEvaluation:
+    """The last evaluation. Earlier versions saved its mean over groups, of use where there is one, or no iteration."""
     if "evaluation_returns" in state:
         returns = dict(state["evaluation_returns"])
         if not all(isinstance(value, int | float) for value in returns.values()):
             raise ValueError(f"evaluation_returns must be numbers; got {shown(returns)}")
-        return returns
+        return LastEvaluation(int(state.get("evaluation_iteration", 0)), returns)
     score = state["evaluation_score"]
-    return {} if score is None or len(groups) > 1 else {groups[0]: score}
+    return LastEvaluation(returns={} if score is None or len(groups) > 1 else {groups[0]: score})

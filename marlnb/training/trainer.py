@@ -21,7 +21,7 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.training.checkpoint_saver import CheckpointSaver
+from marlnb.training.checkpoint_saver import CheckpointSaver, LastEvaluation
 from marlnb.training.collect.episode_statistics import MIN_EPISODES
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.deadline import Deadline
@@ -79,7 +79,6 @@ class Trainer:
         frames: frames since the run started.
         seconds: of training since the run started.
         agent_steps: steps of single agents since the run started, counted where they acted.
-        evaluation_returns: by group, the mean return of the last evaluation; empty before the first.
         loop: environment, learners and everything else that the next iteration depends on.
         stopped_because: why it was stopped; empty if it was not.
         allocation_ends: whether it was stopped because its allocation ends.
@@ -110,7 +109,7 @@ class Trainer:
         self.iteration = self.frames = self.agent_steps = 0
         self.seconds = self._iteration_s = 0.0
         self._status = StatusWriter(experiment, run)
-        self.evaluation_returns: dict[str, float] = {}
+        self._evaluation = LastEvaluation()
         self._exploring_returns: dict[str, float] = {}
         self._stop_reason: str | None = None
         self.stopped_because = ""
@@ -175,7 +174,12 @@ class Trainer:
         return Trained(self.iteration, self.frames, self.seconds, self.agent_steps)
 
     @property
-    def returns(self) -> dict[str, float]:
+    def evaluation_returns(self) -> Mapping[str, float]:
+        """By group, the mean return of the last evaluation; empty before the first."""
+        return self._evaluation.returns
+
+    @property
+    def returns(self) -> Mapping[str, float]:
         """By group, the mean return of one agent, of the last evaluation or else of recent episodes."""
         return self.evaluation_returns if self._evaluates else self.loop.episodes.recent_returns
 
@@ -259,8 +263,10 @@ class Trainer:
         Raises:
             CheckpointWriteError: it cannot be written; earlier checkpoints are complete.
         """
+        is_scored = not self._evaluates or self._evaluation.iteration == self.iteration  # else of other weights
+        returns = self.returns if is_scored else {}
         with self.phases.timed("checkpoint"):
-            saved = self._saver.save(self.trained, self.state, self.returns, self.evaluation_returns)
+            saved = self._saver.save(self.trained, self.state, returns, self._evaluation)
         self._deadline.record_checkpoint(self._saver.save_s)
         return saved
 
@@ -292,7 +298,7 @@ class Trainer:
         if restored is None:
             self.loop.begin(0)
         else:
-            trained, self.evaluation_returns = restored
+            trained, self._evaluation = restored
             self.iteration, self.frames = trained.iterations, trained.frames
             self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
         self._is_restored = True
@@ -348,7 +354,8 @@ class Trainer:
 
     def _evaluate(self, advance: Advance) -> dict[str, float]:
         if self.experiment.evolution is not None:  # a population evaluates its members itself
-            self.evaluation_returns = advance.evaluation or self.evaluation_returns
+            if advance.evaluation:
+                self._evaluation = LastEvaluation(self.iteration, advance.evaluation)
             return advance.evaluation
         last = bool(reached_limit(self.experiment, self.trained))
         if not self._evaluator.is_due(self.iteration, last, self._target_reached):
@@ -359,7 +366,7 @@ class Trainer:
         except EnvInterrupted:  # the training stops and is saved without it
             self.run.log_event("the evaluation was interrupted")
             return {}
-        self.evaluation_returns = evaluation.return_mean
+        self._evaluation = LastEvaluation(self.iteration, evaluation.return_mean)
         facts = {"iteration": self.iteration, "frames": self.frames, "seconds": self.seconds}
         self.run.append_evaluation({**facts, "returns": evaluation.table.to_json()})
         return evaluation.return_mean

@@ -258,6 +258,20 @@ def test_a_target_return_is_compared_with_evaluations_where_there_are_any(tmp_pa
     assert 10.0 <= trainer.run.checkpoint("best:a").returns["a"] <= 15.0
 
 
+def test_a_checkpoint_has_the_return_of_its_own_evaluation_only(tmp_path: Path) -> None:
+    """So that the weights that were evaluated best are the best checkpoint, and are not deleted."""
+    options = ("evaluate_every=4", "checkpoint_every=2", "keep_checkpoints=0", "evaluation_episodes=5", "frames=320")
+    experiment = count_experiment(*options)
+    run = Run.create(tmp_path / "r", experiment)
+    with Trainer(experiment, run) as trainer:
+        list(zip(range(8), trainer))
+    with Trainer.resume(run) as trainer:
+        trainer.save()  # again, of the same weights
+        list(trainer)
+    assert [checkpoint.iteration for checkpoint in run.checkpoints if checkpoint.returns] == [4, 8, 10]
+    assert [checkpoint.iteration for checkpoint in run.checkpoints] == [2, 4, 6, 8, 10]
+
+
 def test_a_target_return_of_groups_that_are_rewarded_differently_needs_a_group(tmp_path: Path) -> None:
     experiment = count_experiment("target_return=9.0")
     with (

@@ -231,8 +231,8 @@ class RunFolder:
         iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
         if name == "best" and checkpoints:
             raise CheckpointError(
-                f"no checkpoint {which!r} in {self.shown_path}: when they were saved, no episode had ended, so none "
-                f"has a return; valid: last or one of: {iterations}"
+                f"no checkpoint {which!r} in {self.shown_path}: when they were saved, no episode had ended, or with "
+                f"evaluate_every none was evaluated, so none has a return; valid: last or one of: {iterations}"
             )
         raise CheckpointError(
             f"no checkpoint {which!r} in {self.shown_path}; valid: last, best or one of: {iterations}"

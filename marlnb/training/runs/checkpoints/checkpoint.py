@@ -31,7 +31,8 @@ class Checkpoint:
         path: its folder.
         iteration: iterations of training until then.
         frames: frames until then.
-        returns: by group, the mean return of one agent at that time; empty before any episode ended.
+        returns: by group, the mean return of one agent: of its own evaluation where the training evaluates, empty if
+            it was not evaluated; else of the latest episodes, empty before any ended.
         sha256: hash of the content.
         at_stop: whether it exists only because a batch job was stopped here; the next one replaces it.
     """
@@ -45,7 +46,7 @@ class Checkpoint:
 
     @property
     def score(self) -> float | None:
-        """The return that all groups share; None before any episode ended, and where they are rewarded differently."""
+        """The return that all groups share; None if `returns` is empty, and where they are rewarded differently."""
         return shared_return(self.returns)
 
     def __repr__(self) -> str:
