@@ -206,6 +206,19 @@ def test_seeds_train_together_as_ordinary_runs(tmp_path: Path, capsys: pytest.Ca
         assert message in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
+def test_seeds_that_cannot_start_do_not_end_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "seeds"
+    words = ["train", *MPE, "algorithm=ippo", "seeds=3", f"run={folder}", "--jobs", "1", "--quiet"]
+    assert main([*words, "max_agent_steps=1000"]) == 1
+    assert not list(folder.glob("*/*"))
+    (folder / "seed=1").mkdir()
+    (folder / "seed=1" / "notes.txt").touch()
+    capsys.readouterr()
+    assert main(words) == 1
+    captured = capsys.readouterr()
+    assert "2 of 3 runs complete" in captured.out and "seed=1 exists already and holds notes.txt" in captured.err
+
+
 def test_seeds_train_together_in_a_process_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marlnb.batch.trainings.train_all.usable_cores", lambda: 2)
     trainings = plan_trainings([*MPE, "algorithm=ippo", "seed=0..3"])

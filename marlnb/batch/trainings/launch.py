@@ -104,7 +104,7 @@ def run_in_turn(
             except KeyboardInterrupt:
                 outcome = Outcome(planned, "stopped")
             except Exception as error:  # an environment may raise anything; the other runs continue
-                outcome = _failure(planned, error)
+                outcome = failure(planned, error)
             if is_new:
                 discard_unstarted(path, outcome)
             display.end(planned, str(outcome))
@@ -139,7 +139,7 @@ def run_side_by_side(
                         running.append(_Job.start(folder, planned, slot, jobs, finish))
                     except (MarlnbError, OSError) as error:
                         slots.append(slot)
-                        outcomes.append(_failure(planned, error))
+                        outcomes.append(failure(planned, error))
                         display.end(planned, str(outcomes[-1]))
                     else:
                         display.start(planned)
@@ -250,7 +250,8 @@ def _stop(running: list[_Job], slots: deque[int], display: TrainingsProgress) ->
     return outcomes
 
 
-def _failure(planned: PlannedTraining, error: Exception) -> Outcome:
+def failure(planned: PlannedTraining, error: Exception) -> Outcome:
+    """Of a run that an error ended."""
     name = "" if isinstance(error, MarlnbError) else f"{type(error).__name__}: "
     return Outcome(planned, "failed", f"{name}{error}")
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from marlnb.algorithms.configs.ddpg import IDDPGConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.batch.job.signals import interrupt_on_signals
-from marlnb.batch.trainings.launch import LOG, POLL_S, Outcome, discard_unstarted, open_or_create, start_worker
+from marlnb.batch.trainings.launch import LOG, POLL_S, Outcome, discard_unstarted, failure, open_or_create, start_worker
 from marlnb.batch.trainings.progress_display import PlannedTraining, TrainingsProgress
 from marlnb.errors import ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
@@ -103,13 +103,19 @@ def run_together(
                 display.start(planned)
             opened, new = dict[Run, PlannedTraining](), set[Run]()
             for planned in group:
-                path, is_new = open_or_create(folder, planned)
-                opened[run := Run.open(path)] = planned
+                try:
+                    path, is_new = open_or_create(folder, planned)
+                    run = Run.open(path)
+                except (MarlnbError, OSError) as error:  # the others continue
+                    outcomes.append(failure(planned, error))
+                    display.end(planned, str(outcomes[-1]))
+                    continue
+                opened[run] = planned
                 new |= {run} if is_new else set()
             errors: dict[Run, str] = {}
             is_interrupted = False
             try:
-                if jobs == 1:
+                if jobs == 1 or not opened:
                     errors = _train_here(opened, display, after)
                 else:
                     errors = _train_in_processes(opened, display, after, jobs)
@@ -127,15 +133,14 @@ def run_together(
 
 
 def _train_here(opened: Opened, display: TrainingsProgress, after: AfterTraining) -> dict[Run, str]:
-    """Returns, by run, why it failed after its training."""
+    """Returns, by run, why it failed."""
 
     def show(run: Run, report: Report) -> None:
         display.update(opened[run], report.frames)
 
-    train_together(list(opened), [show])
-    errors = {}
+    errors = {run: str(error) for run, error in train_together(list(opened), [show]).items()}
     for run in opened:
-        if run.status()["state"] == "complete":
+        if run not in errors and run.status()["state"] == "complete":
             try:
                 after(run)
             except MarlnbError as error:
@@ -146,7 +151,7 @@ def _train_here(opened: Opened, display: TrainingsProgress, after: AfterTraining
 def _train_in_processes(opened: Opened, display: TrainingsProgress, after: AfterTraining, jobs: int) -> dict[Run, str]:
     """Each process trains an equal part of the runs; its output is in `output.log` of its first run.
 
-    Returns, by run, that its process failed. Raises KeyboardInterrupt, once all have saved.
+    Returns, by run, why it failed. Raises KeyboardInterrupt, once all have saved.
     """
     runs, n_jobs = list(opened), min(jobs, len(opened))
     bounds = [len(runs) * k // n_jobs for k in range(n_jobs + 1)]
@@ -163,8 +168,12 @@ def _train_in_processes(opened: Opened, display: TrainingsProgress, after: After
             process.send_signal(signal.SIGTERM)
         _wait(processes)
         raise
-    failed = [part for part, process in zip(parts, processes) if process.returncode]
-    return {run: f"its process failed; see {part[0].path / LOG}" for part in failed for run in part}
+    return {
+        run: f"{run.status().get('error', 'it was not trained to its end')} (see {part[0].path / LOG})"
+        for part, process in zip(parts, processes)
+        for run in part
+        if process.returncode or run.status()["state"] not in ("complete", "stopped")
+    }
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -185,8 +194,8 @@ def _start(runs: Sequence[Run], slot: int, n_jobs: int, after: AfterTraining) ->
 
 def _outcome(planned: PlannedTraining, run: Run, error: str, *, is_interrupted: bool) -> Outcome:
     status = run.status()
-    if is_interrupted or status["state"] == "stopped":
+    if is_interrupted:
         return Outcome(planned, "stopped")
-    if status["state"] == "complete" and not error:
-        return Outcome(planned, "complete")
-    return Outcome(planned, "failed", str(status.get("error") or error or status["state"]))
+    if not error:
+        return Outcome(planned, "complete" if status["state"] == "complete" else "stopped")
+    return Outcome(planned, "failed", error)

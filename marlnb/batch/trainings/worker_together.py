@@ -2,7 +2,8 @@
 
 CORES is a list like `0,2`, or empty for all. AFTER is the path of the function that is called with each run that is
 complete, `module:function`. The process that starts this one has created the runs, or has checked that
-they are of the experiments to train, so their code is trusted. How each run ended is in its status.
+they are of the experiments to train, so their code is trusted. How each run ended is in its status, and why it
+failed in the output.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def main(cores: str, after: str, *folders: str) -> None:
     runs = [Run.open(folder) for folder in folders]
     for run in runs:
         trust_training(run.experiment, run.path)
-    train_together(runs)
+    for run, error in train_together(runs).items():
+        print(f"{run.path}: {error}")
     for run in runs:
         if run.status()["state"] == "complete":
             load_object(after)(run)

@@ -20,7 +20,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         RunError: another line is damaged, or holds something else than numbers.
     """
     lists = path.name == EVALUATIONS
-    return [checked_row(row, f"{path}, line {number},", lists) for number, row in enumerate(read_lines(path), 1)]
+    try:
+        return [checked_row(row, f"{path}, line {number},", lists) for number, row in enumerate(read_lines(path), 1)]
+    except RunError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise RunError(f"{error}; delete this line to continue without it") from error.__cause__
 
 
 def parse_rows(path: Path, lines: list[str]) -> list[dict[str, Any]]:

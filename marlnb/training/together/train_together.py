@@ -23,8 +23,9 @@ def train_together(
 ) -> dict[Run, MarlnbError]:
     """Trains runs to their ends, each from its last checkpoint.
 
-    They may be at different iterations. One that ends or fails leaves, and the others continue. Requests to stop, save
-    or pause work for each run; a paused one makes the others wait. Signals and a first interrupt stop all, saved.
+    They may be at different iterations. One that cannot be opened, ends or fails leaves, and the others continue.
+    Requests to stop, save or pause work for each run; a paused one makes the others wait. Signals and a first interrupt
+    stop all, saved.
 
     Args:
         runs: of experiments that differ in their seed and in numbers of the algorithm such as its learning rate.
@@ -32,13 +33,17 @@ def train_together(
     Returns:
         by run that failed, why.
     Raises:
-        ConfigError, EnvBuildError: these experiments cannot advance together.
-        RunError, CheckpointError: a run is being trained by another process, or cannot be resumed.
+        ConfigError: these experiments cannot advance together.
     """
     check_joinable([run.experiment for run in runs])
     joined, failed = JoinedTrainings(), dict[Run, MarlnbError]()
     with ExitStack() as stack:
-        trainers = [stack.enter_context(_opened(run, joined)) for run in runs]
+        trainers: list[Trainer] = []
+        for run in runs:
+            try:
+                trainers.append(stack.enter_context(_opened(run, joined)))
+            except MarlnbError as error:  # it is trained by another process, or cannot be resumed
+                failed[run] = error
         stack.enter_context(stopping_on_signals([trainer.ask_to_stop for trainer in trainers]))
         while ready := [trainer for trainer in trainers if trainer.state != "failed" and trainer.continues()]:
             for trainer, result in _iterate(ready):

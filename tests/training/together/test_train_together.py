@@ -12,6 +12,7 @@ from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.training.control import request
 from marlnb.training.loop import DivergedError
+from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
 from marlnb.training.together.joinable import check_builds_joinable, check_joinable
 from marlnb.training.together.joined import JoinedTrainings
@@ -145,6 +146,20 @@ def test_one_that_diverges_or_stops_leaves_and_the_others_continue(tmp_path: Pat
     assert [run.status()["iteration"] for run in runs] == [10, 1, 4]
     alone = train(experiments[0], tmp_path / "alone", progress=False)
     assert runs[0].status()["scores"]["greedy"] == pytest.approx(alone.status()["scores"]["greedy"], abs=1e-2)
+
+
+def test_one_that_cannot_be_opened_fails_and_the_others_continue(tmp_path: Path) -> None:
+    runs = [Run.create(tmp_path / str(k), each) for k, each in enumerate(compose("frames=80"))]
+    damaged, locked, whole = runs
+    (damaged.path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration\n{"iteration": 3}\n')
+    lock = RunLock(locked.path / "lock")
+    failed = train_together(runs)
+    lock.release()
+    assert whole.status()["state"] == "complete" and failed.keys() == {damaged, locked}
+    assert "line 2, is damaged" in str(failed[damaged]) and "delete this line" in str(failed[damaged])
+    assert "being trained already" in str(failed[locked])
+    (damaged.path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration": 3}\n')
+    assert not train_together([damaged, locked])
 
 
 def test_what_cannot_advance_together_says_what_can() -> None:
