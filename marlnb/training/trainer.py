@@ -43,6 +43,8 @@ from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
 from marlnb.training.stopping import interrupts_after_iteration, stopping_on_file
 
+INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
 
 class TrainingCallback(Protocol):
     """Called between the iterations of a training: `train(..., callbacks=[...])`. It must not change the training.
@@ -112,7 +114,7 @@ class Trainer:
         self._evaluation = LastEvaluation()
         self._exploring_returns: dict[str, float] = {}
         self._stop_reason: str | None = None
-        self.stopped_because = ""
+        self.stopped_because = self._ended_by = ""
         self.allocation_ends = self._closed = self._is_restored = False
         self._deadline, self.phases = Deadline(), PhaseTimes()
         self.profiler = TrainingProfiler(run.path, experiment.device) if experiment.profile else None
@@ -289,7 +291,12 @@ class Trainer:
     def __enter__(self) -> Trainer:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Saves, as `close`, also after an exception of the block, which is logged and is the reason in the status."""
+        if error is not None and self.state == "running":
+            self._ended_by = _described(error)
+            with suppress(OSError):  # a full disk
+                self._log_error(f"ended after iteration {self.iteration}", error)
         self.close()
 
     def _begin(self) -> None:
@@ -413,13 +420,15 @@ class Trainer:
         Args:
             when: for the log; empty: in the next iteration.
         """
-        interrupted = isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit))
-        self.state = "stopped" if interrupted else "failed"
+        self.state = "stopped" if isinstance(error, INTERRUPTS) else "failed"
         with ExitStack() as last, suppress(OSError):  # a full disk, as `error` says
-            last.callback(self._release, error=f"{type(error).__name__}: {error}")
-            self.run.log_event(f"{self.state} {when or f'in iteration {self.iteration + 1}'}: {error!r}")
-            if not interrupted:
-                self.run.log_event("".join(traceback.format_exception(error)).rstrip())
+            last.callback(self._release, error=_described(error))
+            self._log_error(f"{self.state} {when or f'in iteration {self.iteration + 1}'}", error)
+
+    def _log_error(self, text: str, error: BaseException) -> None:
+        self.run.log_event(f"{text}: {error!r}")
+        if not isinstance(error, INTERRUPTS):
+            self.run.log_event("".join(traceback.format_exception(error)).rstrip())
 
     def _release(self, **facts: Any) -> None:
         with self._resources:  # also if an interrupt comes now: a notebook's traceback would keep the processes
@@ -434,4 +443,10 @@ class Trainer:
     def _write_status(self, state: RunState | None = None, **facts: Any) -> None:
         trained = self.trained if self._is_restored else None
         scores = {EXPLORING: self._exploring_returns, GREEDY: self.evaluation_returns}
-        self._status.write(state or self.state, trained, scores, reason=self.stopped_because, **facts)
+        reason = self.stopped_because or self._ended_by
+        self._status.write(state or self.state, trained, scores, reason=reason, **facts)
+
+
+def _described(error: BaseException) -> str:
+    """`ValueError: its message`, or `KeyboardInterrupt`."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -191,6 +191,10 @@ def test_an_error_is_stored_and_raised_by_wait(tmp_path: Path) -> None:
     with pytest.raises(Fault, match="here"):
         training.wait(120)
     assert isinstance(training.error, Fault)
+    status, events = training.run.status(), training.run.events()
+    assert (status["state"], status["reason"], training.run.checkpoint().iteration) == ("stopped", "Fault: here", 1)
+    assert any(line.endswith("ended after iteration 1: Fault('here')") for line in events)
+    assert any(line.startswith("Traceback") or " Traceback" in line for line in events)
     with pytest.raises(RunError, match="exists already"):
         start(_endless(), tmp_path / "run")
 
