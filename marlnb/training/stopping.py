@@ -9,19 +9,22 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from marlnb.training.runs.files import STOP, stop_reason
 
-SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")  # the last one: the terminal was closed
 POLL_S = 0.5
 
 
 @contextmanager
 def stopping_on_signals(stops: Sequence[Callable[[str], None]]) -> Iterator[None]:
-    """In the main thread, a signal calls each of `stops` with its name; a second interrupt interrupts at once."""
+    """In the main thread, a signal calls each of `stops` with its name; a second interrupt interrupts at once.
+
+    A training that nohup started continues when its terminal is closed.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -36,9 +39,11 @@ def stopping_on_signals(stops: Sequence[Callable[[str], None]]) -> Iterator[None
         for stop in stops:
             stop(name)
         hint = "; interrupt again to stop at once" if number == signal.SIGINT else ""
-        os.write(2, f"\n{name}: stopping after this iteration, which is then saved{hint}\n".encode())
+        _say(f"{name}: stopping after this iteration, which is then saved{hint}")
 
-    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    present = {name: getattr(signal, name) for name in SIGNALS if hasattr(signal, name)}
+    is_ignored = "SIGHUP" in present and signal.getsignal(present["SIGHUP"]) == signal.SIG_IGN
+    numbers = [number for name, number in present.items() if name != "SIGHUP" or not is_ignored]
     handlers = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
@@ -68,7 +73,7 @@ def interrupts_after_iteration(on_interrupt: Callable[[], None]) -> Iterator[Non
             raise KeyboardInterrupt
         is_interrupted = True
         on_interrupt()
-        os.write(2, b"\nSIGINT: interrupting after this iteration; interrupt again to stop at once\n")
+        _say("SIGINT: interrupting after this iteration; interrupt again to stop at once")
 
     signal.signal(signal.SIGINT, handle)
     try:
@@ -100,3 +105,9 @@ def stopping_on_file(run: Path, stop: Callable[[str], None]) -> Iterator[None]:
     finally:
         has_ended.set()
         thread.join()
+
+
+def _say(text: str) -> None:
+    """Writes to the terminal, if it is still open. Safe in a signal handler."""
+    with suppress(OSError):
+        os.write(2, f"\n{text}\n".encode())

@@ -56,9 +56,9 @@ def train(
 ) -> Run:
     """Trains until a limit of the experiment (frames, ...), its target return or a request to stop; returns the run.
 
-    A file STOP in the run folder, SIGTERM, SIGUSR1 or a first interrupt end the training after the current iteration,
-    saved. A second interrupt ends it at once; the last checkpoint is complete. It also stops, saved, before its SLURM
-    job ends.
+    A file STOP in the run folder, SIGTERM, SIGUSR1, SIGHUP (its terminal was closed) or a first interrupt end the
+    training after the current iteration, saved. A second interrupt ends it at once; the last checkpoint is complete. It
+    also stops, saved, before its SLURM job ends.
 
     Args:
         experiment: what to train.

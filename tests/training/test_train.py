@@ -93,7 +93,7 @@ def test_a_terminated_process_ends_saved(tmp_path: Path) -> None:
     assert run.checkpoint().iteration == run.metrics()["iteration"].iloc[-1] >= 2
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP"])
 def test_a_signal_ends_training_after_the_iteration(tmp_path: Path, name: str) -> None:
     def send(report: Report) -> None:
         if report.iteration == 2:
@@ -103,6 +103,20 @@ def test_a_signal_ends_training_after_the_iteration(tmp_path: Path, name: str) -
     assert run.status()["state"] == "stopped" and run.checkpoint().iteration == 2
     assert any(f"stopping: {name}" in line for line in run.events())
     assert resume(run, progress=False).status()["state"] == "complete"
+
+
+def test_a_terminal_that_is_closed_does_not_end_a_training_under_nohup(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = train(
+            count_experiment("frames=64"),
+            tmp_path / "r",
+            progress=False,
+            on_report=[lambda report: signal.raise_signal(signal.SIGHUP)],
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert run.status()["state"] == "complete"
 
 
 def test_a_second_interrupt_interrupts_at_once(tmp_path: Path) -> None:

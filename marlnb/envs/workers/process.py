@@ -18,7 +18,7 @@ import sys
 import threading
 from typing import Any
 
-IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)  # for the training, which saves first
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # the training saves first
 RESET, STEP, LABELS = 1, 2, 3
 WAKE, RENDER = b"w", b"r"  # to a worker; an object follows RENDER
 DONE, VALUE, FAILURE = b"d", b"v", b"f"  # from a worker; an object follows the last two
