@@ -112,7 +112,7 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
 
         groups_together(trainings)  # raises an error if some cannot
     if arguments.dry_run:
-        path = Path(folder) if folder is not None else common_folder(trainings)
+        path = Path(folder).expanduser() if folder is not None else common_folder(trainings)
         check_folder(path, trainings)
         _print_rows(Trainings(path, tuple(trainings), {}, False).rows())
         print_text(f"\n{count(len(trainings), 'run')} in {path}")
