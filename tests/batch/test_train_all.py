@@ -71,7 +71,7 @@ def test_a_command_trains_all_and_continues(
     assert main(words) == 0
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
-    assert " ".join(lines[0].split()) == "algorithm seed state frames minutes return of a return of b"
+    assert " ".join(lines[0].split()) == "algorithm seed state trained_frames minutes return of a return of b"
     assert [line.split()[:4] for line in lines[1:5]] == [
         [algorithm, seed, "complete", "64"] for algorithm in ("ippo", "mappo") for seed in ("0", "1")
     ]
@@ -88,6 +88,19 @@ def test_a_command_trains_all_and_continues(
     )
     assert capsys.readouterr().out.endswith("6 of 6 runs complete\n")
     assert main([*words, "frames=128"]) == 2 and "frames: 64 there, 128 here" in capsys.readouterr().err
+
+
+def test_the_table_of_several_lengths_shows_the_length_and_what_was_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in a folder that is named from home."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = ["train", *SMALL[:-2], "threads=1", "frames=64,100", "run=~/all", "--quiet"]
+    assert main(words) == 0 and main([*words, "--dry-run"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][:4] == ["frames", "state", "trained_frames", "minutes"]
+    complete = [line[:3] for line in lines if line[1:2] == ["complete"]]
+    assert complete == 2 * [["64", "complete", "64"], ["100", "complete", "128"]]
 
 
 def test_if_one_fails_the_others_continue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,7 @@ class Trainings:
     stopped: bool
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per training: swept values, state, frames, minutes of training, and each group's mean return.
+        """One row per training: swept values, state, frames and minutes of training, and each group's mean return.
 
         Returns are those of the last evaluation, else of recent training episodes; None before any.
         """
@@ -269,14 +269,14 @@ def _state(folder: Path) -> str:
 
 def _results(folder: Path) -> dict[str, Any]:
     if not is_run(folder):
-        return {"state": "missing", "frames": 0, "minutes": 0.0}
+        return {"state": "missing", "trained_frames": 0, "minutes": 0.0}
     status, rows = read_status(folder), read_rows(folder / METRICS)
     last = rows[-1] if rows else {}
     evaluations = [row["evaluation"] for row in rows if row.get("evaluation")]
     returns = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})
     return {
         "state": status["state"],
-        "frames": int(status.get("frames", 0)),
+        "trained_frames": int(status.get("frames", 0)),
         "minutes": last.get("seconds", 0.0) / 60,
         **{f"return of {group}": value for group, value in returns.items()},
     }
