@@ -35,3 +35,18 @@ def is_zero_sum(sums: Iterable[float], max_return: float) -> bool:
         max_return: the largest absolute return of an agent.
     """
     return bool(max_return > 0) and all(abs(total) <= RELATIVE_TOLERANCE * max_return for total in sums)
+
+
+def opponent_returns(
+    returns: Mapping[str, float | None], agent_returns: Mapping[str, float | None]
+) -> dict[str, float]:
+    """By agent, the returns of a single group whose agents play against each other, so that its mean is 0; else empty.
+
+    Args:
+        returns: by group, its mean return; None where it is not known.
+        agent_returns: the same by agent.
+    """
+    agents = {name: value for name, value in agent_returns.items() if value is not None}
+    are_known = len(returns) == 1 and len(agents) == len(agent_returns)
+    is_game = are_known and is_zero_sum([sum(agents.values())], max(map(abs, agents.values()), default=0))
+    return agents if is_game else {}

@@ -26,6 +26,7 @@ from marlnb.paths import expanded
 from marlnb.training.runs.files import METRICS, is_run, write_atomically
 from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.status import read_status
+from marlnb.training.shared_return import opponent_returns
 
 FILE = "trainings.json"  # in the common folder: the overrides
 MAX_TRAININGS = 10_000
@@ -69,7 +70,8 @@ class Trainings:
     def rows(self) -> list[dict[str, Any]]:
         """One row per training: swept values, state, frames and minutes of training, and each group's mean return.
 
-        Returns are those of the last evaluation, else of recent training episodes; None before any.
+        Returns are those of the last evaluation, else of recent training episodes; None before any. Players of one
+        group that play against each other have a return each, of the last iteration.
         """
         return [{**each.swept, **_results(self.path / each.folder)} for each in self.trainings]
 
@@ -273,7 +275,8 @@ def _results(folder: Path) -> dict[str, Any]:
     status, rows = read_status(folder), read_rows(folder / METRICS)
     last = rows[-1] if rows else {}
     evaluations = [row["evaluation"] for row in rows if row.get("evaluation")]
-    returns = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})
+    by_group = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})
+    returns = opponent_returns(last.get("returns", {}), last.get("agent_returns", {})) or by_group
     return {
         "state": status["state"],
         "trained_frames": int(status.get("frames", 0)),

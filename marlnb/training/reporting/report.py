@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from marlnb.training.shared_return import is_zero_sum, shared_return
+from marlnb.training.shared_return import opponent_returns, shared_return
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,8 @@ def exploring_returns(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _scored_returns(returns: Mapping[str, float | None], agent_returns: Mapping[str, float | None]) -> dict[str, float]:
-    agents = {name: value for name, value in agent_returns.items() if value is not None}
-    are_known = len(returns) == 1 and len(agents) == len(agent_returns)
-    if are_known and is_zero_sum([sum(agents.values())], max(map(abs, agents.values()), default=0)):
-        return agents
-    return {name: value for name, value in returns.items() if value is not None}
+    known = {name: value for name, value in returns.items() if value is not None}
+    return opponent_returns(returns, agent_returns) or known
 
 
 def _finite(value: Any) -> Any:
