@@ -22,7 +22,10 @@ SEED = "seed"
 CODE = "code"
 """The code that trained a run, as if it were a setting."""
 # settings that change how a training is stored and where it runs, not what it learns
-IRRELEVANT = ("loggers", "checkpoint_every", "keep_checkpoints", "device", "threads", "compile", "profile", "tuned")
+IRRELEVANT = (
+    *("loggers", "wandb_project", "wandb_entity", "checkpoint_every", "keep_checkpoints"),
+    *("device", "threads", "compile", "cuda_graphs", "profile", "tuned"),
+)
 MAX_NAMED = 3
 Settings = Mapping[str, Any]
 
