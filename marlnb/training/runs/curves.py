@@ -20,9 +20,16 @@ def return_curves(rows: Iterable[Mapping[str, Any]], *, agents: bool = True) -> 
     curves: Curves = {}
     for row in rows:
         evaluations = {f"{group}, evaluated": value for group, value in row.get("evaluation", {}).items()}
-        of_agents = row.get("agent_returns", {}) if agents else {}
+        of_agents = agent_returns(row) if agents else {}
         _add(curves, row, {**row.get("returns", {}), **of_agents, **evaluations})
     return curves
+
+
+def agent_returns(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """The return of each agent by the name of its curve: `a_0`, or `a_0 (agent)` if a group has that name."""
+    groups = row.get("returns", {})
+    returns = row.get("agent_returns", {}).items()
+    return {f"{name} (agent)" if name in groups else name: value for name, value in returns}
 
 
 def metric_curves(rows: Iterable[Mapping[str, Any]]) -> Curves:

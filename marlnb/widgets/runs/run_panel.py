@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training
 from marlnb.training.control import request
-from marlnb.training.reporting.report import exploring_returns
-from marlnb.training.runs.curves import return_curves
+from marlnb.training.runs.curves import agent_returns, return_curves
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.states import RUNNING_STATES
+from marlnb.training.shared_return import opponent_returns
 from marlnb.training.train import open_run
 from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Accordion, Tab
@@ -272,10 +272,10 @@ class RunPanel:
         """Hides the lines of single agents at first; where these play against each other, that of their group, which is
         always 0. The legend switches them on."""
         last = changes.rows[-1] if changes.rows else {}
-        new = [agent for agent in last.get("agent_returns", {}) if agent not in self._agents]
+        new = [agent for agent in agent_returns(last) if agent not in self._agents]
         if new:
             self._agents += new
-            are_opponents = any(agent in exploring_returns(last) for agent in new)
+            are_opponents = bool(opponent_returns(last["returns"], last["agent_returns"]))
             self.returns.hidden = [*self.returns.hidden, *(last["returns"] if are_opponents else new)]
 
     def _fail(self, error: Exception) -> None:
