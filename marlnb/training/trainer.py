@@ -311,7 +311,7 @@ class Trainer:
         self._is_restored = True
         row = self.run.begin(self.iteration)
         self._exploring_returns = exploring_returns(row) or self.loop.episodes.recent_returns
-        for logger in open_loggers(self.experiment, self.run):
+        for logger in open_loggers(self.experiment, self.run, self.frames):
             self._loggers.append(self._resources.enter_context(closing(logger)))
         start = f"iteration {self.iteration}, {self.frames} frames" if restored else "the start"
         self.run.log_event(f"training from {start}")

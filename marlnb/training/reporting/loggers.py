@@ -24,10 +24,16 @@ _WANDB_FOLDER = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
 
 
 class TorchRLLogger:
-    """Writes every number of a report as a scalar, with frames as the step."""
+    """Writes every number of a report as a scalar, with frames as the step.
 
-    def __init__(self, name: str, run: Run) -> None:
+    Args:
+        frames: at which the training continues; what was logged after them is trained again.
+    """
+
+    def __init__(self, name: str, run: Run, frames: int) -> None:
         self._logger = _LOGGERS[name](run)
+        if name == "tensorboard":
+            _hide_after(self._logger, frames)
 
     def log(self, report: Report) -> None:
         for name, value in scalars(report).items():
@@ -49,9 +55,9 @@ def check_loggers(names: Sequence[str]) -> None:
             )
 
 
-def open_loggers(experiment: Experiment, run: Run) -> list[TorchRLLogger]:
+def open_loggers(experiment: Experiment, run: Run, frames: int) -> list[TorchRLLogger]:
     check_loggers(experiment.loggers)
-    return [TorchRLLogger(name, run) for name in experiment.loggers]
+    return [TorchRLLogger(name, run, frames) for name in experiment.loggers]
 
 
 def scalars(report: Report) -> dict[str, float]:
@@ -71,6 +77,14 @@ def _tensorboard(run: Run) -> Any:
     from torchrl.record.loggers.tensorboard import TensorboardLogger
 
     return TensorboardLogger(exp_name="tensorboard", log_dir=str(run.path))
+
+
+def _hide_after(logger: Any, frames: int) -> None:
+    """Makes TensorBoard hide what an earlier session logged after these frames, as `purge_step` of a SummaryWriter."""
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+    start = SessionLog(status=SessionLog.START)
+    logger.experiment.file_writer.add_event(Event(step=frames + 1, session_log=start))
 
 
 def _wandb(run: Run) -> Any:

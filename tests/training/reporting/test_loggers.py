@@ -16,6 +16,21 @@ from marlnb.training.trainer import Trainer
 from tests.training.toys import count_experiment
 
 
+class FailsAfter:
+    """Ends a training as failed, so that its last iterations are trained again."""
+
+    def __init__(self, frames: int) -> None:
+        self.frames = frames
+
+    def begin(self, trainer: Trainer) -> None: ...
+
+    def after_iteration(self, trainer: Trainer) -> None:
+        if trainer.frames == self.frames:
+            raise RuntimeError(f"after {self.frames} frames")
+
+    def end(self, trainer: Trainer) -> None: ...
+
+
 def test_an_unknown_logger_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(ConfigError, match="no logger 'tensorbord'; did you mean 'tensorboard'"):
         check_loggers(["tensorbord"])
@@ -32,13 +47,15 @@ def test_tensorboard_gets_every_number_and_continues_after_a_resume(tmp_path: Pa
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run = train(count_experiment("loggers=[tensorboard]", "frames=64"), tmp_path / "r", progress=False)
-    resume(run, frames=128, progress=False)
+    with pytest.raises(RuntimeError, match="after 128"):
+        resume(run, frames=160, progress=False, callbacks=[FailsAfter(128)])
+    resume(run, frames=160, progress=False)
     events = EventAccumulator(str(run.path / "tensorboard"))
     events.Reload()
     logged = [(event.step, event.value) for event in events.Scalars("learning/a/entropy")]
     rows = run.metrics()
     expected = list(zip(rows["frames"].tolist(), rows["learning/a/entropy"].tolist()))
-    assert [step for step, _ in logged] == [32, 64, 96, 128]
+    assert [step for step, _ in logged] == [32, 64, 96, 128, 160]
     assert logged == [(step, pytest.approx(value, rel=1e-6)) for step, value in expected]
 
 
