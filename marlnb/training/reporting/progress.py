@@ -35,7 +35,7 @@ class Progress:
     def recall(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Shows a training that was completed earlier, from its metrics."""
         if rows:
-            report = Report(**rows[-1])
+            report = Report.of_row(rows[-1])
             rate = report.frames / report.seconds if report.seconds else report.frames_per_second
             ending = describe_end("complete", trained_at(report), self._experiment)
             self._line.write(self._text(report, rate, ending))

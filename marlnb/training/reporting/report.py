@@ -38,22 +38,27 @@ class Report:
     """
 
     iteration: int
-    frames: int
-    seconds: float
-    episodes: int
-    returns: dict[str, float | None]
-    recent_return: float | None
-    length: float | None
-    learning: dict[str, dict[str, float]]
-    evaluation: dict[str, float]
-    frames_per_second: float
-    stepping_s: float
-    acting_s: float
-    learning_s: float
+    frames: int = 0
+    seconds: float = 0.0
+    episodes: int = 0
+    returns: dict[str, float | None] = field(default_factory=dict)
+    recent_return: float | None = None
+    length: float | None = None
+    learning: dict[str, dict[str, float]] = field(default_factory=dict)
+    evaluation: dict[str, float] = field(default_factory=dict)
+    frames_per_second: float = 0.0
+    stepping_s: float = 0.0
+    acting_s: float = 0.0
+    learning_s: float = 0.0
     agent_returns: dict[str, float | None] = field(default_factory=dict)
     agent_steps: int = 0
     recent_returns: dict[str, float] = field(default_factory=dict)
     turn: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of_row(row: Mapping[str, Any]) -> Report:
+        """From a row of a run's metrics, of this or another version: others have more fields or fewer."""
+        return Report(**{item.name: row[item.name] for item in fields(Report) if item.name in row})
 
     @property
     def score(self) -> float | None:
