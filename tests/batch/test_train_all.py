@@ -230,6 +230,10 @@ def test_seeds_that_cannot_start_do_not_end_the_others(tmp_path: Path, capsys: p
     assert main(words) == 1
     captured = capsys.readouterr()
     assert "2 of 3 runs complete" in captured.out and "seed=1 exists already and holds notes.txt" in captured.err
+    with (folder / "seed=0" / "metrics.jsonl").open("a") as metrics:
+        metrics.write("damaged\n")
+    assert main(words) == 1
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["0", "complete", "64", "-"]
 
 
 def test_seeds_train_together_in_a_process_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,14 +272,18 @@ def _state(folder: Path) -> str:
 def _results(folder: Path) -> dict[str, Any]:
     if not is_run(folder):
         return {"state": "missing", "trained_frames": 0, "minutes": 0.0}
-    status, rows = read_status(folder), read_rows(folder / METRICS)
+    status = read_status(folder)
+    facts = {"state": status["state"], "trained_frames": int(status.get("frames", 0))}
+    try:
+        rows = read_rows(folder / METRICS)
+    except RunError:  # one damaged line hides no other run; resuming this one says which line
+        return {**facts, "minutes": None}
     last = rows[-1] if rows else {}
     evaluations = [row["evaluation"] for row in rows if row.get("evaluation")]
     by_group = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})
     returns = opponent_returns(last.get("returns", {}), last.get("agent_returns", {})) or by_group
     return {
-        "state": status["state"],
-        "trained_frames": int(status.get("frames", 0)),
+        **facts,
         "minutes": last.get("seconds", 0.0) / 60,
         **{f"return of {group}": value for group, value in returns.items()},
     }
