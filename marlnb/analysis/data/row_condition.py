@@ -76,6 +76,18 @@ def _from_array(source: RowSource, rows: Rows, values: np.ndarray) -> np.ndarray
     return selected[:, None] if selected.ndim == 1 else selected
 
 
+def _in_one_dtype(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of an array and a constant, the constant as the array would store it: float32(0.3) is not 0.3."""
+    return _stored_as(b, a), _stored_as(a, b)
+
+
+def _stored_as(array: np.ndarray, value: np.ndarray) -> np.ndarray:
+    if value.ndim or not array.ndim or array.dtype.kind != "f" or value.dtype.kind not in "if":
+        return value
+    with np.errstate(over="ignore"):  # beyond every number of the array's type: infinity
+        return value.astype(array.dtype)
+
+
 class _Evaluation:
     """One condition on one group's rows: a walk over its syntax tree, so that no code of the text is run.
 
@@ -113,7 +125,7 @@ class _Evaluation:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return np.asarray(-self._value(operand))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
-                return np.asarray(ARITHMETIC[type(op)](self._value(left), self._value(right)))
+                return np.asarray(ARITHMETIC[type(op)](*_in_one_dtype(self._value(left), self._value(right))))
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 sides = [left, *comparators]
                 pairs = zip(sides, ops, comparators)
@@ -147,7 +159,7 @@ class _Evaluation:
                     raise AnalysisError(
                         f"rows={self.condition!r}: {label.id} has no class {str(word)!r}; valid: {names}"
                     )
-        return COMPARISONS[type(op)](a, b)
+        return COMPARISONS[type(op)](*_in_one_dtype(a, b))
 
     def _class_help(self, *nodes: ast.expr) -> str:
         labels = [self.classes[node.id] for node in nodes if isinstance(node, ast.Name) and node.id in self.classes]

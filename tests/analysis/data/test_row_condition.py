@@ -40,6 +40,22 @@ def test_conditions_select_the_rows_that_numpy_selects(recording: Recording, sou
         np.testing.assert_array_equal(rows_where(source, rows, condition)[:, 0], selected, condition)
 
 
+def test_a_number_equals_the_stored_value_that_it_names(recording: Recording, source: RowSource, rows: Rows) -> None:
+    feature = recording.steps("listener", "observation").to_numpy()[:, 0, 2]
+    values = np.unique(feature)
+    value = next(x for x in values[len(values) // 2 :] if float(str(x)) < float(x))  # float32(0.3) > 0.3
+    text = str(value)  # the shortest decimal number that is read as this float32
+    expected = {
+        f"landmark_0_dx == {text}": feature == value,
+        f"landmark_0_dx in (99, {text})": feature == value,
+        f"landmark_0_dx <= {text}": feature <= value,
+        f"landmark_0_dx > {text}": feature > value,
+        f"0 == landmark_0_dx - {text}": feature == value,
+    }
+    for condition, selected in expected.items():
+        np.testing.assert_array_equal(rows_where(source, rows, condition)[:, 0], selected, condition)
+
+
 def test_a_condition_selects_for_each_agent(team: Recording) -> None:
     source = RowSource(team, "agent")
     rows = source.rows(None, source.resolve_checkpoint(None))
