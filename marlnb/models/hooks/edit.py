@@ -95,6 +95,11 @@ class Edit(ABC):
             raise ConfigError(f"invalid time window t={self.t!r}; valid: a step, or (first, stop)")
         return self.t[0] or 0, self.t[1]
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws numbers while it is in force: an episode then depends on what was played before it."""
+        return False
+
     @abstractmethod
     def bind(self, target: EditTarget) -> Change:
         """The change as a function of activations at `target`. Called once, when the edit starts there."""

@@ -48,6 +48,10 @@ class Ablate(Edit):
         if not isinstance(self.value, str | int | float):
             object.__setattr__(self, "value", tuple(float(x) for x in self.value))
 
+    @property
+    def is_random(self) -> bool:
+        return self.value == "resample"
+
     def bind(self, target: EditTarget) -> Change:
         if self.value == "resample":
             return self._resample(target)
@@ -124,6 +128,10 @@ class Noise(Edit):
 
     scale: float = 1.0
     seed: int = field(default=0, kw_only=True)
+
+    @property
+    def is_random(self) -> bool:
+        return True
 
     def bind(self, target: EditTarget) -> Change:
         generator = torch.Generator().manual_seed(self.seed)

@@ -125,23 +125,27 @@ def hooks_where_needed(
 ) -> Iterator[tuple[dict[str, Tensor], DryRun]]:
     """Does the dry run with hooks at all actor sites, then keeps only the hooks of groups that need them.
 
+    Edits start again after the dry run, so that what they draw does not depend on how many steps it took.
+
     Yields:
         The activations that the hooks fill at every step, and the dry run.
     """
     hooked = {name for name, policy in policies.items() if config.edits or is_hooked(policy)}
     activations: dict[str, Tensor] = {}
-    actor_sites = [site.name for site in sites if not in_critic(site.name)]
-    with edited(policies, config.edits), ExitStack() as stack:
-        hooks: dict[str, ExitStack] = {}
-        for name, policy in policies.items():
-            group_sites = [site for site in actor_sites if site.startswith(f"{name}/")]
-            hooks[name] = stack.enter_context(ExitStack())
-            if group_sites:
-                hooks[name].enter_context(capture(policy, group_sites, into=activations))
+    actor_sites = [site for site in sites if not in_critic(site.name)]
+    with edited(policies, config.edits), _captured(policies, actor_sites, activations):
         result = dry_run(env, policies, selections, sites, activations, config, hooked)
-        for name in policies.keys() - result.captured:
-            hooks[name].close()
+    captured_sites = [site for site in actor_sites if site.group in result.captured]
+    with edited(policies, config.edits), _captured(policies, captured_sites, activations):
         yield activations, result
+
+
+@contextmanager
+def _captured(policies: Mapping[str, Policy], sites: Sequence[Site], activations: dict[str, Tensor]) -> Iterator[None]:
+    with ExitStack() as hooks:
+        if sites:
+            hooks.enter_context(capture(policies, [site.name for site in sites], into=activations))
+        yield
 
 
 def select_agents(spec: EnvSpec, patterns: str | Sequence[str] | None) -> list[Selection]:

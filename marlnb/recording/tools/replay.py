@@ -123,7 +123,8 @@ def replay(
         env: the recorded environment, where it was not the one of `policy_source`.
     Raises:
         RecordingError: the episode does not exist, is unfinished or has no known start; the weights or the environment
-            differ from those recorded; or sampled actions are missing in the file.
+            differ from those recorded; sampled actions are missing in the file; or it was recorded with edits that
+            draw random numbers.
     """
     recording = opened_recording(recording)
     table = recording.episodes
@@ -140,7 +141,13 @@ def replay(
     check_env(recording, source, env)
     actions = recorded_actions(recording, rows)
     env_index = int(recording.file["steps/env_id"][rows[0]])
-    with prepare(source, _config(recording, origin.iteration, env_index, env)) as prepared:
+    config = _config(recording, origin.iteration, env_index, env)
+    if drawing := [f"{edit.name} of {edit.site}" for edit in config.edits if edit.is_random]:
+        raise RecordingError(
+            f"{recording.path.name} cannot be played again: it was recorded with edits that draw random numbers "
+            f"({', '.join(drawing)}), which depend on all episodes before"
+        )
+    with prepare(source, config) as prepared:
         if prepared.env.spec != recording.spec:
             raise RecordingError(
                 f"{recording.path.name} was recorded in {recording.spec.name}; {prepared.env.spec.name} is another "

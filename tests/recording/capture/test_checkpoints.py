@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import marlnb
+from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.errors import RecordingError
-from marlnb.models.hooks.edits import Ablate
+from marlnb.models.hooks.edits import Ablate, Noise
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.segments import join
@@ -110,6 +111,16 @@ def test_edits_are_in_force_and_stored_in_the_settings(run: Run) -> None:
         assert filled == {"captured", "recomputed"}
         returns = evaluate(run, edits=edits, **options).table.returns["a"]  # type: ignore[arg-type, union-attr]
         assert np.array_equal(edited.episodes[["a_0", "a_1", "a_2"]], returns)
+
+
+def test_numbers_that_an_edit_draws_begin_with_the_first_episode(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", SimpleSpreadConfig(max_cycles=6), centralised=False)
+    options = {"edits": [Noise("agent/actor/hidden_1", scale=3.0)], "episodes": 4, "n_envs": 2, "seed": 5}
+    returns = evaluate(run, **options).table.returns["agent"]  # type: ignore[arg-type, union-attr]
+    with record(run, progress=False, **options) as recording:  # type: ignore[arg-type]
+        np.testing.assert_array_equal(recording.episodes[recording.agents], returns)
+        with pytest.raises(RecordingError, match=r"draw random numbers \(noise of agent/actor/hidden_1\)"):
+            marlnb.replay(recording, 0)
 
 
 def test_an_edit_of_a_critic_is_in_force_in_its_window(tmp_path: Path) -> None:
