@@ -244,7 +244,8 @@ def _from_field(
     group, recording = source.group, source.recording
     known = source.field("acting" if field == "action" else "alive", rows).astype(bool)
     if field == "return_to_go":
-        return _return_to_go(source, rows), known, ()
+        values, reaches_end = _return_to_go(source, rows)
+        return values, known & reaches_end, ()
     if field == "recurrent":
         states = source.recurrent_state(rows)
         return _feature_column(states, feature, (), f"unit of the recurrent state of {group!r}"), known, ()
@@ -274,20 +275,30 @@ def _feature_column(values: np.ndarray, feature: str | int | None, names: Sequen
     return flat[:, :, column]
 
 
-def _return_to_go(source: RowSource, rows: Rows) -> np.ndarray:
-    """Undiscounted sum of rewards from each step to its episode's end, `[row, agent]`.
+def _return_to_go(source: RowSource, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Undiscounted sum of rewards from each step to its episode's end, and where that end was recorded, `[row, agent]`.
 
     It counts rewards at steps that are not among the rows, such as those while an agent waits for its turn.
     """
     all_rows = source.rows(np.unique(rows.episode).tolist())
-    if not source.keeps_every_step(all_rows):
+    episodes, start, number, length = np.unique(
+        all_rows.episode, return_index=True, return_inverse=True, return_counts=True
+    )
+    first_t = all_rows.t[start]
+    if not np.array_equal(all_rows.t - first_t[number], np.arange(len(all_rows)) - start[number]):
         raise AnalysisError("return_to_go needs every step of each episode; some steps are missing in this recording")
     reward = source.field("reward", all_rows).astype(np.float64)
-    _, start, number, length = np.unique(all_rows.episode, return_index=True, return_inverse=True, return_counts=True)
     sum_before = np.concatenate([np.zeros((1, reward.shape[1])), reward.cumsum(axis=0)])
     episode_end = (start + length)[number]
     to_go = sum_before[episode_end] - sum_before[np.arange(len(reward))]
-    return np.asarray(to_go[np.searchsorted(all_rows.index, rows.index)])
+    finished = source.recording.episodes.loc[episodes, "finished"].to_numpy(bool)[:, None]
+    if not finished.all():  # where the end was not recorded, or only the beginning
+        ended = np.zeros(reward.shape, bool)
+        for name in {"terminated", "truncated"} & set(source.recording.fields(source.group)):
+            ended |= source.field(name, all_rows).astype(bool)
+        finished = finished | np.logical_or.reduceat(ended, start)
+    position = np.searchsorted(all_rows.index, rows.index)
+    return np.asarray(to_go[position]), np.asarray(finished[number[position]])
 
 
 def rows_later(rows: Rows, offset: int) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,9 @@ from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.representations.event_average import event_average
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
+from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from tests.recording.runs import LivesConfig, make_run
 
 
 def test_the_row_some_steps_later_by_hand() -> None:
@@ -37,6 +41,19 @@ def test_what_another_agent_sees_does_and_earns(recording: Recording) -> None:
     later = spoken.later(rows, 2)
     np.testing.assert_array_equal(later.values[:23, 0], spoken.values[2:25, 0])
     assert later.known[:, 0].reshape(2, 25).sum(axis=1).tolist() == [23, 23]
+
+
+def test_the_return_to_go_is_unknown_where_the_end_was_not_recorded(tmp_path: Path) -> None:
+    """a_1 dies at its third step, so what is left of its rewards is known; the other agents play on."""
+    run = make_run(tmp_path / "run", LivesConfig(shortest=200), centralised=False)
+    steps = iter(range(150))  # the rows of the first 128 are written before the end
+    with pytest.raises(StopIteration):
+        record(run, episodes=1, n_envs=1, progress=False, on_step=lambda _: next(steps))
+    with Recording.open(run.recordings["recording"]) as cut:
+        source = RowSource(cut, "a")
+        result = resolve_label(source, source.rows(None), "return_to_go")
+    assert result.known.sum(axis=0).tolist() == [0, 3, 0]
+    assert result.values[:3, 1].tolist() == [6, 5, 3]  # of 1, 2 and 3
 
 
 def test_several_sites_and_offsets_are_one_result(recording: Recording) -> None:

@@ -15,6 +15,8 @@ import pytest
 import torch
 
 import marlnb as mnb
+from marlnb.analysis.data.labels import resolve_label
+from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import ConfigError, RecordingError, RunError
 from marlnb.experiment import Experiment
 from marlnb.recording.file.layout import row_paths
@@ -227,6 +229,12 @@ def test_episodes_longer_than_a_rollout(tmp_path: Path) -> None:
             assert part.episodes["seed"].tolist() == flight.episodes["seed"].tolist()
             site = "listener/actor/hidden_1"
             np.testing.assert_allclose(part[site].to_numpy(), flight[site].to_numpy()[10:30], atol=1e-6)
+            of_part, of_whole = (
+                resolve_label(source, source.rows(None), "return_to_go")
+                for source in (RowSource(recording, "listener") for recording in (part, flight))
+            )
+            np.testing.assert_allclose(of_part.values[:15], of_whole.values[10:25], rtol=1e-5)
+            assert of_part.known[:, 0].tolist() == [True] * 15 + [False] * 5 and of_whole.known.all()
 
 
 def test_tools_take_episodes_older_than_the_recording(tmp_path: Path) -> None:
