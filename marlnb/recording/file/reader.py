@@ -250,7 +250,8 @@ class Recording:
     def sites(self) -> list[str]:
         """Names of the recorded sites, such as `listener/actor/hidden_1`."""
         stored = self._datasets_below("activations")
-        in_order = [site for site in self.settings.get("sites", []) if site in stored]
+        backfilled = [str(name) for name in np.atleast_1d(self.file.attrs.get("backfilled", ()))]
+        in_order = [site for site in (*self.settings.get("sites", []), *backfilled) if site in stored]
         return in_order + [site for site in stored if site not in in_order]
 
     @property

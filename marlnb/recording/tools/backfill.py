@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +54,7 @@ def backfill(
 ) -> Recording:
     """Adds sites to a recording, as if they had been recorded; their datasets have the attribute `filled` "backfilled".
 
+    `recording.settings` stays as it is, so that `record(..., exist="open")` with the same options returns the file.
     The policies of the checkpoint that made each row compute them from the row's observations and entering recurrent
     states, within 1e-5 of what fired (within the stored precision, where that is half). The file changes in one commit:
     a kill leaves it unchanged.
@@ -160,11 +160,10 @@ def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -
                 dataset.attrs["filled"] = "backfilled"
             for start in range(0, len(part), BATCH_ROWS):
                 _fill_rows(part, columns, by_origin, file, start)
-        settings = part.settings
-        settings["sites"] = [*settings.get("sites", []), *columns]
+        backfilled = [*np.atleast_1d(part.file.attrs.get("backfilled", ())), *columns]
         part.close()
         paths = [field.path for field, _ in columns.values()]
-        _add_datasets(part.path, temporary, paths, {"settings": json.dumps(settings, sort_keys=True)}, part.locking)
+        _add_datasets(part.path, temporary, paths, {"backfilled": backfilled}, part.locking)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -245,9 +244,6 @@ def _add_datasets(
 
 def _join_again(recording: Recording, paths: Sequence[Path]) -> None:
     complete, renumber = recording.complete, not recording.file["steps/episode"].is_virtual
-    with Recording.open(paths[0], locking=recording.locking) as part:
-        sites = part.settings["sites"]
-    settings = {**recording.settings, "sites": sites}
-    attributes = {"settings": json.dumps(settings, sort_keys=True), "seed": recording.file.attrs["seed"]}
+    attributes = {name: recording.file.attrs[name] for name in ("settings", "seed")}
     recording.release()
     join(paths, recording.path, complete=complete, renumber=renumber, attributes=attributes, locking=recording.locking)

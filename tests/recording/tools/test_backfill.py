@@ -15,6 +15,8 @@ from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.configs.sac import ISACConfig
 from marlnb.config import AlgorithmConfig, ModelConfig
 from marlnb.errors import RecordingError
+from marlnb.models.hooks.apply_edits import edited
+from marlnb.models.hooks.edits import Ablate
 from marlnb.models.networks.configs.gnn import GNNConfig
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
@@ -35,6 +37,7 @@ def test_backfilled_equals_recorded(
     whole = record(run, name="whole", sites="*", **options)  # type: ignore[arg-type]
     lacking = record(run, name="lacking", sites="b/actor/head", segment_bytes=segment_bytes, **options)  # type: ignore[arg-type]
     rows, before = len(lacking), lacking.steps("a", "observation").to_numpy()
+    pinned = Ablate("b/actor/head", "mean", source=lacking).pinned()  # type: ignore[arg-type]
     assert mnb.backfill(lacking, "*") is lacking
     with Recording.open(lacking.path) as filled:
         assert sorted(filled.sites) == sorted(whole.sites) and len(filled) == rows and filled.complete
@@ -49,6 +52,12 @@ def test_backfilled_equals_recorded(
         assert filled.file["activations/a/actor/hidden_1"].attrs["filled"] == "backfilled"
         assert "filled" not in filled.file["steps/a/reward"].attrs
     assert [item.name for item in lacking.path.parent.iterdir() if item.name.startswith(".")] == []
+    with edited(run.policies(), [pinned]):  # the recording is still the one that the edit was made with
+        pass
+    lacking.release()
+    same = {"name": "lacking", "sites": "b/actor/head", "segment_bytes": segment_bytes, "exist": "open"}
+    with record(run, **same, **options) as reopened:  # type: ignore[arg-type]
+        assert reopened.sites[0] == "b/actor/head" and len(reopened.sites) == len(whole.sites)
     with pytest.raises(RecordingError, match="already"):
         mnb.backfill(lacking, "a/actor/hidden_1")
 
