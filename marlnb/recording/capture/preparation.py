@@ -33,6 +33,7 @@ from marlnb.training.policies.evaluation import action_generator, choose_n_envs
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run import Origin
+from marlnb.training.runs.saved_edits import edit_to_json
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Prepared:
     def settings(self) -> dict[str, Any]:
         """What distinguishes this recording from others, as plain JSON."""
         config = self.config
+        edits = [edit_to_json(edit, self.policy_source.path) for edit in config.edits]
         return {
             "env": self.env.spec.name,
             "checkpoint": self.origin.sha256,
@@ -75,7 +77,7 @@ class Prepared:
                 for name in ("episodes", "every", "dtype", "seed", "explore", "values", "frames")
             },
             **({"fill": config.fill} if config.fill != "recomputed" else {}),
-            **({"edits": [edit.to_json() for edit in config.edits]} if config.edits else {}),
+            **({"edits": edits} if edits else {}),
             **self._env_config(),
         }
 

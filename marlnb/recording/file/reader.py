@@ -43,13 +43,13 @@ class Recording:
     It can be passed to another process, which opens the file again.
 
     Attributes:
-        path: the file.
+        path: the file, absolute, so that the working directory may change while it is open.
         locking: HDF5's file locking, as h5py takes it.
     """
 
     def __init__(self, path: Path, locking: Locking = None) -> None:
         """Use `Recording.open`."""
-        self.path = path
+        self.path = path.absolute()
         self.locking = locking
         self._opened: tuple[int, h5py.File, RowChecks, dict[str, Any]] | None = None
         self._closed = False

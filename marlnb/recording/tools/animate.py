@@ -23,7 +23,7 @@ from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animation import Animation
 from marlnb.recording.tools.recorded_env import check_env
-from marlnb.recording.tools.recorded_policies import check_origin, origin_at, source_of
+from marlnb.recording.tools.recorded_policies import check_origin, edits_of, origin_at, source_of
 from marlnb.recording.tools.replay import check_start, recorded_actions
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import TimeStep, play
@@ -235,7 +235,7 @@ def _take_recorded(
     check_env(recording, source, env)
     actions = recorded_actions(recording, rows)
     policies = source.policies(origin.iteration)
-    edits = [Edit.from_json(edit) for edit in recording.settings.get("edits", ())]
+    edits = edits_of(recording, source)
     if not entry["finished"]:
         camera.max_steps = min(camera.max_steps, len(rows))
     with source.build_env(1, env=rendering_env(source, env)) as built, edited(policies, edits):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from marlnb.errors import RecordingError
+from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin
+from marlnb.training.runs.saved_edits import edit_from_json
 
 
 def source_of(recording: Recording, policy_source: PolicySourceLike | None, *, trust: bool = False) -> PolicySource:
@@ -30,6 +32,11 @@ def source_of(recording: Recording, policy_source: PolicySourceLike | None, *, t
             return player
         raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; give policy_source=")
     return as_policy_source(recording.run_path, trust=trust)
+
+
+def edits_of(recording: Recording, source: PolicySource) -> tuple[Edit, ...]:
+    """The edits that were in force while the policies of `source` were recorded."""
+    return tuple(edit_from_json(edit, source.path) for edit in recording.settings.get("edits", ()))
 
 
 def origin_at(recording: Recording, row: int) -> Origin:

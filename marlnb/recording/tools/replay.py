@@ -30,7 +30,7 @@ from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
 from marlnb.recording.tools.recorded_env import check_env
-from marlnb.recording.tools.recorded_policies import check_origin, origin_at, source_of
+from marlnb.recording.tools.recorded_policies import check_origin, edits_of, origin_at, source_of
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import play
 from marlnb.training.policies.policy_source import PolicySourceLike
@@ -141,7 +141,7 @@ def replay(
     check_env(recording, source, env)
     actions = recorded_actions(recording, rows)
     env_index = int(recording.file["steps/env_id"][rows[0]])
-    config = _config(recording, origin.iteration, env_index, env)
+    config = _config(recording, origin.iteration, env_index, env, edits_of(recording, source))
     if drawing := [f"{edit.name} of {edit.site}" for edit in config.edits if edit.is_random]:
         raise RecordingError(
             f"{recording.path.name} cannot be played again: it was recorded with edits that draw random numbers "
@@ -167,7 +167,9 @@ def check_start(recording: Recording, episode: int) -> None:
         raise RecordingError(f"{recording.path.name}: episode {episode} cannot be played again, because {problem}")
 
 
-def _config(recording: Recording, iteration: int, env_index: int, env: EnvConfig | None) -> RecordingConfig:
+def _config(
+    recording: Recording, iteration: int, env_index: int, env: EnvConfig | None, edits: tuple[Edit, ...]
+) -> RecordingConfig:
     settings = recording.settings
     n_envs = max(int(settings["n_envs"]), env_index + 1)
     return RecordingConfig(
@@ -182,7 +184,7 @@ def _config(recording: Recording, iteration: int, env_index: int, env: EnvConfig
         checkpoint=iteration,
         n_envs=n_envs,
         env=env,
-        edits=tuple(Edit.from_json(edit) for edit in settings.get("edits", ())),
+        edits=edits,
     )
 
 

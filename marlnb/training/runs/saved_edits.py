@@ -36,7 +36,7 @@ def save_edits(
     data = {
         "note": note,
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "edits": [_relative(edit.pinned().to_json(), policy_source.path) for edit in edits],
+        "edits": [edit_to_json(edit, policy_source.path) for edit in edits],
     }
     write_atomically(path, json.dumps(data, indent=2) + "\n")
     return path
@@ -49,7 +49,7 @@ def load_edits(policy_source: PolicySourceLike, name: str) -> list[Edit]:
         RunError: there are none; the message lists the existing names. Or their file is damaged.
     """
     policy_source = as_policy_source(policy_source)
-    return [Edit.from_json(_absolute(edit, policy_source.path)) for edit in _read(policy_source, name)["edits"]]
+    return [edit_from_json(edit, policy_source.path) for edit in _read(policy_source, name)["edits"]]
 
 
 def list_edits(policy_source: PolicySourceLike) -> pd.DataFrame:
@@ -63,6 +63,24 @@ def list_edits(policy_source: PolicySourceLike) -> pd.DataFrame:
         description = "; ".join(f"{edit['edit']} {edit['site']}" for edit in data["edits"])
         rows.append({"name": name, "note": data["note"], "made": data["made"], "edits": description})
     return pd.DataFrame(rows, columns=["name", "note", "made", "edits"])
+
+
+def edit_to_json(edit: Edit, folder: Path) -> dict[str, Any]:
+    """Plain data of an edit, with the digest of the recording that it reads.
+
+    The path of a recording in `folder`, a run's, becomes relative to it, since it may be moved; others are absolute.
+    """
+    data = edit.pinned().to_json()
+    if data.get("source") is None:
+        return data
+    source, folder = Path(data["source"]).expanduser().resolve(), folder.resolve()
+    return {**data, "source": str(source.relative_to(folder) if source.is_relative_to(folder) else source)}
+
+
+def edit_from_json(data: Mapping[str, Any], folder: Path) -> Edit:
+    """The edit that `edit_to_json` made of `folder`, which may have been moved."""
+    source = data.get("source")
+    return Edit.from_json({**data, "source": str(folder / source)} if isinstance(source, str) else data)
 
 
 def write_result(policy_source: PolicySource, name: str, kind: str, data: Mapping[str, Any]) -> Path:
@@ -96,16 +114,3 @@ def _read(policy_source: PolicySource, name: str) -> dict[str, Any]:
     ):
         raise RunError(f"{path} is damaged: expected a list of edits, each with its kind and site; got {shown(edits)}")
     return {**data, "note": str(data.get("note", "")), "made": str(data.get("made", ""))}
-
-
-def _relative(edit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The path of a recording of this run becomes relative to its folder, which may be moved."""
-    source = edit.get("source")
-    if source is not None and Path(source).absolute().is_relative_to(folder.absolute()):
-        return {**edit, "source": str(Path(source).absolute().relative_to(folder.absolute()))}
-    return edit if source is None else {**edit, "source": str(Path(source).absolute())}
-
-
-def _absolute(edit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    source = edit.get("source")
-    return edit if source is None else {**edit, "source": str(folder / source)}

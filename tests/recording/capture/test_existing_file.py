@@ -6,18 +6,20 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from marlnb.errors import RecordingError
-from marlnb.models.hooks.edits import Scale
+from marlnb.errors import ConfigError, RecordingError
+from marlnb.models.hooks.edits import Ablate, Scale
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.journal import journal_of
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import segments_folder
+from marlnb.recording.tools.replay import replay
 from marlnb.training.runs.run import Run
 from tests.forked import Forked
 from tests.recording.runs import LivesConfig, make_run
@@ -146,6 +148,30 @@ def test_a_recording_that_is_being_written_is_an_error(run: Run, segment_bytes: 
         process.kill()
         process.wait()
     assert "recording.incomplete-1" not in run.recordings
+
+
+def test_edits_know_their_recording_in_any_working_directory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stored relative to the run; another recording that takes its place is not the same."""
+    options: dict[str, Any] = {"episodes": 2, "n_envs": 2, "progress": False}
+    monkeypatch.chdir(run.path.parent)
+    moved = Run.open("run")
+    source = record(moved, name="source", **options)
+    mean = Ablate("a/actor/hidden_1", "mean", source=source)  # type: ignore[arg-type]
+    record(moved, edits=[mean], **options).close()
+    monkeypatch.chdir("run/checkpoints")
+    source.release()
+    assert source["a/actor/hidden_1"].to_numpy().any()
+    path, source_path = Path("../recordings/recording.h5"), Path("../recordings/source.h5")
+    assert replay(path, 1).largest < 1e-5
+    with record("..", edits=[replace(mean, source=str(source_path))], exist="open", **options) as same:
+        assert same.settings["edits"][0]["source"] == "recordings/source.h5"
+    source.close()
+    source_path.unlink()
+    record("..", name="source", seed=9, **options).close()
+    with pytest.raises(RecordingError, match="was recorded with other settings: edits was"):
+        record("..", edits=[mean], exist="open", **options)
+    with pytest.raises(ConfigError, match="is not the one that this edit was made with"):
+        replay(path, 1)
 
 
 def test_a_recording_with_other_edits_options_or_fill_is_not_reused(run: Run) -> None:
