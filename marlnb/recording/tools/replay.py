@@ -153,8 +153,10 @@ def replay(
                 f"{recording.path.name} was recorded in {recording.spec.name}; {prepared.env.spec.name} is another "
                 "environment or has other spaces; give env="
             )
-        seed = (int(entry["seed"]) - env_index) % SEED_SPAN
-        played = _play(prepared, recording.path, env_index, seed, actions)
+        number = (int(entry["seed"]) - int(recording.file.attrs["seed"])) % SEED_SPAN  # of its checkpoint's episodes
+        first = max(0, number - env_index)
+        seed = (int(entry["seed"]) - env_index) % SEED_SPAN - first
+        played = _play(prepared, recording.path, env_index, first, seed, actions)
     return _compare(recording, episode, rows, played, "recomputed" if actions is None else "recorded")
 
 
@@ -209,15 +211,16 @@ class _EpisodeFinished(Exception):
 
 @dataclass
 class _MemoryWriter:
-    """A writer that keeps rows in memory, and ends the rollout after the first episode of one env.
+    """A writer that keeps rows in memory, and ends the rollout after one episode.
 
     Attributes:
         path: of the recording; buffers that exceed the memory are next to it.
+        episode: its number.
     """
 
     path: Path
     names: Sequence[str]
-    env_index: int
+    episode: int
     rows: int = 0
     block_rows: int = 0
     flush_is_due: bool = False
@@ -229,7 +232,7 @@ class _MemoryWriter:
         self.rows += len(self.parts[-1][0])
 
     def add_episodes(self, columns: Mapping[str, np.ndarray], returns: np.ndarray) -> None:
-        self.finished |= self.env_index in columns["episode"]  # env k plays episode k first
+        self.finished |= self.episode in columns["episode"]
 
     def flush_if_due(self) -> None:
         """Does nothing: there is no file."""
@@ -239,9 +242,9 @@ class _MemoryWriter:
             raise _EpisodeFinished
 
     def columns(self) -> dict[str, np.ndarray]:
-        """By dataset, the rows of the env's first episode."""
+        """By dataset, the rows of the episode."""
         joined = {name: np.concatenate([part[index] for part in self.parts]) for index, name in enumerate(self.names)}
-        is_episode = joined["steps/episode"] == self.env_index
+        is_episode = joined["steps/episode"] == self.episode
         return {name: values[is_episode] for name, values in joined.items()}
 
 
@@ -276,17 +279,18 @@ class _ReplayedActions(VectorEnv):
 
 
 def _play(
-    prepared: Prepared, path: Path, env_index: int, seed: int, actions: Mapping[str, Tensor] | None
+    prepared: Prepared, path: Path, env_index: int, first: int, seed: int, actions: Mapping[str, Tensor] | None
 ) -> dict[str, np.ndarray]:
+    """Plays the first episode of one env, under the number that it had, since edits may read it."""
     schema = prepared.dry_run.schema
-    writer = _MemoryWriter(path, [item.path for item in schema.fields], env_index)
+    writer = _MemoryWriter(path, [item.path for item in schema.fields], first + env_index)
     env = prepared.env if actions is None else _ReplayedActions(prepared.env, env_index, actions)
     every, on_episodes = prepared.config.every, writer.stop_when_finished
     recorder = EpisodeRecorder(
         env, schema, writer, every=every, activations=prepared.activations, on_episodes=on_episodes
     )
     with suppress(_EpisodeFinished):
-        play(env, prepared.policies, episodes=env_index + 1, seed=seed, explore=False, callback=recorder)
+        play(env, prepared.policies, episodes=env_index + 1, seed=seed, explore=False, first=first, callback=recorder)
     return writer.columns()
 
 

@@ -64,6 +64,15 @@ def test_captured_activations_are_captured_again(tmp_path: Path) -> None:
     assert result.exact and any(path.startswith("activations/") for path in result.compared), result
 
 
+def test_edits_read_the_number_of_the_episode(tmp_path: Path) -> None:
+    donor = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6))
+    patch = mnb.Patch("agent/actor/hidden_1", source=donor, episode="other")  # type: ignore[arg-type]
+    with record(Run.open(tmp_path / "run"), edits=[patch], episodes=5, n_envs=2, name="patched", progress=False) as it:
+        for episode in (1, 4):
+            is_replayed(it, episode)
+    donor.close()
+
+
 def test_a_changed_number_is_located(tmp_path: Path) -> None:
     recording = recorded(tmp_path, SimpleSpreadConfig(max_cycles=6))
     recording.close()
