@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from marlnb.cli import main
 from marlnb.recording.capture.recorder import record
@@ -72,3 +73,22 @@ def test_export_to_files(path: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*common, "--to", "csv", "--out", str(tmp_path / "a.csv")]) == 2
     assert main([*common, "--to", "minari", "--out", str(tmp_path / "sets")]) == 2
     assert "select a part with `marlnb extract` first" in capsys.readouterr().err
+
+
+def test_netcdf_holds_bytes_and_names_what_it_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import xarray as xr
+
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    labels = {"shade": lambda step: (255 - step.t).to(torch.uint8), "large": lambda step: step.t + 2**40}
+    with record(run, episodes=2, n_envs=2, sites=[], labels=labels, progress=False) as recording:
+        shade = recording.label("shade").to_numpy()
+        export = ["export", str(recording.path), "--to", "xarray", "--out", str(tmp_path / "a.nc"), "--fields"]
+    assert shade.dtype == np.uint8 and shade.max() == 255
+    assert main([*export, "shade"]) == 0
+    with xr.open_dataset(tmp_path / "a.nc") as data:
+        assert np.array_equal(data["labels.shade"].values, shade) and data["labels.shade"].attrs["stored"] == "uint8"
+    (tmp_path / "a.nc").unlink()
+    assert main([*export, "large"]) == 2
+    message = capsys.readouterr().err
+    assert "netCDF cannot hold all of this: " in message and "int64" in message and message.count("\n") == 1
+    assert not (tmp_path / "a.nc").exists()

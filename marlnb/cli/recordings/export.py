@@ -19,6 +19,8 @@ from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError, RecordingWriteError
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from marlnb.recording.file.reader import Recording
 
 FORMATS = ("xarray", "csv", "minari", "nwb")
@@ -62,6 +64,16 @@ def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:
 
             to_pandas(recording, **selection).to_csv(part, index=False, compression=infer_compression(out, "infer"))
         else:
-            data = to_xarray(recording, **selection)
-            data.rename({name: str(name).replace("/", ".") for name in (*data.variables, *data.dims)}).to_netcdf(part)
+            _write_netcdf(to_xarray(recording, **selection), part)
     return [str(out)]
+
+
+def _write_netcdf(data: xr.Dataset, path: Path) -> None:
+    data = data.rename({name: str(name).replace("/", ".") for name in (*data.variables, *data.dims)})
+    try:
+        data.to_netcdf(path)
+    except ValueError as error:
+        problem = str(error).splitlines()[0]
+        raise RecordingError(
+            f"netCDF cannot hold all of this: {problem}; choose with --sites and --fields, or use --to csv"
+        ) from error

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+NETCDF_TYPES = {"uint8": "int16", "uint16": "int32"}  # in files: netCDF 3 has no unsigned integers
+
 
 def to_xarray(
     recording: RecordingLike, *, sites: Patterns = None, fields: Patterns = None, episodes: EpisodeNumbers = None
@@ -23,6 +25,7 @@ def to_xarray(
     """A labelled dataset that is read when it is used, with dims row, agent, unit, ... and coordinates episode, t.
 
     An axis that means different things in different arrays is named after its group or array, such as `listener_agent`.
+    `to_netcdf` needs names without slashes, and writes uint8 as int16, which every netCDF file can hold.
 
     Args:
         recording: what is converted; it must stay open.
@@ -41,7 +44,9 @@ def to_xarray(
     coordinates: dict[str, Any] = {"episode": ("row", selection.episode), "t": ("row", selection.t)}
     for name, array in selection.arrays.items():
         axes = ["row", *(names[name, dim] for dim in array.dims[1:])]
-        variables[name] = xarray.Variable(axes, _lazy(array), {"stored": array.dtype_stored})
+        wider = NETCDF_TYPES.get(str(array.dtype))
+        encoding = {"dtype": wider} if wider else {}
+        variables[name] = xarray.Variable(axes, _lazy(array), {"stored": array.dtype_stored}, encoding)
         for dim, axis in zip(array.dims[1:], axes[1:]):
             if array.labels.get(dim):
                 coordinates[axis] = (axis, list(array.labels[dim]))
