@@ -42,7 +42,7 @@ def tuning_curves(
         y, low, high = tuning.curve[:, unit], tuning.low[:, unit], tuning.high[:, unit]
         if tuning.is_class:
             x = tuning.centres + (k - (len(chosen) - 1) / 2) * step
-            ax.errorbar(x, y, [y - low, high - y], capsize=3, label=name, **style | {"linestyle": ""})
+            ax.errorbar(x, y, np.maximum([y - low, high - y], 0), capsize=3, label=name, **style | {"linestyle": ""})
         else:
             ax.fill_between(tuning.centres, low, high, color=style["color"], alpha=0.2, linewidth=0)
             ax.plot(tuning.centres, y, markersize=4.5, label=name, **style)

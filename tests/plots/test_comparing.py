@@ -221,6 +221,13 @@ def test_points_of_many_units_stay_at_their_class() -> None:
     assert x.shape == (12, 3) and (np.abs(x - np.arange(3)) < 0.4).all()
 
 
+def test_bars_that_lie_on_one_side_of_the_mean_are_drawn() -> None:
+    """A percentile interval of few episodes may leave the mean outside."""
+    ax = plots.tuning_curves(replace(TUNING, low=CURVE + 0.01), units=[0])
+    ends = ax.containers[0].lines[2][0].get_segments()
+    np.testing.assert_allclose([end[:, 1] for end in ends], np.stack([CURVE[:, 0], CURVE[:, 0] + 0.1], axis=1))
+
+
 def test_titles_say_whether_roles_were_detected() -> None:
     assert "3.00" in drawn(plots.team_map(ROLES)) and "teams found" in plots.team_map(ROLES).get_title(loc="left")
     assert "a continuum, not roles" in plots.role_map(ROLES).get_title(loc="left")

@@ -87,7 +87,7 @@ def label_features(
     label_bins = binned(values.at(positions), bins)
     features = dictionary.features(recording, units.index[positions])
     f = features[:, dictionary.agents.index(chosen_agent)].astype(np.float64)
-    indicators = (label_bins.index[:, None] == np.arange(len(label_bins))).astype(np.float64)
+    indicators = label_bins.indicators
     constant = np.ones((len(f), 1))
     alone = _shares(f, indicators, constant, episode, n_shuffles, n_bootstrap, rng)
     beyond = alone

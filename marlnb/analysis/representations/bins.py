@@ -30,6 +30,11 @@ class Bins:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def indicators(self) -> np.ndarray:
+        """`[row, bin]`, 1 where the row is in the bin, else 0."""
+        return (self.index[:, None] == np.arange(len(self))).astype(np.float64)
+
 
 def binned(values: RowValues, bins: int) -> Bins:
     """Classes as they are; a quantity in bins of about equally many rows, where equal values share a bin.

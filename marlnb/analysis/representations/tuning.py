@@ -82,6 +82,20 @@ class TunedRows:
         x = x.astype(np.float64)
         return x if self.given is None else residual(x, self.given) + x.mean(axis=0)
 
+    def check_rest(self, x: np.ndarray, bins: Bins, who: str) -> None:
+        """Raises AnalysisError: nothing is left of the units `[row, unit]`, or of the bins."""
+        given = ", ".join(self.given_names)
+        if self.given is not None and not residual(bins.indicators, self.given).any():
+            raise AnalysisError(
+                f"given {given}: it determines {self.values.name!r}, so nothing of it is left; give less"
+            )
+        if np.ptp(x, axis=0).max() == 0:
+            raise AnalysisError(
+                f"given {given}, nothing is left of {who}: its units are functions of it"
+                if given
+                else f"{who} never varies: it is not tuned to anything"
+            )
+
 
 @dataclass(frozen=True)
 class BinnedRows:
@@ -181,8 +195,8 @@ def tuning(
         n_shuffles: permutations of the labels over episodes.
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
-        AnalysisError: unknown label or agent; a label or units that never vary; more than 32 classes; an unknown name
-            in `rows` or `given`, or no row that meets the condition.
+        AnalysisError: unknown label or agent; a label or units that never vary, or of which what is given leaves
+            nothing; more than 32 classes; an unknown name in `rows` or `given`, or no row that meets the condition.
     Source: Kruskal and Wallis 1952, for the statistic on ranks; Westfall and Young 1993, section 2.3, for correction
         by the maximum, which needs statistics with similar tails.
     """
@@ -193,9 +207,9 @@ def tuning(
     tuned_rows = TunedRows.of(units, label, rows, given)
     values, episode = tuned_rows.values, units.episode[tuned_rows.positions]
     x = tuned_rows.without_given(units.all()[tuned_rows.positions])
-    if float(np.ptp(x, axis=0).max()) == 0:
-        raise AnalysisError(f"{units.name} never varies: it is not tuned to anything")
-    binned_rows = BinnedRows.draw(binned(values, bins), episode, n_shuffles, n_bootstrap, seed)
+    label_bins = binned(values, bins)
+    tuned_rows.check_rest(x, label_bins, units.name)
+    binned_rows = BinnedRows.draw(label_bins, episode, n_shuffles, n_bootstrap, seed)
     untrained_x, no_control = _untrained_units(units, site, chosen, checkpoint, tuned_rows, seed)
     with threadpool_limits(1):  # many small products: more threads wait for each other
         curve, low, high = binned_rows.curves(x)

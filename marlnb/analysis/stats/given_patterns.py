@@ -6,6 +6,8 @@ import numpy as np
 
 DETERMINED = 0.99
 """Share of a quantity's variance from which on others are said to determine it."""
+ROUNDING = 1e-9
+"""A residual whose sum of squares is at most this share of the quantity's is a rounding error."""
 MIN_REST = 0.01
 """A direction of which less than this share of its length is left has nothing left."""
 
@@ -64,19 +66,24 @@ def half_agreement(
 
 
 def residual(values: np.ndarray, predictors: np.ndarray) -> np.ndarray:
-    """What a linear regression on the predictors `[row, column]` leaves of the values `[row, column]`."""
+    """What a linear regression on the predictors `[row, column]` leaves of the values `[row, column]`.
+
+    A column that the predictors determine is 0, rather than rounding errors.
+    """
     x = _standardised(predictors)
     left, sizes, _ = np.linalg.svd(x, full_matrices=False)
     left = left[:, sizes > 1e-6 * sizes.max(initial=1e-12)]
     centred = values - values.mean(0)
-    return np.asarray(centred - left @ (left.T @ centred))
+    rest = centred - left @ (left.T @ centred)
+    is_determined = (rest**2).sum(0) <= ROUNDING * (centred**2).sum(0)
+    return np.where(is_determined, 0.0, rest)
 
 
 def explained_share(values: np.ndarray, predictors: np.ndarray, held: np.ndarray | None = None) -> float:
     """Share of the variance of values `[row, column]` that the predictors explain, with `held` held fixed (R^2)."""
     rest = values - values.mean(0) if held is None else residual(values, held)
     total = float((rest**2).sum())
-    if total <= 1e-9 * float(((values - values.mean(0)) ** 2).sum()):
+    if total == 0:
         return 0.0
     every = predictors if held is None else np.concatenate([predictors, held], axis=1)
     return 1 - float((residual(values, every) ** 2).sum()) / total

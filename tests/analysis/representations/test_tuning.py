@@ -172,11 +172,35 @@ def test_rows_are_chosen_and_what_is_given_no_longer_counts(planted: Recording) 
     assert "other rows do not count" in repr(others)
     goal = planted.label("goal").to_numpy()
     assert others.count.sum() == (goal != 2).sum()
-    given = tuning(planted, given="goal", **options)  # type: ignore[arg-type]
-    assert given.strength.max() < 1e-9 and given.given == "goal" and "given goal" in given.verdict
+    given = tuning(planted, given=lambda _: (goal == 2).astype(int), **options)  # type: ignore[arg-type]
+    assert given.strength[3] < 0.02 and given.given == "<lambda>" and "given <lambda>" in given.verdict
     assert "beyond chance, each by itself" in given.verdict
-    np.testing.assert_allclose(given.curve[:, 3], planted[SITE].to_numpy()[:, 0, 3].mean(), atol=1e-5)
+    unit = planted[SITE].to_numpy()[:, 0, 3]
+    np.testing.assert_allclose(given.curve[2, 3], unit.mean(), atol=1e-5)  # what is given says when the goal is 2
+    with pytest.raises(AnalysisError, match="given goal: it determines 'goal', so nothing of it is left"):
+        tuning(planted, given="goal", **options)  # type: ignore[arg-type]
     unrelated = tuning(planted, given="goal_dx", **options)  # type: ignore[arg-type]
     assert unrelated.tuned.tolist() == [3] and unrelated.strength[7] < 0.05
     with pytest.raises(AnalysisError, match="goal_dx"):
         tuning(planted, given="goal_dxx", **options)  # type: ignore[arg-type]
+
+
+def test_units_that_what_is_given_determines_have_no_tuning(planted: Recording, tmp_path: Path) -> None:
+    """Units 0 to 31 are functions of the goal, so that a regression on it leaves rounding errors of them."""
+    path = tmp_path / "determined.h5"
+    path.write_bytes(planted.path.read_bytes())
+    with h5py.File(path, "r+") as file:
+        units, goal = file[f"activations/{SITE}"], file["labels/goal"][:]
+        values = units[...]
+        values[:, 0, :32] = np.random.default_rng(1).standard_normal((3, 32)).astype(np.float32)[goal]
+        units[...] = values
+    options = {"site": SITE, "label": "action", "given": "goal", "n_shuffles": 20, "n_bootstrap": 20}
+    with Recording.open(path) as recording:
+        result = tuning(recording, **options)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(result.strength[:32], 0)
+    np.testing.assert_array_equal(result.p_value[:32], 1)
+    assert result.scale[:32].max() < 1e-12 and result.scale[32] > 0.9
+    with h5py.File(path, "r+") as file:
+        file[f"activations/{SITE}"][...] = np.tile(values[..., :32], 2)
+    with Recording.open(path) as recording, pytest.raises(AnalysisError, match="given goal, nothing is left of"):
+        tuning(recording, **options)  # type: ignore[arg-type]
