@@ -16,7 +16,12 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # nbgrader's marks
 INSTRUCTOR = "instructor"  # the tag of cells that students do not get
 BLANK = "# your answer"
 BLANK_TEXT = "*your answer*"  # in a cell of text
-_SOLUTION = re.compile(rf"^(?P<indent>[ \t]*){BEGIN}\n(?P<body>.*?)^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
+_SOLUTION = re.compile(
+    r"^(?P<indent>[ \t]*)#+[ \t]*BEGIN SOLUTION[ \t]*\r?\n"
+    r"(?P<body>.*?)^[ \t]*#+[ \t]*END SOLUTION[ \t]*(?=\r?$)",
+    re.MULTILINE | re.DOTALL,
+)
+_MARK = re.compile(r"\b(BEGIN|END)[ \t_-]*SOLUTION", re.IGNORECASE)  # also one that is misspelt
 
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # have variables of their own
 
@@ -52,8 +57,11 @@ def without_solutions(source: str) -> str:
 
 def _replaced(source: str, blank: Callable[[re.Match[str]], str]) -> str:
     blanked = _SOLUTION.sub(blank, source)
-    if BEGIN in blanked or END in blanked:
-        raise ConfigError(f"each {BEGIN!r} needs an {END!r} below it in the same cell:\n{source}")
+    if mark := _MARK.search(blanked):
+        raise ConfigError(
+            f"{mark[0]!r} is not part of a pair: each {BEGIN!r} needs an {END!r} below it in the same cell, both on "
+            f"lines of their own:\n{source}"
+        )
     return blanked
 
 

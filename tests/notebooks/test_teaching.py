@@ -303,6 +303,28 @@ def test_solutions_become_blanks() -> None:
         student_version(_notebook("a = 1  # your answer"))
 
 
+@pytest.mark.parametrize("mark", ["# {}", "###{}", "####  {}", "### {} \t", "### {}\r"])
+def test_marks_may_be_spelled_a_little_differently(mark: str) -> None:
+    begin, end = mark.format("BEGIN SOLUTION"), mark.format("END SOLUTION")
+    assert without_solutions(f"{begin}\na = 1\n{end}\ncheck(a)").replace("\r", "") == "a = ...  # your answer\ncheck(a)"
+    assert "return" not in without_solutions(f"def f():\n  {begin}\n  return 1\n  {end}")
+
+
+@pytest.mark.parametrize(
+    "begin", ["### begin solution", "### BEGIN-SOLUTION", "BEGIN SOLUTION", "### BEGIN SOLUTION: a"]
+)
+def test_a_mark_that_is_not_understood_is_an_error(begin: str) -> None:
+    right = nbformat.v4.new_code_cell("### BEGIN SOLUTION\na = 1\n### END SOLUTION")
+    for kind in (nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell):
+        notebook = _notebook()
+        notebook.cells += [
+            right,
+            kind(f"{begin}\nsecret = 42\n{begin.replace('BEGIN', 'END').replace('begin', 'end')}"),
+        ]
+        with pytest.raises(ConfigError, match=r"SOLUTION' needs|each '### BEGIN SOLUTION'"):
+            student_version(notebook)
+
+
 def _notebook(*sources: str) -> NotebookNode:
     first = nbformat.v4.new_code_cell('run = ""  # folder', metadata={"tags": ["parameters"]})
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
