@@ -18,7 +18,7 @@ from marlnb.errors import ConfigError, RunError
 from marlnb.galleries.card import CARD, Card, Score
 from marlnb.galleries.recipe import Recipe
 from marlnb.paths import expanded
-from marlnb.training.runs.files import is_run
+from marlnb.training.runs.files import is_run, may_precede
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -82,7 +82,7 @@ class Entry:
         return Recording.open(self.path / "recordings" / f"{RECORDING}.h5")
 
     def copy(self, folder: str | os.PathLike[str], *, exist: Literal["error", "open"] = "error") -> Entry:
-        """A copy of its own in a new folder, to write into.
+        """A copy of its own in a new folder, to write into; the files of a batch job may be there already.
 
         Args:
             exist: "open" returns the copy that the folder holds already, so that a notebook can run again.
@@ -95,7 +95,7 @@ class Entry:
         target = expanded(folder)
         if exist == "open" and (target / CARD).is_file() and Card.read(target) == self.card:
             return Entry(target)
-        if target.exists():
+        if target.exists() and not self._may_be_copied_to(target):
             if exist == "open":
                 raise RunError(f"{target} is not a copy of {self.name}; choose another folder")
             raise RunError(f"{target} exists already; choose another folder, or exist='open' to use the copy in it")
@@ -105,13 +105,25 @@ class Entry:
             shutil.copytree(self.path, part)
             for path in (part, *part.rglob("*")):  # the original may be read-only
                 path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
-            part.rename(target)
+            if target.exists():
+                for path in sorted(
+                    part.iterdir(), key=lambda path: path.name == CARD
+                ):  # the card of a complete copy only
+                    path.rename(target / path.name)
+            else:
+                part.rename(target)
         except OSError as error:
             reason = error.args[0][0][-1] if isinstance(error, shutil.Error) else error  # of the first file
             raise RunError(f"{self.name} cannot be copied to {target}: {reason}") from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
         return Entry(target)
+
+    def _may_be_copied_to(self, folder: Path) -> bool:
+        """Whether a folder holds nothing but what a batch job writes before a run starts."""
+        return folder.is_dir() and all(
+            may_precede(path.name) and not (self.path / path.name).exists() for path in folder.iterdir()
+        )
 
     @property
     def score_text(self) -> str:

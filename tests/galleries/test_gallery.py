@@ -82,6 +82,21 @@ def test_a_copy_that_exists_is_opened_on_request(tmp_path: Path) -> None:
         entry.copy(tmp_path / "other", exist="replace")  # type: ignore[arg-type]
 
 
+def test_a_copy_is_made_where_a_batch_job_has_written_its_files(tmp_path: Path) -> None:
+    entry, mine = mnb.gallery("speaker_listener"), tmp_path / "mine"
+    mine.mkdir()
+    (mine / "job.json").write_text("{}")
+    for _ in range(2):
+        assert entry.copy(mine, exist="open").path == mine
+    assert (mine / "job.json").read_text() == "{}" and set(hashes(entry.path).items()) <= set(hashes(mine).items())
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / RECIPE).write_text("of another entry")
+    with pytest.raises(RunError, match="exists already"):
+        entry.copy(theirs)
+
+
 def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, limits[1]))  # as a disk that is full
