@@ -156,18 +156,20 @@ def reward(answer: Any) -> str:
         raise WrongAnswer("The size is right, the sign is not: yours pays for being far away.")
     if gives(d**0.5 for d in squared):
         raise WrongAnswer(
-            "That is the distance. Compare with the rewards in the notebook: they are below 0, and at 0.5 -0.25."
+            "That is the distance. Compare with the notebook's rewards: they are below 0, and -4 at a distance of 2."
         )
     if gives(-((x + y) ** 2) for x, y in points):
         raise WrongAnswer("(dx + dy)² is not dx² + dy²: with dx = 0.3 and dy = -0.4, the two nearly cancel out.")
     if gives(-d / 2 for d in squared):
         raise WrongAnswer("Half of it. Both agents get the whole reward; it is not divided.")
-    if rewards[0] != 0:
-        raise WrongAnswer(f"At the goal itself, dx = dy = 0, the environment pays 0; yours {rewards[0]:.2f}.")
+    if not close(rewards[0], 0, 1e-4):
+        raise WrongAnswer(f"At the goal itself, dx = dy = 0, the environment pays 0; yours {rewards[0]:.4g}.")
+    compare = "Compare with the rewards in the notebook: where the goal is 0.5 away it is -0.25, and 2 away -4."
     if gives(-(d**0.5) for d in squared):
-        raise WrongAnswer(
-            "That is minus the distance. Compare with the rewards in the notebook: at 0.5 they say -0.25."
-        )
+        raise WrongAnswer(f"That is minus the distance. {compare}")
+    if gives(-(d**0.5) / 2 for d in squared):
+        raise WrongAnswer(f"Half the distance fits one of the rewards only. {compare}")
     if gives(-(abs(x) + abs(y)) for x, y in points):
         raise WrongAnswer("That adds up the two distances. Use the straight line (Pythagoras).")
-    raise WrongAnswer(f"For dx = 0.3, dy = -0.4 the environment pays -0.25; yours {rewards[2]:.2f}.")
+    (x, y), paid, mine = next(case for case in zip(points, squared, rewards) if not close(case[2], -case[1], 1e-4))
+    raise WrongAnswer(f"For dx = {x:g}, dy = {y:g} the environment pays {-paid:g}; yours {round(mine, 4):g}.")
