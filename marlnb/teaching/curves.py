@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.plots.learning import running_mean
 from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import choice
 from marlnb.training.runs.run import Run
@@ -75,6 +76,10 @@ def came_at(answer: Any, run: Run) -> str:
         raise WrongAnswer(
             "A number of frames is above 0. The question is *when* the curve passes -12, not how high it is."
         )
+    if value < frames[0] and (value > len(metrics) or value != int(value)):
+        raise WrongAnswer(
+            f"The figure's axis counts thousands of frames: {value:g} there is {1000 * value:,.0f} frames. Give frames."
+        )
     if value <= len(metrics):
         raise WrongAnswer(
             f"That looks like an iteration. One iteration here is {frames[0]:,} frames (environment steps)."
@@ -88,6 +93,12 @@ def came_at(answer: Any, run: Run) -> str:
     if value < frames[WINDOW - 1]:
         raise WrongAnswer(f"The first mean of {WINDOW} iterations is known after {frames[WINDOW - 1]:,} frames.")
     level = float(np.interp(value, frames, smooth.to_numpy()))
+    drawn = running_mean(metrics["returns/listener"].to_numpy(), WINDOW)
+    if level <= LEVEL < float(np.interp(value, frames, drawn)):
+        raise WrongAnswer(
+            "The thick curve is above -12 there, but each mean that it shows also counts iterations that came later. "
+            f"The mean of the last {WINDOW} iterations is at {level:.1f}. Compute it with `rolling`."
+        )
     if value > frames[passed]:
         raise WrongAnswer(
             f"There the curve is at {level:.1f}, above -12. But the question is the first time, and that was earlier."
