@@ -92,6 +92,10 @@ def goal_of(answer: Any) -> str:
             f"For {N_ENVS} observations, return {N_ENVS} goals; your answer has the shape {list(goals.shape)}. "
             f"{_axis(tuple(goals.shape), tuple(seen.shape))}"
         )
+    if goals.is_floating_point() and bool((goals != goals.round()).any()):
+        raise WrongAnswer(
+            "It returns amounts of colour. Return the goal's number, 0, 1 or 2: at which index is the largest amount?"
+        )
     share = float((goals.long() == goal).float().mean())
     if share == 1:
         return f"In {N_ENVS} new games it finds every goal. The speaker sees the goal; the listener has to hear it."
@@ -101,11 +105,9 @@ def goal_of(answer: Any) -> str:
         raise WrongAnswer("All are one too large: goals are counted from 0, like everything in Python.")
     if bool((goals.long() == seen.argmin(-1)).all()):
         raise WrongAnswer("That is the index of the smallest number. The goal's colour is the largest one.")
-    if not goals.is_floating_point() or bool((goals == goals.round()).all()):
-        raise WrongAnswer(
-            f"It finds {share:.0%} of the goals; guessing would find a third. Print an observation next to its goal."
-        )
-    raise WrongAnswer("It returns amounts of colour. Return the number of the goal: 0, 1 or 2.")
+    raise WrongAnswer(
+        f"It finds {share:.0%} of the goals; guessing would find a third. Print an observation next to its goal."
+    )
 
 
 def _kind(answer: Any) -> str:
