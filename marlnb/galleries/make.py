@@ -20,7 +20,7 @@ from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.checkpoints.removal import remove_checkpoint
-from marlnb.training.runs.files import EVALUATIONS, EVENTS, LOCK, METRICS, STATUS, is_run, read_json
+from marlnb.training.runs.files import EVALUATIONS, EVENTS, EXPERIMENT, LOCK, METRICS, STATUS, is_run, read_json
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 
@@ -92,6 +92,9 @@ def thin(run: Run, recipe: Recipe) -> None:
 
 
 def _agents(recipe: Recipe, source: Path, folder: Path, progress: bool) -> PolicySource:
+    was_made = (folder / RECIPE).is_file() and (folder / RECIPE).read_bytes() == (source / RECIPE).read_bytes()
+    if not was_made and (recipe.circuit is not None or recipe.command):
+        _check_unused(folder, recipe, source.name)
     if recipe.circuit is not None:
         from marlnb.galleries.circuits import planted_agents
 
@@ -103,13 +106,21 @@ def _agents(recipe: Recipe, source: Path, folder: Path, progress: bool) -> Polic
         from marlnb.training.adapters.benchmarl import agents_from_benchmarl
 
         return agents_from_benchmarl(folder)
-    was_made = (folder / RECIPE).is_file() and (folder / RECIPE).read_bytes() == (source / RECIPE).read_bytes()
     if was_made and is_run(folder) and Run.open(folder).status()["state"] == "complete":
         return Run.open(folder)  # maybe by older code, whose experiment the recipe composes differently today
     run = train(Experiment.compose(*recipe.overrides), folder, resume=True, progress=progress)
     if run.status()["state"] != "complete":
         raise RunError(f"the training in {folder} was stopped before its end; the same command continues it")
     return run
+
+
+def _check_unused(folder: Path, recipe: Recipe, entry: str) -> None:
+    """Raises RunError: the folder holds files, other than those of the library that trains the recipe's agents."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    is_of_library = bool(recipe.command) and not {EXPERIMENT, RECIPE, "recordings"}.intersection(names)
+    if names and not is_of_library:
+        content = "is a run" if is_run(folder) else f"holds {', '.join(names[:5])}"
+        raise RunError(f"{folder} {content}, but not the {RECIPE} of {entry}; choose another folder")
 
 
 def _keep_rows(file: Path, n_rows: int) -> None:

@@ -211,6 +211,24 @@ def test_a_finished_run_of_another_experiment_is_not_taken_for_the_recipes(tmp_p
     assert hashes(mine) == before
 
 
+@pytest.mark.parametrize("how", ["circuit: {circuit: message_code}", "command: python -m other"])
+def test_a_run_or_another_folder_is_not_overwritten_by_an_entry_that_is_not_trained(tmp_path: Path, how: str) -> None:
+    source, mine, notes = tmp_path / "tiny", tmp_path / "mine", tmp_path / "notes"
+    source.mkdir()
+    (source / RECIPE).write_text(f"title: a\nsummary: b\nkind: cooperative\n{how}\n")
+    mnb.gallery("speaker_listener").copy(mine)
+    (mine / RECIPE).unlink()
+    (mine / "config.pkl").touch()  # as of another library
+    notes.mkdir()
+    (notes / "recordings").mkdir()
+    (notes / "config.pkl").touch()
+    for folder, message in ((mine, "is a run"), (notes, "holds config.pkl, recordings")):
+        before = hashes(folder)
+        with pytest.raises(RunError, match=f"{message}, but not the {RECIPE} of tiny"):
+            make(source, folder, progress=False)
+        assert hashes(folder) == before
+
+
 def test_a_number_out_of_its_range_does_not_hold() -> None:
     entry = Entry(TALK)
     worse = replace(entry.card, scores=tuple(replace(score, mean=-30.0) for score in entry.card.scores))
