@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 import marlnb as mnb
 from marlnb import plots
@@ -71,7 +72,22 @@ def test_equal_returns_and_other_units() -> None:
     assert "episode 4, step 7" in result.verdict and "CKA 0.20" in result.verdict
     ax = plots.run_map_figure(replace(result, returns=np.array([-10.0, np.nan, -10.5])))
     assert [len(points.get_offsets()) for points in ax.collections] == [2, 1]  # the run without a return is hollow
-    assert [text.get_text() for text in ax.texts] == ["a", "b (no return)", "c"]
+    assert names_of(ax) == ["1: a", "2: b (no return)", "3: c"] and [text.get_text() for text in ax.texts] == [
+        "1",
+        "2",
+        "3",
+    ]
+    long = tuple(f"algorithm=mappo,model=gru,n_envs=32,seed={k}" for k in range(3))
+    ax = plots.run_map_figure(replace(result, runs=long, positions=positions * [[1], [0], [1]] * [[1], [1], [0]]))
+    assert names_of(ax) == [f"{k}: {name}" for k, name in enumerate(long, start=1)]
+    assert [text.get_text() for text in ax.texts] == ["1", "2, 3"]  # at the same position
+    ax.figure.draw_without_rendering()
+    (box, bar) = (each.get_window_extent() for each in (ax.get_legend(), ax.figure.axes[1]))
+    assert box.x0 > ax.get_window_extent().x1 and not box.overlaps(bar) and box.x1 <= ax.figure.bbox.x1
+
+
+def names_of(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
 
 
 def test_the_step_at_which_two_networks_differ_most() -> None:
