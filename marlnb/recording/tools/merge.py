@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,9 @@ from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import Portion, copy_episodes, new_recording
 from marlnb.recording.tools.recorded_env import differing_options, in_words, recorded_options
+from marlnb.training.limits import CHANGEABLE
 
-EQUAL_ATTRIBUTES = ("experiment", "source", "spec", "dtype", "every")
+EQUAL_ATTRIBUTES = ("source", "spec", "dtype", "every")
 EQUAL_SETTINGS = ("env", "explore", "edits")
 
 
@@ -28,9 +30,9 @@ def merge(recordings: Sequence[RecordingLike], path: str | os.PathLike[str]) -> 
     each checkpoint made.
 
     Raises:
-        RecordingError: there are no recordings; they differ in experiment, environment or its options, agents,
-            datasets, dtype, every, explore or edits; they hold the same episodes, as two recordings of one checkpoint
-            under the same seed do; or `path` exists.
+        RecordingError: there are no recordings; they differ in experiment (but for what `resume` changes), environment
+            or its options, agents, datasets, dtype, every, explore or edits; they hold the same episodes, as two
+            recordings of one checkpoint under the same seed do; or `path` exists.
     """
     if not recordings:
         raise RecordingError("there are no recordings to merge")
@@ -66,6 +68,9 @@ def merge(recordings: Sequence[RecordingLike], path: str | os.PathLike[str]) -> 
 
 def _check_compatible(first: Recording, other: Recording) -> None:
     problem = f"{other.path} cannot be merged with {first.path}"
+    a, b = _lasting_options(first), _lasting_options(other)
+    if differing := sorted(name for name in a | b if a.get(name) != b.get(name)):
+        raise RecordingError(f"{problem}: experiment differs in {', '.join(differing)}")
     for name in EQUAL_ATTRIBUTES:
         if first.file.attrs.get(name) != other.file.attrs.get(name):
             raise RecordingError(f"{problem}: {name} differs")
@@ -87,6 +92,12 @@ def _check_compatible(first: Recording, other: Recording) -> None:
         raise RecordingError(f"{problem}: these datasets are missing in one or differ in shape: {', '.join(differing)}")
     if ("frames" in first.file) != ("frames" in other.file):
         raise RecordingError(f"{problem}: only one of them has frames")
+
+
+def _lasting_options(recording: Recording) -> dict[str, Any]:
+    """The options of its experiment that `resume` cannot change; empty without an experiment."""
+    options = json.loads(recording.file.attrs.get("experiment") or "{}")
+    return {name: value for name, value in options.items() if name not in CHANGEABLE}
 
 
 def _check_no_duplicates(recordings: Sequence[Recording]) -> None:

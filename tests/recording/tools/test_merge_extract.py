@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -132,6 +134,17 @@ def test_recordings_of_other_environments_are_not_merged(run: Run, first: Record
             pytest.raises(RecordingError, match="its environment has shortest=5, not shortest=3"),
         ):
             mnb.merge([first, other], tmp_path / "x.h5")
+
+
+def test_what_resume_changes_is_no_difference(run: Run, first: Recording, tmp_path: Path) -> None:
+    later, others = (tmp_path / name for name in ("later.h5", "others.h5"))
+    for path, options in ((later, {"frames": 1, "device": "cuda"}), (others, {"seed": 1})):
+        shutil.copy(run.recordings["second"], path)
+        with h5py.File(path, "r+") as file:
+            file.attrs["experiment"] = json.dumps(json.loads(file.attrs["experiment"]) | options)
+    assert len(mnb.merge([first, later], tmp_path / "merged.h5").episodes) == 40
+    with pytest.raises(RecordingError, match="experiment differs in seed"):
+        mnb.merge([first, others], tmp_path / "x.h5")
 
 
 def test_a_kill_after_the_last_step_leaves_no_second_name(first: Recording, tmp_path: Path) -> None:
