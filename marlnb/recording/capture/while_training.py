@@ -41,8 +41,8 @@ class RecordWhileTraining(EpisodeOptions):
 
     The recording `<run>/recordings/<name>.h5` holds the same episodes, under the same seeds, before the first iteration
     and after every k-th. `recording.episodes["checkpoint"]` is the iteration, whether or not it has a checkpoint on
-    disk. Training is bit for bit the same with and without it. The recording is complete when the training is. Other
-    options are those of `marlnb.record`.
+    disk. Training is bit for bit the same with and without it. The recording is complete when the training is, and
+    none of these iterations was trained without this callback. Other options are those of `marlnb.record`.
 
     Raises:
         ConfigError: an option is out of range.
@@ -92,7 +92,9 @@ class RecordWhileTraining(EpisodeOptions):
         path = recording_path(trainer.run, self.name)
         segments = sorted(segments_folder(path).glob("*.h5"))
         if trainer.state == "complete" and segments:
-            self._join(segments, path, complete=True)
+            recorded = {int(segment.stem) for segment in segments}
+            due = range(0, trainer.iteration + 1, self.every_iterations)
+            self._join(segments, path, complete=recorded.issuperset(due))
 
     def _options(self) -> str:
         """What must be equal when a training is resumed, as JSON."""

@@ -132,6 +132,18 @@ def test_an_iteration_whose_recording_was_prevented_is_made_from_the_checkpoint(
         assert recording.checkpoints["iteration"].tolist() == [0, 3, 6]
 
 
+def test_a_recording_that_lacks_iterations_is_not_complete(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"every_iterations": 1, "episodes": 1, "sites": [], "n_envs": 1}
+    planned = experiment(frames=20)
+    run = mnb.train(planned, tmp_path / "run", progress=False, callbacks=[mnb.RecordWhileTraining(**options)])
+    with Recording.open(run.recordings["training"]) as recording:
+        assert recording.complete
+    run = mnb.resume(run, frames=60, progress=False)
+    run = mnb.resume(run, frames=80, progress=False, callbacks=[mnb.RecordWhileTraining(**options)])
+    with Recording.open(run.recordings["training"]) as recording:
+        assert recording.checkpoints["iteration"].tolist() == [0, 1, 3, 4] and not recording.complete
+
+
 @pytest.mark.parametrize("trained", ["ippo"], indirect=True)
 def test_other_options_are_an_error(trained: tuple[Run, Run]) -> None:
     run, _ = trained
