@@ -12,12 +12,13 @@ from marlnb.teaching.choices import choice
 if TYPE_CHECKING:
     from marlnb.analysis.decoding.result import Decoding
 
-EPISODES, STEPS = 20, 25
+EPISODES = 20
+LENGTHS = np.arange(15, 15 + EPISODES)  # steps; they differ, so that a split by rows cuts through an episode
 
 
 @exercise("3.1", "a function of the rows' episodes that gives (rows to fit, rows to test)")
 def split(answer: Any) -> str:
-    episode = np.repeat(np.arange(EPISODES), STEPS)
+    episode = np.repeat(np.arange(EPISODES), LENGTHS)
     result = called(answer, episode.copy(), by="split(episode)")
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise WrongAnswer("The function returns two arrays of row numbers: rows to fit, and rows to test.")
@@ -38,8 +39,9 @@ def split(answer: Any) -> str:
     shared = set(episode[fit]) & set(episode[test])
     if shared:
         raise WrongAnswer(
-            f"{len(shared)} of {EPISODES} episodes have rows on both sides. The steps of an episode are similar, and "
-            "its goal never changes: a decoder that knows some steps knows the others. Keep whole episodes together."
+            f"{len(shared)} of {EPISODES} episodes, which have different lengths here, have rows on both sides. The "
+            "steps of an episode are similar, and its goal never changes: a decoder that knows some steps knows the "
+            "others. Keep whole episodes together."
         )
     if len(fit) + len(test) < len(episode):
         raise WrongAnswer(
