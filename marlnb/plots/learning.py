@@ -25,6 +25,8 @@ from marlnb.plots.canvas import (
 LABEL_HEIGHT_PT = 23.0
 """Height of the label of a reference level."""
 LETTER_WIDTH_PT = 4.7
+ROUNDING = 1e-6
+"""Returns that differ by less than this share of the largest one are equal: they are sums of float32."""
 
 
 def learning_curve(
@@ -129,6 +131,8 @@ def return_distribution(
 
     y = np.asarray(returns, dtype=float)
     y = y[np.isfinite(y)]
+    if len(y) and np.ptp(y) <= ROUNDING * np.abs(y).max():
+        y = np.full_like(y, y.mean())
     mean_name = f"mean of {len(y)} {'episode' if len(y) == 1 else 'episodes'}"
     levels = {mean_name: float(np.mean(y))} if len(y) else {}
     levels |= references or {}

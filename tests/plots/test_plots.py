@@ -153,6 +153,14 @@ def test_every_episode_is_in_the_histogram() -> None:
     texts(ax)
 
 
+@pytest.mark.parametrize("returns", [np.float32([2.5, 2.5000002]), [0.1 + 0.2, 0.3]])
+def test_returns_that_are_equal_up_to_rounding_are_one_bar(returns: np.ndarray | list[float]) -> None:
+    ax = plots.return_distribution(np.tile(returns, 10))
+    assert [bar.get_height() for bar in ax.patches if bar.get_height()] == [20]
+    (name,) = (text.get_text() for text in ax.get_legend().get_texts())
+    assert name in ("mean of 20 episodes (2.50)", "mean of 20 episodes (0.300)")
+
+
 def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
     ax = plots.attribution_bars(attribution(), agents=AGENTS)
     widths = [bar.get_width() for bar in ax.patches]
