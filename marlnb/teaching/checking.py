@@ -146,7 +146,7 @@ def _hint_for_number(answer: Any) -> str:
     """How to turn the answer into one number."""
     if isinstance(answer, str):
         return " Write it without quotes: Python computes 1 / 4 itself."
-    if isinstance(answer, Sized) and len(answer) > 1:
+    if isinstance(answer, Sized) and getattr(answer, "shape", None) != () and len(answer) > 1:
         length = len(answer)
         return f" Which of these {length}? [0] takes the first of a list, .iloc[0] that of a column, .mean() its mean."
     return ""

@@ -107,6 +107,10 @@ choice(
 def are_special(answer: Any, tuned_cost: float, random_costs: Sequence[float]) -> str:
     """Judged with the student's own numbers."""
     key, n = sealed("4.4", option_of(answer, "abc")), len(random_costs)
+    if not n:
+        raise WrongAnswer(
+            "There are no random sets to compare with. Set `n_random_sets` to 8, and run the cells again."
+        )
     n_more = sum(value >= tuned_cost for value in random_costs)
     if key == "05a375a487":
         explanation = (

@@ -48,6 +48,7 @@ def how_many(answer: Any) -> str:
 
 @exercise("1.2", "a list of the names of the listener's features that carry what the speaker says")
 def which_carry(answer: Any) -> str:
+    answer = answer.tolist() if hasattr(answer, "tolist") else answer  # an array of numpy or torch
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise WrongAnswer('Give a list of names, such as ["velocity_x", "velocity_y"].')
     given = list(answer)  # a generator can be read once
