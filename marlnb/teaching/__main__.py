@@ -48,7 +48,7 @@ def _students(path: Path, out: Path) -> str:
 
     try:
         instructor = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
-    except nbformat.reader.NotJSONError as error:
+    except (nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
         raise ConfigError(f"{path} is not a notebook: {str(error)[:200]}") from error
     student = student_version(instructor)
     target = out / path.name

@@ -44,7 +44,7 @@ def measure(path: str | os.PathLike[str], threads: int = 1) -> Memory:
     """Executes a notebook in an empty folder, with its default parameters, and monitors its kernel (Linux only).
 
     Raises:
-        ConfigError: this system has no /proc/<pid>/smaps_rollup.
+        ConfigError: this system has no /proc/<pid>/smaps_rollup, or the notebook has no cell tagged `parameters`.
         CellExecutionError: a cell failed.
     """
     source = Path(path).absolute()
@@ -54,6 +54,8 @@ def measure(path: str | os.PathLike[str], threads: int = 1) -> Memory:
     with tempfile.TemporaryDirectory() as folder:
         runs = f"run = {str(Path(folder) / 'run')!r}"
         indices = [k for k, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", [])]
+        if not indices:
+            raise ConfigError(f"{source} has no cell tagged 'parameters', which names the folder of its run")
         notebook.cells.insert(indices[0] + 1, nbformat.v4.new_code_cell(runs))  # type: ignore[no-untyped-call]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         connection = {"transport": "ipc", "ip": str(Path(folder) / "kernel")}  # no port that others could connect to

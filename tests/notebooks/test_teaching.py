@@ -22,6 +22,7 @@ import marlnb as mnb
 from marlnb.batch.job.execute import execute
 from marlnb.errors import ConfigError
 from marlnb.teaching import check, checking, marks
+from marlnb.teaching.__main__ import main
 from marlnb.teaching.memory import measure
 from marlnb.teaching.student import student_version, without_solutions
 
@@ -347,6 +348,16 @@ def _notebook(*sources: str) -> NotebookNode:
     first = nbformat.v4.new_code_cell('run = ""  # folder', metadata={"tags": ["parameters"]})
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     return nbformat.v4.new_notebook(cells=[first, *map(nbformat.v4.new_code_cell, sources)], metadata=kernel)
+
+
+def test_other_files_are_errors_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notebook = tmp_path / "a.ipynb"
+    notebook.write_text('{"a": 1}')
+    assert main(["students", str(notebook), "--out", str(tmp_path / "out")]) == 2
+    assert "a.ipynb is not a notebook" in capsys.readouterr().err
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), notebook)
+    with pytest.raises(ConfigError, match=r"a\.ipynb has no cell tagged 'parameters'"):
+        measure(notebook)
 
 
 def test_memory_is_what_the_kernel_held(tmp_path: Path) -> None:
