@@ -24,6 +24,7 @@ from marlnb.groundtruth.scoring.faithfulness import onset_steps, with_faithfulne
 from marlnb.groundtruth.scoring.finding import Finding, check_unique
 from marlnb.groundtruth.scoring.score import Score, score
 from marlnb.groundtruth.scoring.valid_claims import check_claims
+from marlnb.training.policies.evaluation import check_episodes
 
 KEYS = "keys.json"
 README = """# Planted circuits
@@ -72,7 +73,9 @@ def export(
     Raises:
         AnalysisError: the folder has an export with another number of episodes, or of instances that are not requested,
             or a file of it is damaged.
+        ConfigError: no episodes are requested.
     """
+    check_episodes(episodes, seed=0, n_envs=None)
     folder = Path(os.path.abspath(path))
     keys = Path(f"{folder}.{KEYS}")
     requested = versions(seeds, circuits)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ConfigError
 from marlnb.groundtruth.__main__ import main
 from marlnb.groundtruth.benchmark import Benchmark
 from marlnb.groundtruth.export import export, load_keys, score_submission
@@ -134,6 +134,12 @@ def test_an_export_to_the_working_directory_has_its_keys_in_the_folder_above(tmp
     (tmp_path / "work" / "benchmark.json").write_text("{}")
     with pytest.raises(AnalysisError, match=r"benchmark\.json is damaged: expected the field 'episodes'"):
         score_submission([], ".")
+
+
+def test_an_export_of_no_episodes_leaves_nothing(tmp_path):
+    with pytest.raises(ConfigError, match="episodes must be at least 1; got 0"):
+        export(tmp_path / "work", [6], circuits=[CIRCUIT], episodes=0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_bad_request_is_one_line(tmp_path, capsys):

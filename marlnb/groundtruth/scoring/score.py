@@ -68,7 +68,7 @@ class Score:
             "network": finding.network,
             "shared": finding.shared,
             "seed": finding.seed,
-            "recovered": self.recovered,
+            "recovered": self.recovered if self.items else None,  # JSON has no NaN
             "by_kind": self.by_kind(),
             "decoys_claimed": self.decoys_claimed,
             "decoys": self.decoys,

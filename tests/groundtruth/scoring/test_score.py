@@ -146,7 +146,9 @@ def test_codes_influences_and_what_is_left_of_the_behaviour():
     assert score(finding_of(("complete", "necessary"), *constant), key).items == ()  # logits that do not vary
     nothing_there = score(finding_of(("influence",), claims[1]), key_of(UNIT))
     assert nothing_there.items == () and (nothing_there.decoys_claimed, nothing_there.decoys) == (2, 2)
-    assert math.isnan(score(finding_of(("influence",)), key_of(UNIT)).recovered)  # no credit for claiming nothing
+    empty = score(finding_of(("influence",)), key_of(UNIT))
+    assert math.isnan(empty.recovered)  # no credit for claiming nothing
+    assert json.loads(json.dumps(empty.to_json(), allow_nan=False))["recovered"] is None
 
 
 def test_a_part_is_all_that_the_claims_of_a_site_name(planted_instance):
