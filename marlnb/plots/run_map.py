@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLOUR_BAR_IN = 0.8
 """Width of the colour bar with its labels."""
-OVERLAP = 0.03
+OVERLAP = 0.06
 """Distance, as a share of the map's width, below which the numbers of points would cover each other."""
 
 
@@ -41,6 +41,7 @@ def run_map_figure(run_map: RunMap, *, title: str = "Runs by what they represent
     for name, colour, has_return in zip(names, points.to_rgba(run_map.returns), known):
         ax.plot([], [], "o", label=name, **({"color": colour} if has_return else {"color": "white", "mec": MUTED}))
     legend_outside(ax)
+    ax.locator_params(axis="x", nbins=5)
     if known.any():
         figure = ax.get_figure(root=True)
         assert figure is not None
