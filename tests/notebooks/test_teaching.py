@@ -119,8 +119,8 @@ def _texts(cells: list[NotebookNode]) -> list[str]:
     """What cells printed and returned, without the numbers of objects in memory and of figures."""
     texts = []
     for cell in cells:
-        shown = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs]
-        texts.append("\n".join(text for text in shown if not text.startswith("<Figure")))
+        shown = [output.get("text") or output.get("data", {}).get("text/plain", "") + "\n" for output in cell.outputs]
+        texts.append("".join(text for text in shown if not text.startswith("<Figure")))  # a text may come in parts
     return texts
 
 
