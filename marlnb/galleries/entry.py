@@ -106,9 +106,8 @@ class Entry:
             for path in (part, *part.rglob("*")):  # the original may be read-only
                 path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
             if target.exists():
-                for path in sorted(
-                    part.iterdir(), key=lambda path: path.name == CARD
-                ):  # the card of a complete copy only
+                # the card comes last: only a complete copy has it
+                for path in sorted(part.iterdir(), key=lambda path: path.name == CARD):
                     path.rename(target / path.name)
             else:
                 part.rename(target)

@@ -273,7 +273,9 @@ def open_or_create(folder: Path, planned: PlannedTraining) -> tuple[Path, bool]:
 
 def discard_unstarted(path: Path, outcome: Outcome) -> None:
     """Deletes a new run whose training could not start: the corrected experiment may use the same name."""
+    if outcome.end != "failed" or is_locked(path / LOCK):
+        return
     run = RunFolder.open(path)
-    if outcome.end == "failed" and "iteration" not in run.status() and not is_locked(path / LOCK):
+    if "iteration" not in run.status():
         with suppress(OSError):  # a disk that is read-only by now
             run.discard_unstarted()

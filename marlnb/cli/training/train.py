@@ -27,6 +27,7 @@ from marlnb.cli.output import print_table, print_text, quiet_stdout, say
 from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, end_of_training
 from marlnb.display.formatting import count
 from marlnb.errors import ConfigError
+from marlnb.paths import expanded
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +93,6 @@ def is_swept(word: str) -> bool:
 
 
 def _train_several(arguments: argparse.Namespace, folder: str | None, overrides: list[str]) -> int:
-    from pathlib import Path
 
     from marlnb.batch.trainings.train_all import (
         Trainings,
@@ -112,7 +112,7 @@ def _train_several(arguments: argparse.Namespace, folder: str | None, overrides:
 
         groups_together(trainings)  # raises an error if some cannot
     if arguments.dry_run:
-        path = Path(folder).expanduser() if folder is not None else common_folder(trainings)
+        path = expanded(folder) if folder is not None else common_folder(trainings)
         check_folder(path, trainings)
         _print_rows(Trainings(path, tuple(trainings), {}, False).rows())
         print_text(f"\n{count(len(trainings), 'run')} in {path}")

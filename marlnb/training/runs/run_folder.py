@@ -321,9 +321,7 @@ class RunFolder:
             facts: what `status` returns; pid, host and updated are those of this process and time unless given.
         """
         identity = {"pid": os.getpid(), "host": socket.gethostname(), "updated": time.time()}
-        text = (
-            json.dumps({"state": state, **facts, **{key: identity[key] for key in identity if key not in facts}}) + "\n"
-        )
+        text = json.dumps({"state": state, **facts, **(identity | facts)}) + "\n"
         write_atomically(self.path / STATUS, text, sync=False, in_place=True)
 
     def events(self) -> list[str]:

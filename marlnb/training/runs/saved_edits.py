@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from marlnb.errors import ConfigError, RunError, shown, unknown
 from marlnb.models.hooks.edit import Edit
+from marlnb.paths import expanded
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import read_json, write_atomically
 
@@ -73,7 +74,7 @@ def edit_to_json(edit: Edit, folder: Path) -> dict[str, Any]:
     data = edit.pinned().to_json()
     if data.get("source") is None:
         return data
-    source, folder = Path(data["source"]).expanduser().resolve(), folder.resolve()
+    source, folder = expanded(data["source"]).resolve(), folder.resolve()
     return {**data, "source": str(source.relative_to(folder) if source.is_relative_to(folder) else source)}
 
 

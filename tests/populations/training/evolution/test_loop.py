@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
+from tests.populations.training.nested import values
 
 SMALL = (
     "env=mpe/simple_spread", "algorithm=ippo", "algorithm.epochs=1", "model.hidden=[8]", "n_envs=2", "rollout_steps=8",
@@ -32,17 +32,8 @@ def _small(*overrides: str) -> tuple[str, ...]:
     return tuple(word for word in words if "epochs" not in word or OFF_POLICY[0] not in words)
 
 
-def _values(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    items = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, (list, tuple)) else None
-    if items is None:
-        yield path, state
-    else:
-        for key, value in items:
-            yield from _values(value, f"{path}/{key}")
-
-
 def _result(path: Path) -> tuple[str, dict[str, Any]]:
-    state = dict(_values(Run.open(path).checkpoint().load()))
+    state = dict(values(Run.open(path).checkpoint().load()))
     return (path / "population" / "lineage.jsonl").read_text(), {k: v for k, v in state.items() if "seconds" not in k}
 
 
@@ -93,8 +84,8 @@ def test_a_child_has_its_parents_weights_and_moments(tmp_path: Path) -> None:
         child = next(row for row in rows if row.operator == "hyperparameters" and row.parent != row.member)
         state, parent = loop.members[child.member].loop.learners["agent"].state_dict(), parents[child.parent]
         for part in ("policy", "optimizer"):
-            for key, value in _values(parent[part]):
-                other = dict(_values(state[part]))[key]
+            for key, value in values(parent[part]):
+                other = dict(values(state[part]))[key]
                 assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, key
         assert float(parent["optimizer"]["actor"]["mean"].abs().sum()) > 0
         assert not torch.equal(state["shuffler"], parent["shuffler"])
@@ -359,7 +350,7 @@ def test_members_share_a_replay_buffer(tmp_path: Path, together: str) -> None:
             (buffer,) = {id(member.loop.learners["agent"].replay): member for member in trainer.loop.members}.values()
             stored = 16 * (n_rollouts if together == "false" else -(-n_rollouts // 3) * 3)
             assert len(buffer.loop.learners["agent"].replay) == stored and learning["replay_frames"] <= stored
-    saved = dict(_values(trainer.run.checkpoint().load()))
+    saved = dict(values(trainer.run.checkpoint().load()))
     assert [name for name in saved if name.endswith("/rows/agent/action")] == [
         "/population/replay/agent/rows/agent/action"
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from marlnb.experiment import Experiment
 from marlnb.populations.training.league.match_policy import HOME_CELLS, MatchPolicy
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
+from tests.populations.training.nested import values
 
 SMALL = ("algorithm=ippo", "algorithm.epochs=1", "n_envs=4", "rollout_steps=16", "keep_checkpoints=0")
 TAG = ("env=mpe/simple_tag", "league=alphastar", *SMALL)
@@ -28,19 +29,9 @@ TICTACTOE = ("env=pettingzoo/tictactoe", "env.workers=1", *TAG[1:], "league.leag
 REPLAY = ("learning_starts=0", "updates=1", "batch_size=8", "buffer_frames=200")
 
 
-def _values(state: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every tensor and number of a nested state, by its position."""
-    items = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, (list, tuple)) else None
-    if items is None:
-        yield path, state
-    else:
-        for key, value in items:
-            yield from _values(value, f"{path}/{key}")
-
-
 def _result(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     files = {name: (path / "league" / name).read_text() for name in ("matches.jsonl", "players.jsonl")}
-    state = dict(_values(Run.open(path).checkpoint().load()))
+    state = dict(values(Run.open(path).checkpoint().load()))
     return files, {key: value for key, value in state.items() if "seconds" not in key}
 
 
