@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from marlnb.errors import CheckpointError, DiskError, shown
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained
 from marlnb.training.loop import TrainingLoop
+from marlnb.training.returns import LastEvaluation
 from marlnb.training.runs.checkpoints.checkpoint import (
     Checkpoint,
     checkpoint_folders,
@@ -41,19 +41,6 @@ from marlnb.training.runs.states import RunState
 
 WRITTEN = (EXPERIMENT, SPEC, CODE, METRICS, EVALUATIONS, STATUS)  # only by the process that holds the folder's lock
 MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
-
-
-@dataclass(frozen=True)
-class LastEvaluation:
-    """The last evaluation of a training.
-
-    Attributes:
-        iteration: after which it was; 0: there was none.
-        returns: by group, the mean return.
-    """
-
-    iteration: int = 0
-    returns: Mapping[str, float] = field(default_factory=dict)
 
 
 class CheckpointSaver:

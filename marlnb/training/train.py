@@ -213,12 +213,13 @@ def _trainer(
 def _report_stop(run: Run, trainer: Trainer) -> None:
     """Ends the notebook of a batch job. Elsewhere, says that the allocation's end stopped the training."""
     message = f"{run.shown_path}: stopped at iteration {trainer.iteration}, {trainer.frames:,} frames, and saved"
-    if trainer.allocation_ends:
+    allocation_ends = trainer.end is not None and trainer.end.by_allocation
+    if allocation_ends:
         message += f", because {trainer.stopped_because}"
     if os.environ.get(JOB_VARIABLE):
-        kind = AllocationEndsError if trainer.allocation_ends else StoppedError
+        kind = AllocationEndsError if allocation_ends else StoppedError
         raise kind(f"{message}; the batch job resumes from there when it is run again")
-    if trainer.allocation_ends:
+    if allocation_ends:
         print_notice(f"{message}; resume with `{marlnb_command('resume', run.shown_path)}` or train(..., resume=True)")
 
 

@@ -21,11 +21,10 @@ from marlnb.envs.vector import VectorEnv
 from marlnb.errors import RunError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.training.checkpoint_saver import CheckpointSaver, LastEvaluation
-from marlnb.training.collect.episode_statistics import MIN_EPISODES
+from marlnb.training.checkpoint_saver import CheckpointSaver
 from marlnb.training.collect.threads import torch_threads
-from marlnb.training.deadline import Deadline
-from marlnb.training.limits import Trained, check_length, reached_limit, return_of_target
+from marlnb.training.ending import End, Ending
+from marlnb.training.limits import Trained, check_length, reached_limit
 from marlnb.training.loop import Advance, LoopBuilder, build_loop, report_of
 from marlnb.training.malloc import keep_freed_memory
 from marlnb.training.policies.agents import weights_sha256
@@ -34,8 +33,9 @@ from marlnb.training.reporting.loggers import TorchRLLogger, check_loggers, open
 from marlnb.training.reporting.profiler import PhaseTimes, TrainingProfiler
 from marlnb.training.reporting.report import Report, exploring_returns
 from marlnb.training.reporting.status_writer import StatusWriter
+from marlnb.training.returns import LastEvaluation, TrainingReturns
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
-from marlnb.training.runs.files import EVALUATION, LOCK, STOP, stop_reason
+from marlnb.training.runs.files import EVALUATION, LOCK, STOP
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.states import RunState
@@ -81,9 +81,8 @@ class Trainer:
         frames: frames since the run started.
         seconds: of training since the run started.
         agent_steps: steps of single agents since the run started, counted where they acted.
+        end: why it ended; None while it trains, after an error, and where it was closed before its end.
         loop: environment, learners and everything else that the next iteration depends on.
-        stopped_because: why it was stopped; empty if it was not.
-        allocation_ends: whether it was stopped because its allocation ends.
         phases: where the time of this session went.
         profiler: with the experiment's option `profile`, what measures it; else None.
 
@@ -111,12 +110,12 @@ class Trainer:
         self.iteration = self.frames = self.agent_steps = 0
         self.seconds = self._iteration_s = 0.0
         self._status = StatusWriter(experiment, run)
-        self._evaluation = LastEvaluation()
         self._exploring_returns: dict[str, float] = {}
-        self._stop_reason: str | None = None
-        self.stopped_because = self._ended_by = ""
-        self.allocation_ends = self._closed = self._is_restored = False
-        self._deadline, self.phases = Deadline(), PhaseTimes()
+        self._returns, self._ending = TrainingReturns(experiment), Ending(experiment, run.path)
+        self.end: End | None = None
+        self._ended_by = ""
+        self._closed = self._is_restored = False
+        self.phases = PhaseTimes()
         self.profiler = TrainingProfiler(run.path, experiment.device) if experiment.profile else None
         self._lock, self._resources = RunLock(run.path / LOCK), ExitStack()
         self._resources.callback(self._lock.release)  # after everything else
@@ -176,19 +175,19 @@ class Trainer:
         return Trained(self.iteration, self.frames, self.seconds, self.agent_steps)
 
     @property
+    def stopped_because(self) -> str:
+        """Why it was stopped, saved; empty if it was not."""
+        return self.end.reason if self.end is not None and self.end.state == "stopped" else ""
+
+    @property
     def evaluation_returns(self) -> Mapping[str, float]:
         """By group, the mean return of the last evaluation; empty before the first."""
-        return self._evaluation.returns
+        return self._returns.evaluation.returns
 
     @property
     def returns(self) -> Mapping[str, float]:
         """By group, the mean return of one agent, of the last evaluation or else of recent episodes."""
-        return self.evaluation_returns if self._evaluates else self.loop.episodes.recent_returns
-
-    @property
-    def _evaluates(self) -> bool:
-        """Whether evaluations, not exploring episodes, say how good the policies are during the training."""
-        return bool(self.experiment.evaluate_every) or self.experiment.evolution is not None
+        return self._returns.latest(self.loop.episodes)
 
     @property
     def score(self) -> float | None:
@@ -234,7 +233,7 @@ class Trainer:
 
     def ask_to_stop(self, reason: str = "on request") -> None:
         """The current iteration is finished and saved, then the training ends. Safe in a signal handler."""
-        self._stop_reason = reason
+        self._ending.request = reason
         interrupt(self.loop.env)
         self._served.cancel()
 
@@ -246,7 +245,7 @@ class Trainer:
     @property
     def stopping(self) -> bool:
         """Whether it will stop after this iteration: by a signal, `ask_to_stop`, or the end of its allocation."""
-        return self._stop_reason is not None or self._deadline.reason_to_stop(self._iteration_s) is not None
+        return self._ending.is_asked_for(self._iteration_s)
 
     def build_env(self, n_envs: int, *, device: str = "cpu", env: EnvConfig | None = None) -> VectorEnv:
         """The run's environment, for a callback that plays; or `env` with the same groups. The caller closes it."""
@@ -265,11 +264,10 @@ class Trainer:
         Raises:
             CheckpointWriteError: it cannot be written; earlier checkpoints are complete.
         """
-        is_scored = not self._evaluates or self._evaluation.iteration == self.iteration  # else of other weights
-        returns = self.returns if is_scored else {}
+        returns = self._returns.after(self.iteration, self.loop.episodes)
         with self.phases.timed("checkpoint"):
-            saved = self._saver.save(self.trained, self.state, returns, self._evaluation)
-        self._deadline.record_checkpoint(self._saver.save_s)
+            saved = self._saver.save(self.trained, self.state, returns, self._returns.evaluation)
+        self._ending.deadline.record_checkpoint(self._saver.save_s)
         return saved
 
     def close(self) -> None:
@@ -305,7 +303,7 @@ class Trainer:
         if restored is None:
             self.loop.begin(0)
         else:
-            trained, self._evaluation = restored
+            trained, self._returns.evaluation = restored
             self.iteration, self.frames = trained.iterations, trained.frames
             self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
         self._is_restored = True
@@ -315,8 +313,8 @@ class Trainer:
             self._loggers.append(self._resources.enter_context(closing(logger)))
         start = f"iteration {self.iteration}, {self.frames} frames" if restored else "the start"
         self.run.log_event(f"training from {start}")
-        if self._deadline.ignored:
-            self.run.log_event(self._deadline.ignored)
+        if ignored := self._ending.deadline.ignored:
+            self.run.log_event(ignored)
         self._write_status()
 
     def _iterate(self) -> Report:
@@ -362,10 +360,10 @@ class Trainer:
     def _evaluate(self, advance: Advance) -> dict[str, float]:
         if self.experiment.evolution is not None:  # a population evaluates its members itself
             if advance.evaluation:
-                self._evaluation = LastEvaluation(self.iteration, advance.evaluation)
+                self._returns.evaluation = LastEvaluation(self.iteration, advance.evaluation)
             return advance.evaluation
         last = bool(reached_limit(self.experiment, self.trained))
-        if not self._evaluator.is_due(self.iteration, last, self._target_reached):
+        if not self._evaluator.is_due(self.iteration, last, self._reached_target is not None):
             return {}
         try:
             with self.phases.timed("evaluation"):
@@ -373,7 +371,7 @@ class Trainer:
         except EnvInterrupted:  # the training stops and is saved without it
             self.run.log_event("the evaluation was interrupted")
             return {}
-        self._evaluation = LastEvaluation(self.iteration, evaluation.return_mean)
+        self._returns.evaluation = LastEvaluation(self.iteration, evaluation.return_mean)
         facts = {"iteration": self.iteration, "frames": self.frames, "seconds": self.seconds}
         self.run.append_evaluation({**facts, "returns": evaluation.table.to_json()})
         return evaluation.return_mean
@@ -381,38 +379,24 @@ class Trainer:
     def _check_end(self) -> None:
         if self.state != "running":
             return
-        limit = reached_limit(self.experiment, self.trained)
-        if limit and (self.loop.may_end or not limit.startswith("frames=")):
-            self.state = "complete"
-            if not limit.startswith("frames="):
-                self.run.log_event(f"{limit} reached")
-        elif self._target_reached:
-            self.state = "complete"
-            reached = return_of_target(self.experiment, self.returns)
-            self.run.log_event(f"target return {self.experiment.target_return} reached: {reached}")
-        elif (request := stop_reason(self.run.path)) is not None or self._stop_reason is not None:
-            self._stop(self._stop_reason or request or "the file STOP")
-        elif (reason := self._deadline.reason_to_stop(self._iteration_s)) is not None:
-            self.allocation_ends = True
-            self._stop(reason)
+        may_end, reached = self.loop.may_end, self._reached_target
+        self.end = self._ending.find(self.trained, self._iteration_s, reached, frames_may_end=may_end)
+        if self.end is None:
+            return
+        self.state = self.end.state
+        if self.state == "stopped":
+            self._served.cancel()  # callbacks do not wait for simulators any more
+        if self.end.reason:
+            self.run.log_event(f"stopping: {self.end.reason}" if self.state == "stopped" else self.end.reason)
+
+    @property
+    def _reached_target(self) -> float | None:
+        return self._returns.reached_target(self.loop.episodes)
 
     def _remove_request(self) -> None:
         """A STOP that came at the end is not for the next session."""
         with suppress(OSError):
             (self.run.path / STOP).unlink(missing_ok=True)
-
-    def _stop(self, reason: str) -> None:
-        self.run.log_event(f"stopping: {reason}")
-        self.stopped_because = reason
-        self.state = "stopped"
-        self._served.cancel()  # callbacks do not wait for simulators any more
-
-    @property
-    def _target_reached(self) -> bool:
-        target, reached = self.experiment.target_return, return_of_target(self.experiment, self.returns)
-        if target is None or reached is None or reached < target:
-            return False
-        return self._evaluates or self.loop.episodes.recent_episodes >= MIN_EPISODES
 
     def fail(self, error: BaseException, when: str = "") -> None:
         """Logs the error and frees everything; the last checkpoint stays. Nothing here may hide `error`.
