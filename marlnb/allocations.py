@@ -105,7 +105,7 @@ class Allocation:
             return "the machine's"
         if not self.gpus:
             return "none"
-        share = f", {self.gpu_percent} % of each" if self.gpu_percent else ""
+        share = f", {self.gpu_percent}% of each" if self.gpu_percent else ""
         slices = " (slices of GPUs)" if all(gpu.startswith("MIG-") for gpu in self.gpus) else ""
         return f"{len(self.gpus)}: {', '.join(self.gpus)}{slices}{share}"
 

@@ -68,7 +68,7 @@ def test_the_share_that_slurm_gives(monkeypatch: pytest.MonkeyPatch, squeue) -> 
     for part in (
         "SLURM job 17",
         "cn1",
-        "2: MIG-aa, MIG-bb (slices of GPUs), 25 % of each",
+        "2: MIG-aa, MIG-bb (slices of GPUs), 25% of each",
         "0.0977 GiB",
         "until 2096-",
     ):

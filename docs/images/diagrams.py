@@ -306,17 +306,17 @@ def install() -> Figure:
 def leagues() -> Figure:
     boxes = {
         "main_exploiter": Box(1.35, 3.2, "main exploiter\nreset after a snapshot", ORANGE, 2.3),
-        "main": Box(1.35, 1.85, "main agent\n35 % against itself", BLUE, 2.3),
-        "league_exploiter": Box(1.35, 0.5, "league exploiters\nreset in 25 % of cases", PINK, 2.3),
+        "main": Box(1.35, 1.85, "main agent\n35% against itself", BLUE, 2.3),
+        "league_exploiter": Box(1.35, 0.5, "league exploiters\nreset in 25% of cases", PINK, 2.3),
         "mains": Box(6.75, 3.2, "snapshots of main agents", GREEN, 3.3),
         "forgotten": Box(6.75, 1.85, "snapshots that beat it\nof mains and main exploiters", GREEN, 3.3),
         "past": Box(6.75, 0.5, "all snapshots", GREEN, 3.3),
     }
     arrows = [
-        ("main_exploiter", "mains", "50 %, and all if it loses, f_var"),
-        ("main_exploiter", "main", "50 %"),
-        ("main", "forgotten", "15 %, PFSP"),
-        ("main", "past", "50 %, PFSP"),
-        ("league_exploiter", "past", "100 %, PFSP"),
+        ("main_exploiter", "mains", "50%, and all if it loses, f_var"),
+        ("main_exploiter", "main", "50%"),
+        ("main", "forgotten", "15%, PFSP"),
+        ("main", "past", "50%, PFSP"),
+        ("league_exploiter", "past", "100%, PFSP"),
     ]
     return diagram(boxes, arrows, width=8.6, height=3.7)

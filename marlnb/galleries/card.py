@@ -29,7 +29,7 @@ class Score:
         checkpoint: the iteration; None for random actions.
         name: group; an agent, where the agents of a group play against each other.
         mean: return of one agent in one episode.
-        low, high: 95 % t interval of the mean over episodes.
+        low, high: 95% t interval of the mean over episodes.
     """
 
     policy: str

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 RECORDING = "gallery"
 """Name of the recording that an entry has; a copy's own recordings have other names."""
-SCORES = "Return of one agent by checkpoint, mean [95 % interval]"
+SEPARATOR = "; "
+"""Between the scores of groups."""
+SCORES = "Return of one agent by checkpoint, mean [95% interval]"
 
 
 class Entry:
@@ -203,4 +205,4 @@ def _scores_text(scores: Sequence[Score]) -> str:
     texts = {score.name: score.text for score in scores}
     if len(set(texts.values())) == 1:
         return next(iter(texts.values()))
-    return "; ".join(f"{name} {text}" for name, text in texts.items())
+    return SEPARATOR.join(f"{name} {text}" for name, text in texts.items())

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import overload
 
+from markupsafe import Markup
+
 from marlnb.display.formatting import format_bytes
 from marlnb.display.notebook_html import note_html, table_html
 from marlnb.errors import MarlnbError, UnknownNameError, unknown
-from marlnb.galleries.entry import Entry
+from marlnb.galleries.entry import SEPARATOR, Entry
 from marlnb.galleries.folders import entry_folders
 
-HEADER = ("name", "what", "kind", "environment", "algorithm", "return [95 % interval]", "random actions", "size")
+HEADER = ("name", "what", "kind", "environment", "algorithm", "return [95% interval]", "random actions", "size")
+N_NUMBERS = 3  # the last columns
 
 
 @overload
@@ -67,7 +70,14 @@ class Gallery(Mapping[str, Entry]):
 
     def _repr_html_(self) -> str:
         note = "mnb.gallery(name) opens one: .run, .recording, .copy(folder). Returns are of the last checkpoint"
-        return table_html(HEADER, self.rows()) + note_html(note)
+        rows = [(*row[:-N_NUMBERS], *map(_unbroken, row[-N_NUMBERS:])) for row in self.rows()]
+        return table_html(HEADER, rows) + note_html(note)
+
+
+def _unbroken(numbers: str) -> Markup:
+    """A line for each group's score, so that no interval is broken in the middle."""
+    lines = (Markup("<span style='white-space:nowrap'>{}</span>").format(line) for line in numbers.split(SEPARATOR))
+    return Markup("<br>").join(lines)
 
 
 def _row(name: str, folder: Path) -> tuple[str, ...]:

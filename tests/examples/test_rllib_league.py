@@ -71,7 +71,7 @@ def test_a_snapshot_above_the_threshold(wins: int, decided: list[str]) -> None:
     config = RLlibLeague(thresholds={"league_exploiter_0": 0.95})
     league = league_with(config, ("main_0", "main_exploiter_0", wins), ("league_exploiter_0", "main_0@0", 19))
     assert [decision.action for decision in review(config, league, "main_0", seed=0)] == decided
-    assert review(config, league, "league_exploiter_0", seed=0) == ()  # 19 of 20 are not more than 95 %
+    assert review(config, league, "league_exploiter_0", seed=0) == ()  # 19 of 20 are not more than 95%
 
 
 def test_a_copy_that_learns() -> None:

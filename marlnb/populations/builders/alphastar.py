@@ -1,11 +1,11 @@
 """AlphaStar's league: main agents, main exploiters and league exploiters.
 
-    main agents        35 % self-play, 50 % PFSP against all past players, 15 % PFSP against past mains that it can no
+    main agents        35% self-play, 50% PFSP against all past players, 15% PFSP against past mains that it can no
                        longer beat and past main exploiters (else self-play); a snapshot after 2e9 steps; never reset
-    league exploiters  PFSP against all past players; a snapshot once they beat all of them in more than 70 % of the
-                       games, or after 2e9 steps; then reset with a probability of 25 %
-    main exploiters    against the current mains; in half of the matches, and if they win less than 20 %, PFSP with
-                       f_var over snapshots of the mains; a snapshot once they beat all mains in more than 70 %, or
+    league exploiters  PFSP against all past players; a snapshot once they beat all of them in more than 70% of the
+                       games, or after 2e9 steps; then reset with a probability of 25%
+    main exploiters    against the current mains; in half of the matches, and if they win less than 20%, PFSP with
+                       f_var over snapshots of the mains; a snapshot once they beat all mains in more than 70%, or
                        after 4e9 steps; then always reset
 
 Source: Vinyals et al. 2019 (10.1038/s41586-019-1724-z), Methods, "Multi-agent learning". The numbers are the paper's,
