@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import is_dataclass
-from inspect import isabstract
+from inspect import get_annotations, isabstract
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -104,7 +104,7 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownNameError: not registered; the message gives similar names, and plug-ins that could not be loaded.
-            ConfigError: the import path does not lead to a class of this kind.
+            ConfigError: the import path does not lead to a class of this kind, or a class is not a dataclass.
             TrustError: that code may not be imported here.
         """
         if name not in self._members and name in (modules := self._modules()):
@@ -116,7 +116,12 @@ class Registry(Generic[T]):
         if name not in self._members:
             broken = "".join(f"\n{message}" for message in self._broken.values())
             raise UnknownNameError(self.lacking(name) or unknown(self.kind, name, self._members) + broken)
-        return self._members[name]
+        member = self._members[name]
+        if _has_unknown_options(member):
+            raise ConfigError(
+                f"{_path(member)} needs the decorator @dataclass(frozen=True), so that its options are known"
+            )
+        return member
 
     def items(self) -> list[tuple[str, T]]:
         return [(name, self.get(name)) for name in self.names()]
@@ -144,8 +149,6 @@ class Registry(Generic[T]):
                 f"AlgorithmConfig, ModelConfig, LeagueConfig or EvolutionConfig, as the part requires; got {member!r}"
                 f"{hint}"
             )
-        if not is_dataclass(member) or "__dataclass_fields__" not in vars(member):
-            raise ConfigError(f"{path} needs the decorator @dataclass(frozen=True), so that its options are known")
         member.name = path  # type: ignore[attr-defined]
         return member  # type: ignore[return-value]
 
@@ -196,6 +199,11 @@ class Registry(Generic[T]):
                     f"the plug-in {point.name!r}{owner} ({self.entry_point_group} = {point.value}) "
                     f"could not be loaded: {type(error).__name__}: {error}"
                 )
+
+
+def _has_unknown_options(member: object) -> bool:
+    """Whether a class derived from a dataclass states options, but is not a dataclass itself."""
+    return is_dataclass(member) and "__dataclass_fields__" not in vars(member) and bool(get_annotations(member))
 
 
 def _path(member: object) -> str:

@@ -76,6 +76,8 @@ class LineConfig(mnb.EnvConfig):
 
 
 class Undecorated(mnb.EnvConfig):
+    length: int = 3
+
     def build(self, n_envs, device="cpu"): ...
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,24 @@ def test_of_many_names_those_of_the_asked_family_are_listed_first() -> None:
         .startswith("vmas/balance, vmas/wheel, openspiel/000, openspiel/001, ")
     )
     assert unknown("model", "mlpp", ["mlp", "gru"]).endswith("Valid: gru, mlp")
+
+
+def test_a_class_with_options_that_is_no_dataclass_is_refused_when_it_is_used() -> None:
+    registry: Registry[type] = Registry("thing", "tests.plugins")
+
+    @dataclass(frozen=True)
+    class Thing:
+        size: int = 1
+
+    @registry.register("plain")
+    class Plain(Thing):
+        """It has the options of its base class."""
+
+    @registry.register("wide")
+    class Wide(Thing):
+        width: int = 2
+
+    assert registry.get("plain") is Plain
+    with pytest.raises(ConfigError, match=r"Wide needs the decorator @dataclass\(frozen=True\)"):
+        registry.get("wide")
+    assert registry.get("plain")().size == 1
