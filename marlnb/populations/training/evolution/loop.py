@@ -68,7 +68,7 @@ class EvolutionLoop:
             )
         self._targets = mutables(experiment, env.spec)
         places = range(self.config.population) if self.config.member is None else (self.config.member,)
-        self._turns = generation_iterations(experiment) * len(places)  # of a generation
+        self._turns = generation_iterations(experiment) * len(places)  # of the present generation
         self._files = LineageFile(folder)
         self._snapshots = SnapshotStore(self._files.folder, env.spec)
         self._judge = build_judge(experiment, env.spec, folder / EVALUATION)
@@ -158,6 +158,7 @@ class EvolutionLoop:
         population = {
             "generation": self.generation,
             "turn": self._turn,
+            "turns": self._turns,
             "n_rows": self._files.n_rows,
             "best": self._best,
             "members": members,
@@ -176,6 +177,7 @@ class EvolutionLoop:
             saved = state["population"]
             self._files.cut(saved["n_rows"])
             self.generation, self._turn, self._best = saved["generation"], saved["turn"], saved["best"]
+            self._turns = self._resumed_turns(saved["turns"])
             for index, of_member in enumerate(saved["members"]):
                 loop = dict(of_member["loop"])
                 if index == self._best:
@@ -255,6 +257,16 @@ class EvolutionLoop:
             checkpoint=self._snapshots.write(member.row.id, member.frames, member.weights()),
         )
 
+    def _resumed_turns(self, turns: int) -> int:
+        """Of the present generation, which began with this many and may end earlier if `frames` is less now.
+
+        It ends at its new length, or after the round in progress; one that has ended, and was evaluated, stays so.
+        """
+        if self._turn == turns:
+            return turns
+        n_members = len(self.members)
+        return min(turns, max(self._turns, (self._turn // n_members + 1) * n_members))
+
     def _next_generation(self) -> None:
         if self._others is not None:
             self.members = [self._offspring.next_member(self.members[0], self._others, self.generation + 1)]
@@ -262,7 +274,7 @@ class EvolutionLoop:
             self.members, successors = self._offspring.next_generation(self.members, self.generation + 1)
             self._best = successor_of_best(successors, self._best)
         self.generation += 1
-        self._turn = 0
+        self._turn, self._turns = 0, generation_iterations(self.experiment) * len(self.members)
 
 
 def _share(advance: Advance, n_members: int) -> Advance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,27 @@ def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple
         trainer.close()
         mnb.resume(path, progress=False)
         _assert_equal(tmp_path / "whole", path)
+
+
+@pytest.mark.parametrize(
+    ("n_before", "frames", "n_after", "ends"),
+    [(6, 3200, 10, [48, 48 + 80]), (9, 3200, 3, [48, 48 + 48]), (9, 640, 99, [48, *range(48 + 32, 161, 16)])],
+)
+def test_a_population_resumes_with_other_frames(
+    tmp_path: Path, n_before: int, frames: int, n_after: int, ends: list[int]
+) -> None:
+    """`frames` decides how long a generation is: with 1920, three turns of 16 frames; with 3200 five, with 640 one."""
+    words = (*SMALL, "evolution.population=2", "evolution.generation_frames=0", "evaluation_episodes=1")
+    first = Experiment.compose(*words, "frames=1920")
+    run = Run.create(tmp_path / "run", first)
+    for experiment, n_iterations in ((first, n_before), (replace(first, frames=frames), n_after)):
+        with Trainer(experiment, run) as trainer:
+            for _ in zip(range(n_iterations), trainer):
+                pass
+    rows = run.population.lineage()
+    assert [row.id for row in rows] == [f"{k}-{member}" for k in range(len(ends)) for member in range(2)]
+    assert [row.frames for row in rows] == [end for end in ends for _ in range(2)]
+    assert run.status()["state"] == ("complete" if frames == 640 else "stopped")
 
 
 def test_a_child_has_its_parents_weights_and_moments(tmp_path: Path) -> None:
