@@ -185,10 +185,11 @@ class JoinedTrainings:
         self.keep([other for other in self._loops if other is not loop])
 
     def keep(self, loops: Sequence[Loop]) -> None:
-        """All others leave."""
-        if any(loop not in loops for loop in self._loops):
+        """All others leave. These are joined in this order, on which sums and shared buffers depend."""
+        kept = sorted((loop for loop in self._loops if loop in loops), key=loops.index)
+        if kept != self._loops:
             self.separate()
-            self._loops = [loop for loop in self._loops if loop in loops]
+            self._loops = kept
             self._results = {loop: result for loop, result in self._results.items() if loop in loops}
 
     def _batch_of(self, loop: JoinedLoop) -> _Batch | None:

@@ -61,7 +61,7 @@ def _assert_equal(first: Path, second: Path) -> None:
 def test_a_resumed_population_has_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     experiment = Experiment.compose(*_small(*overrides), "frames=700", "checkpoint_every=4", "keep_checkpoints=0")
     mnb.train(experiment, tmp_path / "whole", progress=False)
-    for kill_at in (6, 7):  # at the end of a generation, and after a selection
+    for kill_at in (7, 10):  # it resumes before a selection, and after one
         path = tmp_path / str(kill_at)
         trainer = Trainer(experiment, Run.create(path, experiment))
         for _ in range(kill_at):
