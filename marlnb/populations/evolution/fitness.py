@@ -21,10 +21,36 @@ def score(evaluation: Evaluation, experiment: Experiment) -> float:
     try:
         return evaluation.score
     except ConfigError as error:
-        groups = " or ".join(f"target_group={name}" for name in evaluation.return_mean)
+        competing = evaluation.table.zero_sum_groups
+        groups = [name for name in evaluation.return_mean if name not in competing]
+        if not groups:
+            raise _no_return(competing[0]) from error
+        choices = " or ".join(f"target_group={name}" for name in groups)
         raise ConfigError(
-            f"evolution needs one fitness, but {error}. Choose whose return it is: {groups}", at="target_group"
+            f"evolution needs one fitness, but {error}. Choose whose return it is: {choices}; or, where the groups "
+            "compete, evolution.fitness=win_rate or evolution.fitness=nash",
+            at="target_group",
         ) from error
+
+
+def check_score(evaluation: Evaluation, experiment: Experiment) -> None:
+    """Checks from episodes with random actions whether a return can be the fitness.
+
+    Raises:
+        ConfigError: as `score`; or the agents of `target_group` play against each other.
+    """
+    if experiment.target_group in evaluation.table.zero_sum_groups:
+        raise _no_return(experiment.target_group)
+    score(evaluation, experiment)
+
+
+def _no_return(group: str) -> ConfigError:
+    return ConfigError(
+        f"evolution.fitness=return needs the return of one agent, but the agents of group {group!r} play against each "
+        "other: their returns add up to 0 in every episode, so every member would be equally fit. Use "
+        "evolution.fitness=win_rate with evolution.references=[random], or evolution.fitness=nash",
+        at="evolution.fitness",
+    )
 
 
 def fitness(scores: Sequence[float], window: int) -> float:

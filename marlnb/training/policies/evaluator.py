@@ -37,21 +37,24 @@ class Evaluator:
         # where it takes no time, so that every run has a greedy score besides that of its exploring episodes
         return bool(self.experiment.env.facts.batched) and (is_last or target_reached)
 
-    def evaluate(self, policies: Mapping[str, Policy]) -> Evaluation:
+    def evaluate(self, policies: Mapping[str, Policy], *, episodes: int | None = None) -> Evaluation:
         """The episodes, with a summary. Each agent takes its most likely action.
 
+        Args:
+            policies: by group.
+            episodes: number of episodes; None: those of the experiment.
         Raises:
             EnvInterrupted: it was ended.
         """
-        experiment = self.experiment
-        episodes, seed = experiment.evaluation_episodes, derive_seed(experiment.seed, "evaluation")
+        experiment, seed = self.experiment, derive_seed(self.experiment.seed, "evaluation")
         if self._env is None:
             n_envs = max(experiment.n_envs, MIN_BATCHED_ENVS) if experiment.env.facts.batched else experiment.n_envs
-            n_envs = min(n_envs, episodes)
+            n_envs = min(n_envs, experiment.evaluation_episodes)
             config = evaluation_config(experiment.env)
             self._env = build_env(experiment, n_envs, device=experiment.device, env=config)
             self._served.add(self._env)
             publish_evaluation(self._env, self.folder)
+        episodes = episodes or experiment.evaluation_episodes
         table = score_policies(self._env, policies, episodes=episodes, seed=seed, explore=False)
         name = table.spec.name
         return summarise(table, env=name, policy="run", checkpoint=None, seed=seed, explore=False, seconds=0.0)

@@ -28,7 +28,7 @@ from marlnb.league_config import LEAGUES, LeagueConfig
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.models.policies.seated_policy import SeatedPolicy
-from marlnb.populations.evolution.fitness import score
+from marlnb.populations.evolution.fitness import check_score, score
 from marlnb.populations.league.matches import Match, check_competitive, outcomes_of
 from marlnb.populations.league.players import Side
 from marlnb.populations.league.roster import sides_of
@@ -41,6 +41,7 @@ from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.runs.run import Run
 
 RANDOM = "random"
+CHECKED_EPISODES = 16  # with random actions, before the training
 Policies = Mapping[str, Policy]  # by group
 
 
@@ -64,8 +65,12 @@ class Judgement:
 
 
 class Judge(Protocol):
-    """Evaluates the members of a generation, by their places in the population."""
+    """Evaluates the members of a generation, by their places in the population.
 
+    `check` raises ConfigError before a training that would have no fitness, as far as random actions show it.
+    """
+
+    def check(self) -> None: ...
     def judge(self, members: Mapping[int, Policies]) -> list[Judgement]: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
@@ -83,7 +88,7 @@ def build_judge(experiment: Experiment, spec: EnvSpec, folder: Path) -> Judge:
     if config.fitness == "return":
         if config.references:
             raise ConfigError("evolution.references needs evolution.fitness=win_rate", at="evolution.references")
-        return ReturnJudge(experiment, folder)
+        return ReturnJudge(experiment, spec, folder)
     if config.fitness == "win_rate" and not config.references:
         raise ConfigError(
             "evolution.fitness=win_rate needs opponents that stay the same: folders of runs, or random, as "
@@ -96,8 +101,13 @@ def build_judge(experiment: Experiment, spec: EnvSpec, folder: Path) -> Judge:
 class ReturnJudge:
     """Every member plays the evaluation episodes alone, each agent with its most likely action."""
 
-    def __init__(self, experiment: Experiment, folder: Path) -> None:
-        self.experiment, self._evaluator = experiment, Evaluator(experiment, folder, ServedEnvs())
+    def __init__(self, experiment: Experiment, spec: EnvSpec, folder: Path) -> None:
+        self.experiment, self.spec = experiment, spec
+        self._evaluator = Evaluator(experiment, folder, ServedEnvs())
+
+    def check(self) -> None:
+        policies = {group.name: RandomPolicy(group) for group in self.spec.groups}
+        check_score(self._evaluator.evaluate(policies, episodes=CHECKED_EPISODES), self.experiment)
 
     def judge(self, members: Mapping[int, Policies]) -> list[Judgement]:
         judgements = []
@@ -136,6 +146,8 @@ class ContestJudge:
         self._resources = ExitStack()
         self._env: VectorEnv | None = None
         self._undecided_matches: list[Match] | None = []  # until one shows that the sides compete
+
+    def check(self) -> None: ...
 
     def judge(self, members: Mapping[int, Policies]) -> list[Judgement]:
         if self.opponents:

@@ -120,8 +120,9 @@ class EvolutionLoop:
         return self._turn == self._turns
 
     def begin(self, iteration: int) -> None:
-        """Resets every member's environments."""
+        """Resets every member's environments. Raises ConfigError: a new training would have no fitness."""
         if iteration == 0:
+            self._judge.check()
             self._files.cut(0)
         for member in self.members:
             member.loop.begin(iteration)

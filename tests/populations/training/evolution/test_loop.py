@@ -178,10 +178,22 @@ def test_a_target_ends_a_population(tmp_path: Path) -> None:
     assert run.status()["state"] == "complete" and len(run.population.lineage()) == 3
 
 
-def test_a_population_without_a_common_fitness_needs_a_group(tmp_path: Path) -> None:
-    overrides = tuple(text.replace("simple_spread", "simple_tag") for text in SMALL)
-    with pytest.raises(ConfigError, match="target_group=adversary or target_group=agent"):
-        mnb.train(Experiment.compose(*overrides, "frames=1000"), tmp_path / "run", progress=False)
+@pytest.mark.parametrize(
+    ("env", "words", "message"),
+    [
+        ("mpe/simple_tag", (), "target_group=adversary or target_group=agent; or, where the groups compete, .*nash"),
+        ("tree/kuhn_poker", (), "'player' play against each other: .* evolution.fitness=win_rate with .*nash"),
+        ("tree/kuhn_poker", ("target_group=player",), "'player' play against each other: .*win_rate with .*nash"),
+    ],
+)
+def test_returns_that_are_no_fitness_are_errors_before_the_training(
+    tmp_path: Path, env: str, words: tuple[str, ...], message: str
+) -> None:
+    experiment = Experiment.compose(f"env={env}", *SMALL[1:], "frames=1000", *words)
+    run = Run.create(tmp_path / "run", experiment)
+    with pytest.raises(ConfigError, match=message):
+        Trainer(experiment, run)
+    assert not run.metrics().size
 
 
 def test_errors_name_what_is_asked(tmp_path: Path) -> None:
