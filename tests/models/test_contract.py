@@ -17,6 +17,7 @@ from marlnb.errors import ConfigError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
+from marlnb.models.networks.building import network_problems
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.network import Network
@@ -103,6 +104,8 @@ def test_every_site_fires_once_in_order_with_an_agent_axis(name: str, share: boo
         (layer, (2, 4, N_AGENTS, n_units)) for layer, _, n_units, _ in network.site_modules()
     ]
     assert network.site_modules()[-1][3] == "head" and torch.equal(activations[-1][1], output)
+    config = make(name, share=share)
+    assert not list(network_problems(config, network, N_AGENTS, network.in_features, 2))
     assert [kind for *_, kind in network.site_modules()].count("head") == 1
     named = [layer for layer, *_ in network.site_modules()]
     assert len(set(named)) == len(named)

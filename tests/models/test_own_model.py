@@ -7,18 +7,32 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from marlnb.config import MODELS
+from marlnb.config import MODELS, NETWORKS
+from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
+from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.building import build_network
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.network import NetworkConfig
+from marlnb.models.networks.configs.sequence import SequenceConfig
+from marlnb.models.networks.layers import AgentLinear
+from marlnb.models.networks.network import Network
+from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.specs import InputSpec
 from marlnb.training.learners import build_learners
 from marlnb.training.train import train
+from tests.models.conftest import make_spec
 
 PAGE = Path(__file__).parents[2] / "docs" / "networks-and-sites.md"
 
@@ -68,3 +82,102 @@ def test_it_learns(own_model: None, tmp_path: Path) -> None:
     )
     assert "agent/actor/residual/stream" in [site.name for site in run.policies()["agent"].sites()]
     assert run.metrics()["learning/agent/grad_norm_actor"].iloc[0] > 0
+
+
+@dataclass(frozen=True)
+class FlawedConfig(NetworkConfig):
+    """A linear map with one mistake; without a registered name, so that no other test lists it."""
+
+    flaw: str = ""
+
+    @property
+    def recurrent(self) -> bool:
+        return self.flaw == "stateless"
+
+
+FlawedConfig.name = "flawed"
+
+
+@NETWORKS.register(FlawedConfig)
+class Flawed(Network):
+    count: Tensor
+
+    def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: FlawedConfig) -> None:
+        super().__init__()
+        self.flaw, self.calls = config.flaw, 0
+        self.n_agents, self.in_features = n_agents, inputs.features
+        self.out_features = out_features + (self.flaw == "attribute")
+        width = {"narrow": 1, "wide": out_features + 1}.get(self.flaw, out_features)
+        self.stem = AgentLinear(n_agents, inputs.features, 6, shared=True)
+        self.head = AgentLinear(n_agents, 6, width, shared=True)
+        if self.flaw == "dead":
+            self.unused = nn.Linear(3, 3)
+        self.register_buffer("count", torch.zeros(()))
+        self.requires_grad_(self.flaw != "frozen")
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> Any:
+        self.calls += 1
+        self.count += 1
+        if self.flaw == "inplace":
+            x /= 2
+        if self.flaw == "raises":
+            raise RuntimeError("boom")
+        self.last = self.head(self.stem(x) + 0 * torch.rand(6))
+        y = self.last.detach() if self.flaw == "detached" else self.last
+        if self.flaw == "mean":
+            y = y.mean(-2, keepdim=True)
+        state = y if self.flaw == "state" else None
+        return y if self.flaw == "no tuple" else (y, state)
+
+    def site_modules(self) -> list[SiteModule]:
+        width = 7 if self.flaw == "units" else 6
+        unused: list[SiteModule] = [("act", nn.Tanh(), 6, "hidden")] if self.flaw == "uncalled" else []
+        return [*unused, ("stem", self.stem, width, "hidden"), ("head", self.head, self.head.out_features, "head")]
+
+
+FLAWS = {
+    "narrow": r"Flawed.forward must return \[batch, agent, parameter\] = \[7, 3, 5\]; got \[7, 3, 1\]",
+    "wide": r"must return \[batch, agent, parameter\] = \[7, 3, 5\]; got \[7, 3, 6\]",
+    "mean": r"must return \[batch, agent, parameter\] = \[7, 3, 5\]; got \[7, 1, 5\]",
+    "attribute": r"Flawed.out_features must be 5, what it was built for; got 6",
+    "inplace": r"changes its input in place",
+    "no tuple": r"must return \(output, state\).*; got a tensor of shape \[7, 3, 5\]",
+    "state": r"must return the state None as its second value; got a tensor of shape \[7, 3, 5\]",
+    "stateless": r"recurrent_shape is None, but `recurrent` of FlawedConfig is True",
+    "raises": r"forward failed on .* of shape \[7, 3, 18\]: RuntimeError: boom, in forward \(.*test_own_model.py",
+    "units": r"site 'stem' .* = \[7, 3, 7\]; its AgentLinear returns \[7, 3, 6\]",
+    "uncalled": r"site 'act' of `site_modules`: forward calls its Tanh never",
+    "detached": r"its output has no gradient",
+    "dead": r"does not depend on the parameters unused.weight, unused.bias",
+    "frozen": r"it has no parameter that can be trained",
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_mistake_in_it_is_an_error_when_it_is_built(flaw: str) -> None:
+    with pytest.raises(ConfigError, match=f"model 'flawed': .*{FLAWS[flaw]}"):
+        build_network(FlawedConfig(flaw=flaw), 3, InputSpec(((18,),)), 5)
+
+
+def test_the_dry_run_leaves_the_network_and_random_numbers_as_they_were() -> None:
+    torch.manual_seed(3)
+    expected = FlawedConfig().build(3, InputSpec(((18,),)), 5)
+    after = torch.rand(4)
+    torch.manual_seed(3)
+    network = build_network(FlawedConfig(), 3, InputSpec(((18,),)), 5)
+    assert torch.equal(torch.rand(4), after)
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, expected.state_dict()[name])
+    assert network.calls == 0 and not hasattr(network, "last")
+
+
+def test_each_part_of_a_policy_is_checked() -> None:
+    """An actor, a critic of all agents with one forward pass, and a network within a sequence."""
+    good, wide = FlawedConfig(), FlawedConfig(flaw="wide")
+    env = make_spec()
+    for actor, critic, centralised in ((wide, good, False), (good, wide, False), (good, wide, True)):
+        with pytest.raises(ConfigError, match="model 'flawed'"):
+            ActorCritic(env.group("walker"), env, actor, critic, centralised=centralised)
+    with pytest.raises(ConfigError, match="model 'flawed'"):
+        build_network(SequenceConfig(models=(wide, MLPConfig()), widths=(4,)), 3, InputSpec(((6,),)), 5)
+    ActorCritic(env.group("walker"), env, good, good, centralised=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,31 +10,14 @@ from torch import Tensor, nn
 from marlnb.errors import ConfigError, ShapeError, SiteError
 from marlnb.models.adapters.naming import chain_names
 from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.dry_run import ModuleCall, random_inputs, recorded_calls, wrong_shape
 from marlnb.models.networks.network import Network
 
-DRY_RUN_ROWS = 7
 RECURRENT_HINT = (
     "a recurrent policy takes its state as an argument: agents_from_module(..., recurrent_shape=(layer, unit)) expects "
     "a module called on (observation, state) that returns (output, state); agents_from_torchrl supports GRUModule and "
     "LSTMModule"
 )
-
-
-@dataclass(frozen=True)
-class ModuleCall:
-    """One call of a submodule in the dry run.
-
-    Attributes:
-        path: the submodule's name in the network.
-        module: the submodule.
-        output: what it returned.
-        data_ptr: memory address of the output's data.
-    """
-
-    path: str
-    module: nn.Module
-    output: Tensor
-    data_ptr: int
 
 
 class ModuleNetwork(Network):
@@ -129,47 +111,23 @@ def _with_state(result: object, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]
 
 def _dry_run(network: ModuleNetwork) -> tuple[list[ModuleCall], Tensor, tuple[Tensor, ...]]:
     """A dry run on random observations, with gradients: the submodules called, the output, and the inputs."""
-    calls: list[ModuleCall] = []
-    device = next((p.device for p in network.module.parameters()), torch.device("cpu"))
-    generator = torch.Generator().manual_seed(0)
-    rows = DRY_RUN_ROWS if network.n_agents != DRY_RUN_ROWS else DRY_RUN_ROWS + 1
-    x = torch.rand(rows, network.n_agents, network.in_features, generator=generator)
-    x = (x if network.dtype.is_floating_point else (255 * x).to(network.dtype)).to(device)
-    if network.dtype.is_floating_point:
-        x.requires_grad_()
-    inputs: tuple[Tensor, ...] = (x,)
-    if network.recurrent_shape is not None:
-        state = torch.rand(rows, network.n_agents, *network.recurrent_shape, generator=generator).to(device)
-        inputs = (x, state.requires_grad_())
-
-    def recorder(path: str) -> object:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:
-            if isinstance(output, Tensor):
-                calls.append(ModuleCall(path, module, output, output.data_ptr()))
-
-        return hook
-
-    training = network.module.training
-    hooks = [module.register_forward_hook(recorder(path)) for path, module in network.module.named_modules()]  # type: ignore[arg-type]
+    inputs, training = random_inputs(network, network.dtype), network.module.training
+    for tensor in inputs:
+        tensor.requires_grad_(tensor.is_floating_point())
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), recorded_calls(network.module) as calls:
             output = network.eval()(*inputs)[0]
     except ShapeError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise ShapeError(
             f"{type(network.module).__name__} cannot be called on observations [batch, agent, *observation] of shape "
-            f"{[rows, network.n_agents, *network.shape]}: {error}"
+            f"{[*inputs[0].shape[:2], *network.shape]}: {error}"
         ) from error
     finally:
-        for hook in hooks:
-            hook.remove()
         network.train(training)
-    if output.ndim != 3 or output.shape[:2] != (rows, network.n_agents):
-        raise ShapeError(
-            f"{type(network.module).__name__} must return [batch, agent, parameter] = "
-            f"[{rows}, {network.n_agents}, parameter]; got {list(output.shape)}"
-        )
+    if problem := wrong_shape(output, inputs[0]):
+        raise ShapeError(f"{type(network.module).__name__} {problem}")
     return calls, output, inputs
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from marlnb.config import ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import Site, SiteModule
+from marlnb.models.networks.building import build_network
 from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, unpad, widest_shape
 from marlnb.specs import GroupSpec, InputSpec
@@ -115,7 +116,7 @@ class ByAgentConfig(ModelConfig):
             )
         kinds = [config for k, config in enumerate(self.configs) if config not in self.configs[:k]]
         members = [[k for k, config in enumerate(self.configs) if config == kind] for kind in kinds]
-        networks = [kind.build(len(indices), inputs, out_features) for kind, indices in zip(kinds, members)]
+        networks = [build_network(kind, len(indices), inputs, out_features) for kind, indices in zip(kinds, members)]
         return ByAgent(self.agents, members, networks)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from marlnb.config import NETWORKS
 from marlnb.models.hooks.sites import SiteModule
+from marlnb.models.networks.building import build_network
 from marlnb.models.networks.configs.sequence import SequenceConfig
 from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, stacked_shape, unpad
@@ -69,7 +70,8 @@ def build_sequence(n_agents: int, inputs: InputSpec, out_features: int, config: 
     widths = [*(config.widths if len(config.widths) == gaps else config.widths * gaps), out_features]
     networks = []
     for model, width in zip(config.models, widths, strict=True):
-        networks.append(replace(model, share_parameters=config.share_parameters).build(n_agents, inputs, width))
+        model = replace(model, share_parameters=config.share_parameters)
+        networks.append(build_network(model, n_agents, inputs, width))
         inputs = InputSpec(((width,),))
     return NetworkSequence(unique_names([model.name for model in config.models]), networks)
 

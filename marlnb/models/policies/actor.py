@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.models.hooks.sites import Site
+from marlnb.models.networks.building import build_network
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.choices import Squash, StdOf
@@ -54,7 +55,7 @@ class Actor(nn.Module):
         std_is_parameter = isinstance(self.distribution, Gaussian) and std_of == "parameter"
         components = group.action.n_components
         width = components if std_is_parameter else self.distribution.n_parameters
-        self.network: Network = config.build(group.n_agents, InputSpec((group.observation.shape,)), width)
+        self.network: Network = build_network(config, group.n_agents, InputSpec((group.observation.shape,)), width)
         scale_head(self.network, ACTOR_HEAD_GAIN)
         agents = () if config.share_parameters else (group.n_agents,)
         self.log_std = nn.Parameter(torch.full((*agents, components), initial_log_std)) if std_is_parameter else None

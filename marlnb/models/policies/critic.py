@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ShapeError
+from marlnb.models.networks.building import build_network
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
 from marlnb.specs import EnvSpec, GroupSpec, InputRole, InputSpec
@@ -32,10 +33,10 @@ class Critic(nn.Module):
         self.reads_state = centralised and env.state_shape is not None
         self.shared_forward = centralised and config.share_parameters
         if self.shared_forward:
-            self.network: Network = config.build(1, joint_input_spec(env), group.n_agents)
+            self.network: Network = build_network(config, 1, joint_input_spec(env), group.n_agents)
         else:
             inputs = joint_input_spec(env) if centralised else InputSpec((group.observation.shape,))
-            self.network = config.build(group.n_agents, inputs, 1)
+            self.network = build_network(config, group.n_agents, inputs, 1)
 
     def inputs(self, observations: Mapping[str, Tensor], state: Tensor | None = None) -> Tensor:
         """The argument of `forward`, `[..., agent, feature]` (an agent axis of 1 if centralised).

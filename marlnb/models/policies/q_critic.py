@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
+from marlnb.models.networks.building import build_network
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import HiddenLayer
 from marlnb.models.networks.mlp import MLP
@@ -80,9 +81,9 @@ class QCritic(nn.Module):
             parts = (group.observation.shape, (ActionEncoder(group.action).size,))
             inputs = InputSpec(parts, roles=("observation", "action"))
         if self.shared_forward:
-            self.network = config.build(1, inputs, group.n_agents)
+            self.network = build_network(config, 1, inputs, group.n_agents)
         else:
-            self.network = config.build(group.n_agents, inputs, group.action.n_logits if all_actions else 1)
+            self.network = build_network(config, group.n_agents, inputs, group.action.n_logits if all_actions else 1)
         self.register_buffer("_own", torch.eye(group.n_agents, dtype=torch.bool).unsqueeze(-1), persistent=False)
 
     def encode_action(self, group: str, action: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from marlnb.config import ALGORITHMS, MODELS, AlgorithmConfig, LearnerContext, ModelConfig
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
+from marlnb.models.networks.building import build_network
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 from marlnb.training.learners import build_learners
 
@@ -58,7 +59,7 @@ def incompatible_models(group: GroupSpec, algorithm: AlgorithmConfig) -> dict[st
             if model.recurrent and not algorithm.recurrent:
                 reasons[name] = f"{algorithm.name} trains feed-forward networks only"
             else:
-                model.build(group.n_agents, inputs, group.action.n_logits or 1)
+                build_network(model, group.n_agents, inputs, group.action.n_logits or 1)
         except MarlnbError as error:
             if MISSING_OPTIONS not in str(error):  # with other options it may work, so it stays available
                 reasons[name] = str(error)
