@@ -194,20 +194,22 @@ class AlgorithmPanel(Panel):
         self._notify()
 
     def _set_unavailable(self) -> None:
-        """In each tab, makes the parts unavailable that are not compatible with its groups."""
-        if self._spec is None:
-            return
+        """In each tab, makes the parts unavailable that are not compatible with its groups; none without a spec.
+
+        The forms are read, whatever was unavailable before: that may be outdated.
+        """
+        spec = self._spec
         for name, choice in self.choices.items():
-            groups = [group for group in self._spec.groups if name in (ALL, group.name, *group.agents)]
+            groups = [] if spec is None else [g for g in spec.groups if name in (ALL, g.name, *g.agents)]
             if name == ALL:
                 groups = [group for group in groups if group.name not in self.choices] or groups
             try:
-                actor = choice.model.config
-                critic = choice.critic_config or actor
+                actor = choice.model.form.config
+                critic = actor if choice.same_critic.value else choice.critic.form.config
             except MarlnbError:
                 continue
             if choice.algorithm is not None:
-                reasons = (incompatible_algorithms(self._spec, group, actor, critic) for group in groups)
+                reasons = (incompatible_algorithms(spec, group, actor, critic) for group in groups if spec is not None)
                 choice.algorithm.set_unavailable(ChainMap(*reasons))
             try:
                 part = choice.algorithm or self.choices[ALL].algorithm

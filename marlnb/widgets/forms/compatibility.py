@@ -13,7 +13,7 @@ from marlnb.models.networks.building import build_network
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 from marlnb.training.learners import build_learners
 
-MISSING_OPTIONS = "give model."
+MISSING_OPTIONS = "set model."
 """In errors of networks that other options would avoid."""
 FITTING_ROLLOUT_STEPS = 1024
 """Fits every default sequence length and number of minibatches: the user can still change the length of a rollout."""

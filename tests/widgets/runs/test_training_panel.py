@@ -127,6 +127,23 @@ def test_options_that_were_entered_return_with_their_part() -> None:
     assert panel.experiment == Experiment.compose(*spread)
 
 
+@pytest.mark.parametrize(
+    ("shown", "loaded"),
+    [
+        ("env=mpe/simple_spread algorithm=iddpg", "env=mpe/simple_spread algorithm=ippo model=gru rollout_steps=64"),
+        ("env=mpe/simple_spread algorithm=ippo", "env=pettingzoo/pistonball algorithm=ippo"),  # reads images
+    ],
+)
+def test_what_was_shown_before_does_not_lock_the_form(shown: str, loaded: str) -> None:
+    panel = TrainingPanel(Experiment.compose(*shown.split()))
+    until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
+    panel.load(loaded)
+    for _ in range(2):  # before and after its environment was built
+        assert panel.experiment == Experiment.compose(*loaded.split())
+        assert not panel._problem.value and not panel._start_button.disabled
+        until(lambda: panel.environment.spec is not None and panel.algorithm.networks)
+
+
 def test_an_option_of_a_separate_choice_stays(panel: TrainingPanel) -> None:
     panel.algorithm._add_choice("agent")
     choice = panel.algorithm.choices["agent"]
