@@ -87,6 +87,13 @@ class ActionSpec:
         return len(self.low) if self.kind == "continuous" else len(self.n)
 
     @property
+    def component_names(self) -> tuple[str, ...]:
+        """One per component of a continuous or multi-discrete action: its name, or its number."""
+        if len(self.names) == self.n_components and self.kind != "discrete":
+            return self.names
+        return tuple(map(str, range(self.n_components)))
+
+    @property
     def n_logits(self) -> int:
         """Distribution parameters that a discrete policy outputs: choices summed over components."""
         return sum(self.n)

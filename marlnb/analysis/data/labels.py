@@ -256,17 +256,20 @@ def _from_field(
     action = source.env.group(group).action
     class_names: Sequence[str] = action.names if field == "action" and action.kind == "discrete" else ()
     if values.ndim > 2:
-        features = list(recording.feature_names(group)) if field == "observation" else []
-        values = _feature_column(values, feature, features, f"feature of {field} of {group!r}")
+        names: Sequence[str] = recording.feature_names(group) if field == "observation" else ()
+        names = action.component_names if field == "action" else names
+        values = _feature_column(values, feature, names, f"feature of {field} of {group!r}")
     elif feature is not None:
         raise AnalysisError(f"{field} of {group!r} has one value for each agent, no feature {feature!r}")
     return values, known, class_names
 
 
 def _feature_column(values: np.ndarray, feature: str | int | None, names: Sequence[str], what: str) -> np.ndarray:
-    """One feature `[row, agent]` of `[row, agent, ...]`, by name or index."""
+    """One feature `[row, agent]` of `[row, agent, ...]`, by name or index; None: the only one."""
     flat = values.reshape(*values.shape[:2], -1)
-    valid = [*names, *map(str, range(flat.shape[2]))]
+    if feature is None and flat.shape[2] == 1:
+        return flat[:, :, 0]
+    valid = list(dict.fromkeys([*names, *map(str, range(flat.shape[2]))]))
     if feature is None:
         raise AnalysisError(f"which {what}? label=(agent, field, feature), feature one of {', '.join(valid[:40])}")
     if str(feature) not in valid:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import MarlnbError
 from marlnb.models.policies.policy import Policy
+from marlnb.specs import ActionSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.ui_lock import with_ui_lock
@@ -33,7 +35,8 @@ MAX_STEP_NUMBERS = 400_000  # of one group's attribution of a single step
 MAX_FAST_NUMBERS = 100_000  # an episode this small is attributed so fast that no single step comes first
 MAX_FEATURES = 40  # of an agent that are sent to the page, the largest first
 To = Literal["action", "value"]
-Request = tuple[To, str]
+Request = tuple[To, str, int]
+"""What is attributed, with which method, and the component of actions that have several."""
 Inputs = tuple[Mapping[str, Policy], Mapping[str, np.ndarray]]
 """What every attribution of a side needs: the policies and the mean observations; reading them takes time."""
 
@@ -69,6 +72,19 @@ class EpisodeAttribution:
         )
 
 
+def is_explained_by_component(action: ActionSpec) -> bool:
+    """Whether no single number stands for the action taken: a continuous one of several components."""
+    return action.kind == "continuous" and action.n_components > 1
+
+
+def explainable(view: EpisodeView) -> dict[tuple[To, int], str]:
+    """What can be attributed, with its title: the action, or each component of continuous actions, and the value."""
+    names = [group.spec.action.component_names for group in view.groups if is_explained_by_component(group.spec.action)]
+    titles = [" / ".join(dict.fromkeys(name for name in of_groups if name)) for of_groups in zip_longest(*names)]
+    actions: dict[tuple[To, int], str] = {("action", k): f"action {title}" for k, title in enumerate(titles)}
+    return {**(actions or {("action", 0): "the action"}), ("value", 0): "the critic's value"}
+
+
 def no_attribution(view: EpisodeView, to: To, method: str, reason: str) -> EpisodeAttribution:
     """An EpisodeAttribution without attributions, for one reason."""
     return EpisodeAttribution(to, method, {}, {group.name: reason for group in view.groups})
@@ -79,6 +95,7 @@ def attribute_episode(
     policies: Mapping[str, Policy],
     *,
     to: To = "action",
+    component: int = 0,
     method: str = AttributionConfig.method,
     baseline: Mapping[str, np.ndarray],
     index: int | None = None,
@@ -91,6 +108,7 @@ def attribute_episode(
     episode, such as a goal, would contribute nothing.
 
     Args:
+        component: of continuous actions with several, the one whose mean is attributed.
         baseline: that mean, from `mean_observations`.
         index: of the only step to attribute; None: all steps.
         max_numbers: a group with more numbers is not attributed; None: MAX_NUMBERS, or MAX_STEP_NUMBERS.
@@ -113,6 +131,7 @@ def attribute_episode(
                 view.recording,
                 group=group.name,
                 to=to,
+                target=component if to == "action" and is_explained_by_component(group.spec.action) else None,
                 method=method,
                 baseline=None if METHODS[method].baseline == "distribution" else baseline,
                 policies=policies,
@@ -183,7 +202,7 @@ class AttributionLoader:
     def __init__(self, answers: BackgroundAnswers, on_done: Callable[[], None]) -> None:
         self._answers, self._on_done = answers, on_done
         self._episode_worker, self._step_worker = LatestOnly(wait_s=START_DELAY_S), LatestOnly(wait_s=0.0)
-        self._request: Request = ("action", AttributionConfig.method)
+        self._request: Request = ("action", AttributionConfig.method, 0)
         self._inputs_lock = threading.Lock()
         self.begin()
 
@@ -199,9 +218,9 @@ class AttributionLoader:
         return any(episode is not None and episode.is_too_large for episode in self.episodes)
 
     @with_ui_lock
-    def request(self, to: To, method: str, max_numbers: int | None = None) -> None:
+    def request(self, to: To, method: str, component: int = 0, max_numbers: int | None = None) -> None:
         """Attributes every side's actions or values (see `attribute_episode`)."""
-        sides, request = self._answers.sides, (to, method)
+        sides, request = self._answers.sides, (to, method, component)
         self._request = request
         self._clear()
         self._answers.request(self._episode_worker, lambda: self._attribute_all(sides, request, max_numbers))
@@ -250,7 +269,7 @@ class AttributionLoader:
 
     def _attribute(self, side: Side, request: Request, **options: Any) -> EpisodeAttribution:
         """`options`: index, max_numbers and report, as `attribute_episode` takes them."""
-        to, method = request
+        to, method, component = request
         if side.source is None or side.is_edited:
             reason = side.unknown if side.source is None else "edited networks are not attributed"
             return no_attribution(side.view, to, method, reason)
@@ -258,7 +277,8 @@ class AttributionLoader:
             policies, baseline = self._read_inputs(side, side.source)
         except MarlnbError as error:
             return no_attribution(side.view, to, method, str(error))
-        return attribute_episode(side.view, policies, to=to, method=method, baseline=baseline, **options)
+        chosen: dict[str, Any] = {"to": to, "component": component, "method": method}
+        return attribute_episode(side.view, policies, baseline=baseline, **chosen, **options)
 
     def _read_inputs(self, side: Side, source: PolicySource) -> Inputs:
         with self._inputs_lock:  # reads the whole recording, so only once

@@ -19,7 +19,7 @@ from marlnb.widgets.core.background import LatestOnly
 from marlnb.widgets.core.controls import Dropdown, Tab, button_for
 from marlnb.widgets.core.style import HTML, code_html, row, styled
 from marlnb.widgets.core.trust_question import TrustQuestion
-from marlnb.widgets.microscope.attribution import To
+from marlnb.widgets.microscope.attribution import To, explainable
 from marlnb.widgets.microscope.background import Side
 from marlnb.widgets.microscope.bookmarks import Bookmark
 from marlnb.widgets.microscope.comparison import Comparison, return_changes
@@ -48,7 +48,9 @@ class Controlled(Protocol):
     def alone(self) -> None: ...
     def show(self, sides: list[Side], t: int) -> None: ...
     def show_agents(self, agents: Sequence[str]) -> None: ...
-    def attribute(self, to: To = ..., method: str = ..., *, max_numbers: int | None = None) -> None: ...
+    def attribute(
+        self, to: To = ..., method: str = ..., *, component: int = ..., max_numbers: int | None = None
+    ) -> None: ...
     def find_decoding(self, label: str, site: str) -> Decoding: ...
     def show_decoding(self, decoding: Decoding) -> None: ...
     def bookmark(self, note: str = "") -> Bookmark: ...
@@ -66,12 +68,12 @@ class Controls:
         # one for each panel: its button works again when the request of the panel is answered
         self._editing, self._comparing, self._decoding = (LatestOnly(wait_s=0.0) for _ in range(3))
         self.episode = _dropdown("episode", _episodes(microscope), view.episode, width="26em")
-        targets = [("the action", "action"), ("the critic's value", "value")]
-        self.to = _dropdown("attribute", targets, "action", width="18em")
+        targets = [(title, target) for target, title in explainable(view).items()]
+        self.to = _dropdown("attribute", targets, targets[0][1], width="18em")
         methods = [(name.replace("_", " "), name) for name in METHODS]
         self.method = _dropdown("method", methods, AttributionConfig.method, width="20em")
         tooltip = "takes long; scrubbing still works meanwhile"
-        self.anyway = button_for(self._attribute_anyway, "Attribute anyway", tooltip=tooltip, width="auto")
+        self.anyway = button_for(lambda: self.attribute(sys.maxsize), "Attribute anyway", tooltip=tooltip, width="auto")
         self.offer_more(False)
         self.unit = UnitPanel(microscope.recording, microscope.go)
         self.edits = EditsPanel(view, self._play_again, microscope.alone)
@@ -107,6 +109,11 @@ class Controls:
             self.code.value = code_html(self.microscope.as_code())
         finally:
             self._is_updating = False
+
+    def attribute(self, max_numbers: int | None = None) -> None:
+        """Attributes what is chosen."""
+        to, component = self.to.value
+        self.microscope.attribute(to, self.method.value, component=component, max_numbers=max_numbers)
 
     def offer_more(self, is_too_large: bool) -> None:
         """Shows or hides the button that attributes what was too large."""
@@ -144,14 +151,11 @@ class Controls:
         source.trust()
         self.microscope.show(self.microscope.sides, self.microscope.t)
 
-    def _attribute_anyway(self) -> None:
-        self.microscope.attribute(self.to.value, self.method.value, max_numbers=sys.maxsize)
-
     def _observe(self) -> None:
         microscope = self.microscope
         self.episode.observe(lambda change: self._go(change["new"]), "value")
         for control in (self.to, self.method):
-            control.observe(lambda _: microscope.attribute(self.to.value, self.method.value), "value")
+            control.observe(lambda _: self.attribute(), "value")
         microscope.scope.observe(lambda _: self.update(), ["t", "layer", "order", "agents"])
 
     def _go(self, episode: int) -> None:

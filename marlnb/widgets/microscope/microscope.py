@@ -127,16 +127,18 @@ class Microscope:
 
     @with_ui_lock
     def attribute(
-        self, to: To = "action", method: str = AttributionConfig.method, *, max_numbers: int | None = None
-    ) -> None:
+        self, to: To = "action", method: str = AttributionConfig.method, *, component: int = 0,
+        max_numbers: int | None = None,
+    ) -> None:  # fmt: skip
         """Draws which features contribute most to the actions, or to the critic's values. It runs in a thread; `wait`
         waits for it.
 
         Args:
+            component: of continuous actions with several, the one whose mean is explained.
             max_numbers: a group whose attribution has more numbers (steps × agents × features) is not attributed;
                 None: 4 million.
         """
-        self.loader.attributions.request(to, method, max_numbers)
+        self.loader.attributions.request(to, method, component, max_numbers)
 
     def decode(self, label: str, site: str, **options: Any) -> Decoding:
         """Decodes a label from a site over the whole recording (see `mnb.decode`); shows the result at each step."""
@@ -291,7 +293,7 @@ class Microscope:
     def _begin(self) -> None:
         self._show_concepts()
         self.loader.begin(self.sides)
-        self.loader.attributions.request(self.controls.to.value, self.controls.method.value)
+        self.controls.attribute()
 
     def _send_layer(self, layer: str) -> None:
         """Sends the units of a layer that was too large to be sent at first."""

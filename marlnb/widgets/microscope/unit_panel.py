@@ -11,6 +11,7 @@ import ipywidgets as w
 import numpy as np
 from markupsafe import Markup
 
+from marlnb.analysis.data.labels import Label
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.representations.tuning_result import Tuning
 from marlnb.display.formatting import count
@@ -76,7 +77,8 @@ class UnitPanel:
         self._view: EpisodeView | None = None
         self._worker = LatestOnly(wait_s=0.05)
         self._cache: dict[tuple[str, str, str, int], Tuning] = {}
-        self.label = Dropdown(options=["t"], description="tuned to", layout=w.Layout(width="22em"))
+        self._labels: dict[str, Label] = {"t": "t"}
+        self.label = Dropdown(options=tuple(self._labels), description="tuned to", layout=w.Layout(width="22em"))
         self.label.observe(lambda _: self._request(), "value")
         self._line = Message(note_html("click a unit in a heat map"))
         self._curve, self._top, self._problem = HTML(), row(), Message()
@@ -94,32 +96,29 @@ class UnitPanel:
         is_same_recording = self._view is not None and self._view.recording is view.recording
         is_same = is_same_recording and self.unit is not None and replace(self.unit, t=unit.t) == unit
         self._view, self.unit = view, unit
-        options = self._options(view, unit.agent)
+        self._labels = tuning_labels(view, unit.agent)
+        options = tuple(self._labels)
         if tuple(self.label.options) != options:
             chosen = self.label.value if self.label.value in options and len(self.label.options) > 1 else options[0]
             self.label.options, self.label.value = options, chosen
         if not is_same:
             self._request()
 
-    def _options(self, view: EpisodeView, agent: str) -> tuple[str, ...]:
-        group = view.group_of(agent)
-        labels = [label.name for label in view.labels if not label.agents or label.agents == group.agents]
-        return (*labels, "action", "t", *group.features[:MAX_TUNING_FEATURES])
-
     def _request(self) -> None:
-        view, unit, label = self._view, self.unit, self.label.value
+        view, unit, title = self._view, self.unit, self.label.value
         if view is None or unit is None:
             return
         self._problem.value = ""
-        self._worker.request(lambda: self._compute(view, unit, label), self._show, self._fail)
+        label = self._labels[title]
+        self._worker.request(lambda: self._compute(view, unit, title, label), self._show, self._fail)
 
-    def _compute(self, view: EpisodeView, unit: Unit, label: str) -> Result:
+    def _compute(self, view: EpisodeView, unit: Unit, title: str, label: Label) -> Result:
         checkpoint = view.checkpoint_of_several
         top: list[TopEpisode] = []
         if view.recording is self._recording:  # where the buttons go
             which = (unit.site, unit.agent, unit.unit)
             top = top_episodes(view.recording, *which, n=N_TOP_EPISODES, checkpoint=checkpoint)
-        key = (str(view.recording.path), f"{unit.site} {unit.agent}", label, view.checkpoint)
+        key = (str(view.recording.path), f"{unit.site} {unit.agent}", title, view.checkpoint)
         try:
             if key not in self._cache:
                 of_agent: dict[str, Any] = {"site": unit.site, "agent": unit.agent, "checkpoint": checkpoint}
@@ -144,6 +143,20 @@ class UnitPanel:
 
     def _fail(self, error: Exception) -> None:
         self._problem.show_problem(f"{type(error).__name__}: {error}")
+
+
+def tuning_labels(view: EpisodeView, agent: str) -> dict[str, Label]:
+    """What an agent's units can be tuned to, by title. An action of several components has an entry for each."""
+    group = view.group_of(agent)
+    recorded = [label.name for label in view.labels if not label.agents or label.agents == group.agents]
+    labels: dict[str, Label] = {name: name for name in recorded}
+    components = group.spec.action.component_names
+    if len(components) > 1:
+        labels.update({f"action {name}": (agent, "action", name) for name in components})
+    else:
+        labels["action"] = "action"
+    labels.update({name: name for name in ("t", *group.features[:MAX_TUNING_FEATURES])})
+    return labels
 
 
 def top_episodes(

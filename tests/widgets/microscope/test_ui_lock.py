@@ -41,7 +41,7 @@ def test_clicks_steps_and_answers_at_once(
     def episodes() -> None:
         for number in range(N_ROUNDS):
             controls.episode.value = number
-            controls.to.value = ("action", "value")[number % 2]
+            controls.to.index = number % 2
 
     def comparisons() -> None:
         for number in range(N_ROUNDS):
