@@ -161,10 +161,14 @@ def unknown(kind: str, requested: str, valid: Iterable[str]) -> str:
     """A message about a name that is not valid: the request, the most similar names, and the valid ones.
 
     If there are many, names of the same family come first, as all of `pettingzoo/...`.
+
+    Args:
+        kind: of thing, and whose it is after "of", "in" or "at": "option of algorithm 'ippo'".
     """
     family = requested.rpartition("/")[0]
     names = sorted(set(valid), key=lambda name: (name.rpartition("/")[0] != family, name))
     close = nearest(requested, names)
     hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else "."
     listed = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
-    return f"no {kind} {shown(requested)}{hint} Valid: {listed or '(none)'}"
+    thing, *owner = re.split(r"(?= of | in | at )", kind, maxsplit=1)
+    return f"no {thing} {shown(requested)}{''.join(owner)}{hint} Valid: {listed or '(none)'}"

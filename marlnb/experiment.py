@@ -177,7 +177,7 @@ class Experiment:
         facts = self.env.facts
         groups = tuple(self.groups) or facts.groups
         if self.target_group is not None and groups and self.target_group not in groups:
-            what = unknown(f"group of agents in {self.env.name}", self.target_group, groups)
+            what = unknown(f"group of {self.env.name}", self.target_group, groups)
             raise ConfigError(what, at="target_group")
         is_needed = self.target_return is not None and self.target_group is None
         if is_needed and facts.rewards_groups_differently and not self.groups:
@@ -196,7 +196,7 @@ class Experiment:
             if change.frames > frames:
                 break
             if change.group and change.group not in current.algorithms:
-                what = unknown("group with an algorithm of its own", change.group, current.algorithms)
+                what = unknown("group that has its own algorithm", change.group, current.algorithms)
                 raise ConfigError(f"schedule: {str(change)!r}: {what}", at="schedule")
             algorithm = change.of(current.algorithm_of(change.group))
             if change.group:

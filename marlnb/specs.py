@@ -221,7 +221,7 @@ class EnvSpec:
         for group in self.groups:
             if group.name == name:
                 return group
-        raise ConfigError(unknown(f"group of agents in {self.name}", name, self.group_names))
+        raise ConfigError(unknown(f"group of {self.name}", name, self.group_names))
 
     def group_of(self, agent: str) -> GroupSpec:
         for group in self.groups:

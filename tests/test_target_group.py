@@ -35,11 +35,11 @@ def test_what_is_known_of_a_scenarios_groups_is_true(name: str) -> None:
     ("overrides", "message"),
     [
         (TAG, r"target_return=5 .* are rewarded differently; .*target_group=adversary or target_group=agent"),
-        ((*TAG, "target_group=prey"), r"no group of agents in mpe/simple_tag 'prey'.*adversary"),
+        ((*TAG, "target_group=prey"), r"no group 'prey' of mpe/simple_tag.*adversary"),
         ((*TAG, "groups.all=[adversary_0,adversary_1,adversary_2,agent_0]", "target_group=agent"), "'agent'.*all"),
         (
             ("env=pettingzoo/simple_tag", "env.groups.prey=[agent_0]", "algorithm=ippo", "target_group=agent"),
-            r"no group of agents in pettingzoo/simple_tag 'agent'.*prey",
+            r"no group 'agent' of pettingzoo/simple_tag.*prey",
         ),
     ],
 )

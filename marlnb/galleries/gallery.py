@@ -23,7 +23,7 @@ def gallery(name: None = None) -> Gallery: ...
 @overload
 def gallery(name: str) -> Entry: ...
 def gallery(name: str | None = None) -> Gallery | Entry:
-    """Trained agents and recordings that open at once, without training and without the internet.
+    """Trained agents and recordings that open immediately, without training and without the internet.
 
     Args:
         name: of an entry; None: a table of all.

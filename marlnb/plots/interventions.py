@@ -117,7 +117,7 @@ def strength_response(
         raise AnalysisError(unknown("outcome", outcome, {e.outcome for e in intervention.arms[0].effects}))
     for agent in agents or ():
         if agent not in by_who:
-            raise AnalysisError(unknown(f"{outcome} of agent", agent, by_who))
+            raise AnalysisError(unknown(f"agent in outcome {outcome!r}", agent, by_who))
     of_agents = [agent for agent in intervention.agents if agent in by_who]
     names = list(agents or of_agents or by_who)
     ax = axes(ax, width=width_with_legend(names))

@@ -50,8 +50,8 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     for part, table in (("models", experiment.models), ("critics", experiment.critics)):
         for name in table:
             if name not in (*spec.group_names, *spec.agents):
-                what = f"group or agent of {spec.name}, such as {part}.{spec.group_names[0]},"
-                raise ConfigError(unknown(what, name, (*spec.group_names, *spec.agents)))
+                what = unknown(f"group or agent of {spec.name}", name, (*spec.group_names, *spec.agents))
+                raise ConfigError(f"{part}.{name}: {what}", at=part)
     learners = {g.name: build_learner(experiment, spec, g, device, in_league=in_league) for g in spec.groups}
     for learner in learners.values():
         learner.bind_learners(learners)

@@ -118,5 +118,5 @@ def test_only_the_centralised_critic_explains_what_another_group_sees(
 def test_it_makes_one_pass_and_says_so() -> None:
     composed = Experiment.compose("env=mpe/simple_spread", "algorithm=maa2c").algorithm
     assert isinstance(composed, MAA2CConfig) and composed.centralised and composed.minibatch_frames == 1600
-    with pytest.raises(ConfigError, match=r"no option of algorithm 'a2c' 'algorithm\.epochs'"):
+    with pytest.raises(ConfigError, match=r"no option 'algorithm\.epochs' of algorithm 'a2c'"):
         Experiment.compose("env=mpe/simple_spread", "algorithm=a2c", "algorithm.epochs=3")

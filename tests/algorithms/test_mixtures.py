@@ -186,7 +186,7 @@ CENTRAL_OVER_GRU = (*TAG, "rollout_steps=16", "algorithm=ippo", "models.agent=gr
             CENTRAL_OVER_GRU,
             "its critic needs the next actions of agent, which depend on a recurrent state; valid: feed",
         ),
-        ((*TAG, "algorithms.wolf=iql"), r"no group of agents in mpe/simple_tag 'wolf'.* Valid: adversary, agent"),
+        ((*TAG, "algorithms.wolf=iql"), r"no group 'wolf' of mpe/simple_tag.* Valid: adversary, agent"),
         (
             (*TAG, "algorithms.agent=iql", "algorithms.agent.buffer_frames=1"),
             "buffer_frames=1 is smaller than one rol",

@@ -71,7 +71,7 @@ def test_a_function_is_held_to_its_groups_actions() -> None:
     [
         ("", "must be module:function"),
         ("no_such_module:f", "cannot import 'no_such_module'"),
-        ("tests.algorithms.test_scripted:fle", "no name in tests.algorithms.test_scripted 'fle'; did you mean 'flee'"),
+        ("tests.algorithms.test_scripted:fle", "no name 'fle' in tests.algorithms.test_scripted; did you mean 'flee'"),
         ("tests.algorithms.test_scripted:TAG", "not a function of observation, action_mask, group, generator"),
         ("os:getcwd", "cannot use 'os:getcwd': 'os' is a module of Python itself"),
         ("marlnb.errors:nearest", "nearest must take observation, action_mask, group, generator: too many positional"),
@@ -173,7 +173,7 @@ def test_a_run_resumes_against_its_first_opponent(tmp_path: Path) -> None:
         ({}, ConfigError, "it needs a run, such as algorithms.agent.run=runs/other"),
         ({"run": "nowhere"}, RunError, "nowhere is not a run folder"),
         ({"run": "SOURCE", "group": "adversary"}, ConfigError, "has agents 1; the run was trained .* with 3"),
-        ({"run": "SOURCE", "group": "hunter"}, ConfigError, "no group of agents in mpe/simple_tag 'hunter'"),
+        ({"run": "SOURCE", "group": "hunter"}, ConfigError, "no group 'hunter' of mpe/simple_tag"),
         ({"run": "SOURCE", "checkpoint": "77"}, RunError, "no checkpoint 77 in"),
         ({"run": "RANDOM"}, ConfigError, "acts by 'random', which has no network"),
     ],

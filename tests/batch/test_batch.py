@@ -40,7 +40,7 @@ def test_what_is_made_is_private_and_opens_alike(tmp_path: Path) -> None:
     assert json.loads((made.path / "batch.json").read_text())["notebook_sha256"] == sha256
     assert made.path.stat().st_mode & 0o777 == 0o700
     assert (made.path / "jobs" / "n=0").stat().st_mode & 0o777 == 0o700
-    with pytest.raises(BatchError, match=r"no job of .* 'n=3'; did you mean"):
+    with pytest.raises(BatchError, match=r"no job 'n=3' of .*; did you mean"):
         opened.job("n=3")
 
 

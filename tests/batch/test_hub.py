@@ -230,7 +230,7 @@ def test_a_kernel_that_marlnb_did_not_install_is_neither_replaced_nor_removed(da
     (other / "kernel.json").write_text("{}")
     with pytest.raises(BatchError, match="already exists and was not made by `marlnb hub install`; give another"):
         Installation().install(HubKernel())
-    with pytest.raises(BatchError, match=r"no kernel of marlnb hub install 'marlnb'.* was not made by"):
+    with pytest.raises(BatchError, match=r"no kernel 'marlnb' of marlnb hub install.* was not made by"):
         Installation().uninstall("marlnb")
     assert _files(data) == {"kernels/marlnb/kernel.json": b"{}"}
 
@@ -276,7 +276,7 @@ def test_a_folder_that_cannot_be_written_is_refused(data: Path, tmp_path: Path) 
         (["install", "--env", "UID=0"], "'UID' is not a valid name of a variable: bash sets it itself"),
         (["install", "--force"], "marlnb hub install does not accept --force"),
         (["uninstall", "--env", "A=b"], "marlnb hub uninstall does not accept --env"),
-        (["uninstall", "--name", "x"], "no kernel of marlnb hub install 'x'. Valid: (none)"),
+        (["uninstall", "--name", "x"], "no kernel 'x' of marlnb hub install. Valid: (none)"),
     ],
 )
 def test_a_wrong_request_is_refused_and_nothing_is_done(

@@ -63,7 +63,7 @@ def test_what_becomes_of_each_job(tmp_path: Path, mixed: Batch) -> None:
         assert [job.name for job in left.submits] == ["n=2", "n=3", "n=5"]
         only = plan_of(tmp_path, only=["n=0", "n=1", "n=4"])
         assert [job.name for job in only.submits] == ["n=1"]
-    with pytest.raises(BatchError, match=r"no job of .* 'n=9'"):
+    with pytest.raises(BatchError, match=r"no job 'n=9' of .*"):
         plan_of(tmp_path, only=["n=9"])
 
 

@@ -137,14 +137,14 @@ def test_a_project_that_was_renamed_runs_where_it_is_now(
 def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str], bool]]) -> None:
     requests: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
         (("b.ipynb", N), {}, ConfigError, "the notebook b.ipynb does not exist"),
-        (("a.ipynb", {"m": 1}), {}, ConfigError, "no parameter of a.ipynb 'm'"),
+        (("a.ipynb", {"m": 1}), {}, ConfigError, "no parameter 'm' of a.ipynb"),
         (("a.ipynb", {"n": ["x"]}), {}, ConfigError, "parameter 'n' must be a whole number; got 'x'"),
         (("a.ipynb", N), {"on": "notng"}, BatchError, "did you mean 'noting'"),
         (("a.ipynb", N), {"profile_overrides": {"cors": 1}}, BatchError, "did you mean 'cores'"),
         (("a.ipynb", N), {"profile_overrides": {"executor": "nothing"}}, UnknownNameError, "no executor 'nothing'"),
         (("a.ipynb", N), {"profile_overrides": {"cores": 5}}, BatchError, "no node has that many cores"),
-        (("a.ipynb", N), {"then": "a.ipynb"}, ConfigError, "no parameter of a.ipynb 'batch'"),
-        (("a.ipynb", N), {"only": ["n=7"]}, BatchError, "no job of"),
+        (("a.ipynb", N), {"then": "a.ipynb"}, ConfigError, "no parameter 'batch' of a.ipynb"),
+        (("a.ipynb", N), {"only": ["n=7"]}, BatchError, "no job 'n=7' of"),
     ]
     for arguments, choices, error, message in requests:
         with pytest.raises(error) as caught:
@@ -195,5 +195,5 @@ def test_the_comparison_that_comes_along_is_known_by_its_name(noting: list[tuple
     assert noting.pop() == (["n=0", "n=1", "n=2"], True) and batch.then == "compare.ipynb"
     assert (batch.path / "then.ipynb").read_text() == NOTEBOOK.read_text()
     notebook(Path("compare"), "1")
-    with pytest.raises(ConfigError, match="no parameter of compare 'batch'"):  # a file of that name is meant first
+    with pytest.raises(ConfigError, match="no parameter 'batch' of compare"):  # a file of that name is meant first
         submit("a.ipynb", N, then="compare")

@@ -83,7 +83,7 @@ def test_submitting_returns_with_the_path(noting: Notes, capsys: pytest.CaptureF
 
 def test_bad_requests(noting: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in [
-        (("a.ipynb", "-p", "m=1"), "no parameter of a.ipynb 'm'"),
+        (("a.ipynb", "-p", "m=1"), "no parameter 'm' of a.ipynb"),
         (("a.ipynb", "-p", "n=x"), "parameter 'n' must be a whole number; got 'x' (its default is 1)"),
         (("a.ipynb", "-p", "n"), "-p: expected NAME=VALUE; got 'n'"),
         (("a.ipynb", "--set", "cores"), "--set: expected NAME=VALUE"),
@@ -162,7 +162,7 @@ def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[s
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch/jobs/n=1")
     assert code == 2 and "is not a batch" in err
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=7")
-    assert code == 2 and "no job of" in err
+    assert code == 2 and "no job 'n=7' of" in err
 
 
 def test_exit_codes_of_jobs(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:

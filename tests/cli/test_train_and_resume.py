@@ -21,7 +21,7 @@ def test_what_is_asked_for() -> None:
     assert chosen() == []
     asked = chosen("--record", "every_iterations=5,episodes=3,sites=*/critic/*,name=talk")
     assert asked == [RecordWhileTraining(every_iterations=5, episodes=3, sites="*/critic/*", name="talk")]
-    with pytest.raises(ConfigError, match=r"no option of RecordWhileTraining 'evry'; did you mean 'every'"):
+    with pytest.raises(ConfigError, match=r"no option 'evry' of RecordWhileTraining; did you mean 'every'"):
         chosen("--record", "evry=5")
     with pytest.raises(ConfigError, match="every: expected a number; got 'x'"):
         chosen("--record", "every=x")

@@ -199,7 +199,7 @@ def test_an_entry_sets_what_agents_see_and_not_their_task(monkeypatch: pytest.Mo
     assert overrides_of(experiment) == [*names]
     assert started_values(experiment) == {"env.pixel_stride": (5, 1)}
     monkeypatch.setattr(kind, "tuned", [{**entry, "options": {"env.max_steps": 10}}])
-    with pytest.raises(ConfigError, match=r"no option in a tuned entry .*'env.max_steps'.* Valid: env.pixel_stride"):
+    with pytest.raises(ConfigError, match=r"no option 'env.max_steps' in a tuned entry .* Valid: env.pixel_stride"):
         Experiment.compose(*names)
 
 

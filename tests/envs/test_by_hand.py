@@ -70,11 +70,11 @@ def test_torchrl_functions_step(arguments: str) -> None:
     ("env", "options", "kind", "message"),
     [
         ("mpe/simple_spred", {}, UnknownNameError, "did you mean 'mpe/simple_spread'"),
-        ("mpe/simple_spread", {"M": 2}, ConfigError, "no option of SimpleSpreadConfig 'M'"),
+        ("mpe/simple_spread", {"M": 2}, ConfigError, "no option 'M' of SimpleSpreadConfig"),
         (Rooms, {"worker": 2}, ConfigError, "did you mean 'workers'"),
         (Rooms, {"kwargs": {"size": 2}}, EnvBuildError, "size"),
         (3, {}, ConfigError, "a function or class that returns an environment; got a int"),
-        (lambda: mnb.vector_env("mpe/simple"), {"max_steps": 3}, ConfigError, "no option of <lambda> 'max_steps'"),
+        (lambda: mnb.vector_env("mpe/simple"), {"max_steps": 3}, ConfigError, "no option 'max_steps' of <lambda>"),
     ],
 )
 def test_errors_name_what_is_valid(env: Any, options: dict[str, Any], kind: type[Exception], message: str) -> None:

@@ -118,7 +118,7 @@ def test_ones_own(build: Callable[[], Any], message: str) -> None:
     ("path", "message"),
     [
         ("no_such_module:make", "pettingzoo/custom: cannot import 'no_such_module'"),
-        ("tests.envs.sample_envs:Scriptd", "pettingzoo/custom: no name in .* 'Scriptd'; did you mean 'Scripted'"),
+        ("tests.envs.sample_envs:Scriptd", "pettingzoo/custom: no name 'Scriptd' in .*; did you mean 'Scripted'"),
         ("tests.envs.sample_envs:__name__", "must be a function or class that returns an environment; got 'tests"),
     ],
 )

@@ -312,7 +312,7 @@ def test_wrong_actions_are_refused() -> None:
 def test_what_cannot_be_built_says_why() -> None:
     with pytest.raises(EnvError, match="cannot import 'no_such_module'"):
         CustomConfig(entry_point="no_such_module:make", workers=0).build(1)
-    with pytest.raises(EnvError, match=r"no name in tests\.envs\.sample_envs 'nothing'"):
+    with pytest.raises(EnvError, match=r"no name 'nothing' in tests\.envs\.sample_envs"):
         CustomConfig(entry_point="tests.envs.sample_envs:nothing", workers=1).build(1)
     with pytest.raises(EnvError, match="no keyword argument 'walkers'; did you mean 'n_walkers'"):
         config("multiwalker", kwargs={"walkers": 4}, workers=1).build(1)

@@ -219,7 +219,7 @@ def test_an_entry_point() -> None:
     assert check.n_envs == 4 and check.spec.name == "torchrl/custom"
     with pytest.raises(ConfigError, match="module:function"):
         CustomConfig(entry_point="nowhere")
-    with pytest.raises(EnvError, match=r"no name in tests\.envs 'missing'"):
+    with pytest.raises(EnvError, match=r"no name 'missing' in tests\.envs"):
         CustomConfig(entry_point="tests.envs:missing").build(1)
 
 

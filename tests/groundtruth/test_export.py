@@ -86,7 +86,7 @@ def test_a_submission_is_scored_and_its_mistakes_are_reported(exported, tmp_path
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"site": "agent/actor/hidden2"}, "no site of agent_.* 'agent/actor/hidden2'"),
+        ({"site": "agent/actor/hidden2"}, "no site 'agent/actor/hidden2' of agent_"),
         ({"agent": "agent_7"}, "'agent_7'"),
         ({"units": [32]}, "the units 0 to 31, got 32"),
         ({"units": 3}, "malformed"),
@@ -94,7 +94,7 @@ def test_a_submission_is_scored_and_its_mistakes_are_reported(exported, tmp_path
         ({"kind": "subspace", "units": None, "basis": []}, "at least one direction"),
         ({"kind": "effect", "units": None, "direction": [1] * 32, "output": 9, "value": 1}, "outputs 0 to"),
         ({"kind": "complete", "units": None, "value": 1.0}, "'complete' are measured"),
-        ({"site": ""}, "no site of agent_"),
+        ({"site": ""}, "no site '' of agent_"),
         ({"kind": "effect", "units": None, "direction": [1] * 32, "output": 0, "value": "1"}, "finite value, got '1'"),
         ({"kind": "subspace", "units": None, "basis": [["1"] * 32]}, "expected a finite number .*, got '1'"),
         ({"kind": "subspace", "units": None, "basis": [[math.nan] * 32]}, "expected a finite number .*, got nan"),

@@ -57,7 +57,7 @@ def test_a_job_says_why_it_failed_and_is_run_again_and_cancelled(make: Maker, tm
     job = ask(session, "job", batch=str(batch.path), name="n=1")["answer"]
     assert "raise ValueError('no')" in job["failure"] and job["output"] == "before it failed"
     assert job["rerun_command"] == f"marlnb batch {batch.path} --only n=1" and job["job"]["notebook"] == ""
-    assert "no job of" in ask(session, "job", batch=str(batch.path), name="n=7")["error"]
+    assert "no job 'n=7' of" in ask(session, "job", batch=str(batch.path), name="n=7")["error"]
     assert "not a batch" in ask(session, "requeue", batch=str(tmp_path), jobs=[])["error"]
 
     assert ask(session, "requeue", batch=str(batch.path), jobs=["n=1"])["answer"] == "1 job submitted"

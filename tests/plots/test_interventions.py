@@ -125,7 +125,7 @@ def test_strength_response_of_labels_and_of_the_episode() -> None:
     for outcome, name, y in (("label", "goal_distance", 1), ("length", "episode", 2), ("return", "listener_0", 3)):
         ax = plots.strength_response(steered, outcome=outcome)
         assert [(line.get_label(), line.get_ydata()[0]) for line in ax.get_lines()[:-1]] == [(name, y)]  # type: ignore[index]
-    with pytest.raises(AnalysisError, match=r"no return of agent 'other'\. Valid: listener_0"):
+    with pytest.raises(AnalysisError, match=r"no agent 'other' in outcome 'return'\. Valid: listener_0"):
         plots.strength_response(steered, agents=["listener_0", "other"])
     with pytest.raises(AnalysisError, match="no outcome 'retrun'; did you mean 'return'"):
         plots.strength_response(steered, outcome="retrun")

@@ -83,7 +83,7 @@ def test_it_survives_a_file_and_names_what_is_wrong() -> None:
     assert "'lr=3' is not a change" in message("schedule=['lr=3']")
     assert "did you mean 'lr'" in message("schedule=['3 algorithm.lrr=3']")
     assert "lr must be" in message("schedule=['3 algorithm.lr=-3']")
-    assert "group with an algorithm of its own" in message("schedule=['3 algorithms.agent.lr=1e-3']")
+    assert "group that has its own algorithm" in message("schedule=['3 algorithms.agent.lr=1e-3']")
     assert "cannot be combined with evolution=" in message("schedule=['3 algorithm.lr=1e-3']", "evolution=pbt")
 
 

@@ -280,7 +280,7 @@ def test_a_target_return_of_groups_that_are_rewarded_differently_needs_a_group(t
     ):
         list(trainer)
     experiment = count_experiment("target_return=9.0", "target_group=c")
-    with pytest.raises(ConfigError, match="no group of agents in toy/count 'c'"):
+    with pytest.raises(ConfigError, match="no group 'c' of toy/count"):
         Trainer(experiment, Run.create(tmp_path / "s", experiment))
 
 

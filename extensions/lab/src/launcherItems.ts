@@ -33,7 +33,7 @@ export function addLauncherItems(
       'marlnb:gallery',
       galleryIcon,
       trans.__('Gallery'),
-      trans.__('Trained agents and recordings that open at once'),
+      trans.__('Trained agents and recordings that open immediately'),
       () => app.commands.execute(CommandIDs.newNotebook, { cells: GALLERY })
     ],
     [

@@ -251,7 +251,7 @@ def _from_field(
         return _feature_column(states, feature, (), f"unit of the recurrent state of {group!r}"), known, ()
     if field not in recording.fields(group):
         valid = [*recording.fields(group), "return_to_go", "recurrent", *recording.labels]
-        raise AnalysisError(unknown(f"field of {group!r}, or label,", field, valid))
+        raise AnalysisError(unknown(f"label or field of {group!r}", field, valid))
     values = source.field(field, rows)
     action = source.env.group(group).action
     class_names: Sequence[str] = action.names if field == "action" and action.kind == "discrete" else ()

@@ -1,4 +1,4 @@
-"""Trained agents and recordings that open at once: list, show, add, make, check.
+"""Trained agents and recordings that open immediately: list, show, add, make, check.
 
   marlnb gallery                                  a table of all entries
   marlnb gallery show speaker_listener            scores, findings and limits of one

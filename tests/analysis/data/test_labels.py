@@ -142,7 +142,7 @@ def test_whole_numbers_as_floats_draw_a_note(recording: Recording) -> None:
     )
     options = decode(recording, site=site, label=goal, kind="regression", n_shuffles=1, progress=False)
     assert len(options.notes) == 1 and "not a number" in options.notes[0]
-    with pytest.raises(AnalysisError, match="no kind of decoding 'classify'; did you mean 'classification'"):
+    with pytest.raises(AnalysisError, match="no kind 'classify' of decoding; did you mean 'classification'"):
         decode(recording, site=site, label=goal, kind="classify")  # type: ignore[arg-type]
 
 

@@ -258,7 +258,7 @@ def test_bootstrap_intervals_are_scipys_and_the_default_stays(talkers: Run) -> N
         as_before.p_holm,
         as_before.difference,
     )
-    with pytest.raises(ConfigError, match="no kind of intervals 'bca'"):
+    with pytest.raises(ConfigError, match="no kind 'bca' of intervals"):
         intervene(talkers, edit, episodes=2, intervals="bca")  # type: ignore[arg-type]
 
 

@@ -135,7 +135,7 @@ def test_sides_are_played_by_their_own_players(tmp_path: Path) -> None:
     assert list(result.recordings) == ["agent"]
     caught = result.recording.episodes[["adversary_0", "adversary_1", "adversary_2"]].mean(axis=1).to_numpy() > 0
     assert result.episodes["score"].tolist() == [0.0 if each else 1.0 for each in caught]
-    with pytest.raises(ConfigError, match=r"no side of .*simple_tag in win_threshold 'adversaries'; did you mean"):
+    with pytest.raises(ConfigError, match=r"no side 'adversaries' of .*simple_tag in win_threshold; did you mean"):
         mnb.match(runner, chaser, episodes=3, win_threshold={"adversaries": 0}, progress=False)
     with pytest.raises(ConfigError, match=r"adversary_main_0 plays only adversary .* only adversary, so they cannot"):
         mnb.match(chaser, tag["adversary_main_exploiter_0"], progress=False)
@@ -148,7 +148,7 @@ def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: P
         mnb.match(a, spread, progress=False)
     with pytest.raises(ConfigError, match="episodes must be 2 or more, one for each side"):
         mnb.match(a, b, episodes=1, progress=False)
-    with pytest.raises(ConfigError, match="side of main_0 in this match 'north'"):
+    with pytest.raises(ConfigError, match="no side 'north' of main_0 in this match"):
         mnb.match(a, b, sides="north", progress=False)
     with pytest.raises(ConfigError, match=r"mpe/simple_spread .*cooperative"):
         mnb.match(spread, spread, episodes=96, progress=False)

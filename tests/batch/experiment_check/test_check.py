@@ -44,7 +44,7 @@ def notes(source: Path, **values: Any) -> list[str]:
     [
         ({"algorithm": ["ippo", "mapo"]}, "job algorithm=mapo, cell 2: no algorithm 'mapo'; did you mean 'mappo'"),
         ({"option": "n_envs=0"}, "cell 2: n_envs must be at least 1; got 0"),
-        ({"option": "algorithm.lrr=1"}, "no option of algorithm 'mappo' 'algorithm.lrr'; did you mean"),
+        ({"option": "algorithm.lrr=1"}, "no option 'algorithm.lrr' of algorithm 'mappo'; did you mean"),
         ({"option": "algorithm.sequence_length=8"}, "sequence_length=8 has no effect: mlp has no state"),
         (
             {"option": "rollout_steps=20", "model": "gru"},
@@ -52,7 +52,7 @@ def notes(source: Path, **values: Any) -> list[str]:
         ),
         ({"algorithm": "masac", "model": "gru"}, "masac: it learns feed-forward networks; got gru"),
         ({"algorithm": "qmix", "option": "frames=2000"}, "qmix for every group would learn nothing"),
-        ({"option": "target_group=prey"}, "no group of agents in mpe/simple_spread 'prey'"),
+        ({"option": "target_group=prey"}, "no group 'prey' of mpe/simple_spread"),
     ],
 )
 def test_what_no_experiment_accepts(tmp_path: Path, values: dict[str, Any], message: str) -> None:

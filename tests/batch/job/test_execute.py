@@ -58,7 +58,7 @@ def test_a_failing_cell_is_kept_and_reported(tmp_path: Path, capsys: pytest.Capt
 
 def test_bad_requests_run_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = notebook(tmp_path / "a.ipynb", "print(1)")
-    with pytest.raises(ConfigError, match=r"no parameter of a\.ipynb 'm'"):
+    with pytest.raises(ConfigError, match=r"no parameter 'm' of a\.ipynb"):
         execute(source, tmp_path / "run", {"m": 1})
     with pytest.raises(ConfigError, match="does not exist"):
         execute(tmp_path / "b.ipynb", tmp_path / "run")

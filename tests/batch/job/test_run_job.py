@@ -97,7 +97,7 @@ def test_bad_requests_execute_nothing(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "is not a job" in capfd.readouterr().err
     job = make(tmp_path / "job", "print(1)", m=1)
     assert run(job) == 2
-    assert job.status().state == "failed" and "no parameter of job.ipynb 'm'" in job.log.read_text()
+    assert job.status().state == "failed" and "no parameter 'm' of job.ipynb" in job.log.read_text()
     with RunLock(job.folder / JOB_LOCK):
         assert run(job) == 2
     assert f"process {os.getpid()}" in job.log.read_text()

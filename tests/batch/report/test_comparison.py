@@ -84,7 +84,7 @@ def test_settings_are_compared_over_what_repeats(batch: Batch) -> None:
     assert repr(batch) == f"<Batch {batch.path}: any.ipynb, 6 jobs: 5 complete, 1 failed>"
     html = batch._repr_html_()
     assert f"<td>{job}</td>" in html and "&lt;Batch" not in html and "6 jobs: 5 complete, 1 failed</b>" in html
-    with pytest.raises(BatchError, match=r"no compared axis of the batch 'seed'. Valid: algorithm"):
+    with pytest.raises(BatchError, match=r"no compared axis 'seed' of the batch. Valid: algorithm"):
         comparison.by("seed", "mpe/simple_spread")
 
 

@@ -114,7 +114,7 @@ def test_values_arrive_in_the_form_that_is_taken(tmp_path: Path, name: str, valu
         ("hidden", [64, "x"], r"parameter 'hidden'\[1\] must be a whole number; got 'x'"),
         ("extra", [1], "must be a mapping"),
         ("mode", "slwo", "no choice 'slwo'; did you mean 'slow'"),
-        ("lerning", 1, r"no parameter of a\.ipynb 'lerning'"),
+        ("lerning", 1, r"no parameter 'lerning' of a\.ipynb"),
         ("hiden", 1, "did you mean 'hidden'"),
     ],
 )

@@ -470,9 +470,9 @@ def test_errors() -> None:
         check_league(AlphaStarConfig(main=MainOptions(count=0)), SYMMETRIC)
     with pytest.raises(ConfigError, match="at most 3"):
         check_league(AlphaStarConfig(max_players=3), SYMMETRIC)
-    with pytest.raises(ConfigError, match=r"no player in league\.players 'main_7'"):
+    with pytest.raises(ConfigError, match=r"no player 'main_7' in league\.players"):
         check_league(AlphaStarConfig(players={"main_7": {}}), SYMMETRIC)
-    with pytest.raises(ConfigError, match="no side of tag"):
+    with pytest.raises(ConfigError, match="no side 'wolf' of tag"):
         sides_of(TAG, AlphaStarConfig(win_threshold={"wolf": 0.0}))
     with pytest.raises(ConfigError, match="looks cooperative"):
         check_competitive([replace(played("x", "y", 0.5), returns=(3.0, 3.0))] * 32, "spread")

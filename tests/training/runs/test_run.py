@@ -81,7 +81,7 @@ def test_checkpoints_are_chosen_by_name_or_iteration(tmp_path: Path) -> None:
         assert run.checkpoint(f"best:{group}").returns[group] == highest
     with pytest.raises(CheckpointError, match=r"rewarded differently.*valid: 'best:a' or 'best:b', 'last' or an iter"):
         run.checkpoint("best")
-    with pytest.raises(ConfigError, match="no group of agents in toy/count 'c'"):
+    with pytest.raises(ConfigError, match="no group 'c' of toy/count"):
         run.checkpoint("best:c")
     assert "best" not in repr(run.checkpoint()) and f"mean return a {run.checkpoint().returns['a']:.4g}" in repr(
         run.checkpoint()

@@ -257,7 +257,7 @@ def test_a_training_that_cannot_start_is_shown_and_leaves_no_folder(
     panel._start_button.click()
     run_panel = panel.run_panel
     assert run_panel is not None
-    until(lambda: "no name in tests.widgets.faulty 'missing'" in _text(run_panel._error) and not panel._folder.value)
+    until(lambda: "no name 'missing' in tests.widgets.faulty" in _text(run_panel._error) and not panel._folder.value)
     assert not run_panel.run.path.exists()
 
 

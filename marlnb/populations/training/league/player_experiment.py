@@ -72,7 +72,7 @@ def check_names(experiment: Experiment, spec: EnvSpec, players: Iterable[Player]
         valid = tuple(dict.fromkeys((*league, *spec.group_names, *agents)))
         for name in table:
             if name not in valid:
-                raise ConfigError(unknown(f"player, role or group of {spec.name}, in {part},", name, valid), at=part)
+                raise ConfigError(unknown(f"player, role or group of {spec.name} in {part}", name, valid), at=part)
 
 
 def representatives(players: Iterable[Player], sides: Iterable[Side], spec: EnvSpec) -> dict[str, Player]:

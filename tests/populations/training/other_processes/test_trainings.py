@@ -89,7 +89,7 @@ def _start(player: str, path: Path) -> Trainer:
 
 
 def test_wrong_players(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConfigError, match=r"no player in league\.learner 'main_1'; did you mean 'main_0'"):
+    with pytest.raises(ConfigError, match=r"no player 'main_1' in league\.learner; did you mean 'main_0'"):
         train(_experiment("main_1", "frames=64"), tmp_path / "main_1", progress=False)
     train(_experiment("main_0", "frames=64"), tmp_path / "one", progress=False)
     with pytest.raises(ConfigError, match="both train the player 'main_0' of one league"):
