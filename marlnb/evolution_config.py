@@ -46,6 +46,7 @@ WINDOW: dict[str, Any] = {
     "le": 1000,
 }
 """What the options say whose defaults differ between kinds of evolution."""
+RANDOM = "random"  # among `references`, next to folders of runs
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from marlnb.errors import RunError, TrustError
 from marlnb.training.limits import CHANGEABLE
 from marlnb.training.runs.code import code_label
 from marlnb.training.runs.files import EXPERIMENT, read_json
-from marlnb.training.runs.frozen_runs import with_absolute_runs
+from marlnb.training.runs.other_runs import with_absolute_runs
 
 if TYPE_CHECKING:
     from marlnb.experiment import Experiment

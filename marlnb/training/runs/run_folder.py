@@ -50,8 +50,8 @@ from marlnb.training.runs.files import (
     read_lines,
     remove_temporaries,
 )
-from marlnb.training.runs.frozen_runs import frozen_runs, with_absolute_runs
 from marlnb.training.runs.metrics_rows import read_rows
+from marlnb.training.runs.other_runs import other_runs, with_absolute_runs
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
 from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import read_status, scores_text
@@ -368,7 +368,7 @@ def _may_precede(path: Path) -> bool:
 def _trust(run: RunFolder, seen: set[Path]) -> None:
     seen.add(run.path.resolve())
     trust(run.experiment.unloaded.values(), "granted")
-    for other in frozen_runs(run.experiment):
+    for other in other_runs(run.experiment):
         if is_run(other) and other.resolve() not in seen:
             _trust(RunFolder.open(other), seen)
 

@@ -23,6 +23,7 @@ from marlnb.envs.external.interface import ServedEnvs
 from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import ConfigError
+from marlnb.evolution_config import RANDOM
 from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES, LeagueConfig
 from marlnb.models.policies.policy import Policy
@@ -40,7 +41,6 @@ from marlnb.training.policies.evaluation import score_policies
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.runs.run import Run
 
-RANDOM = "random"
 CHECKED_EPISODES = 16  # with random actions, before the training
 Policies = Mapping[str, Policy]  # by group
 
@@ -170,16 +170,15 @@ class ContestJudge:
 
     def state_dict(self) -> dict[str, Any]:
         """With the opponents' weights, since their runs may be trained further, and whether the sides compete."""
-        opponents = {
-            name: {group: weights_of(policy) for group, policy in policies.items()}
-            for name, policies in self.opponents.items()
-        }
+        opponents = [
+            {group: weights_of(policy) for group, policy in policies.items()} for policies in self.opponents.values()
+        ]
         return {"opponents": opponents, "competes": self._undecided_matches is None}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises CheckpointError if an opponent has other networks now."""
-        for name, weights in state.get("opponents", {}).items():
-            for group, policy in self.opponents[name].items():
+        for (name, policies), weights in zip(self.opponents.items(), state.get("opponents", ())):
+            for group, policy in policies.items():
                 load_weights(policy, weights[group], f"group {group!r} of evolution.references={name}")
         if state.get("competes", False):
             self._undecided_matches = None

@@ -262,13 +262,19 @@ def test_the_fitness_of_competitors_is_their_win_rate_against_fixed_opponents(tm
     assert run.status()["frames"] == sum(16 * 2 + 3 * 40 for _ in rows)
 
 
-def test_references_stay_the_same_when_their_run_trains_further(tmp_path: Path) -> None:
+def test_references_stay_the_same_when_their_run_trains_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
     games = [text for text in COMPETITIVE if "evolution" not in text or "evaluation" in text]
     games += ["algorithm.lr=1", "frames=16"]
     opponent = mnb.train(Experiment.compose(*games), tmp_path / "opponent", progress=False)
-    words = (*COMPETITIVE, "evolution.fitness=win_rate", f"evolution.references=[{opponent.path}]")
+    words = (*COMPETITIVE, "evolution.fitness=win_rate", "evolution.references=[opponent]")
     whole = mnb.train(Experiment.compose(*words, "frames=600"), tmp_path / "whole", progress=False)
     run = mnb.train(Experiment.compose(*words), tmp_path / "resumed", progress=False)
+    monkeypatch.chdir("elsewhere")
+    assert run.experiment.evolution.references == (str(tmp_path / "opponent"),)
     mnb.resume(opponent, frames=3000, progress=False)
     assert mnb.resume(run, frames=600, progress=False).population.lineage() == whole.population.lineage()
     with Trainer.resume(run) as trainer:
