@@ -148,7 +148,7 @@ class RunPopulation:
         run.write_spec(self.run.spec)
         progress = {"seconds": 0.0, "agent_steps": frames * len(self.run.spec.agents), "evaluation_returns": {}}
         iteration = frames // own.iteration_frames
-        returns = dict(checkpoint.returns) if self.config.fitness == "return" else {}  # others are win rates
+        returns = dict(checkpoint.returns)
         loop = {**member["loop"], "learners": state["learners"]}
         save_checkpoint(
             run.path / "checkpoints", {**loop, **progress}, iteration=iteration, frames=frames, returns=returns

@@ -52,7 +52,7 @@ class Judgement:
     Attributes:
         score: what its fitness is the mean of.
         returns: by group, of each episode the mean return of one agent; of contests, by opponent, the outcomes.
-        means: by group, what the progress shows.
+        means: by group, the mean return of one agent; empty of contests, whose outcomes are no returns.
         seed: of the first episode.
         frames: that its evaluation took.
     """
@@ -81,7 +81,8 @@ def build_judge(experiment: Experiment, spec: EnvSpec, folder: Path) -> Judge:
     """The judge that `evolution.fitness` names.
 
     Raises:
-        ConfigError: there are no opponents, they do not fit, or the environment has no sides.
+        ConfigError: there are no opponents, they do not fit, or the environment has no sides; or the training ends at a
+            return, which contests do not measure.
     """
     config = experiment.evolution
     assert config is not None
@@ -89,6 +90,12 @@ def build_judge(experiment: Experiment, spec: EnvSpec, folder: Path) -> Judge:
         if config.references:
             raise ConfigError("evolution.references needs evolution.fitness=win_rate", at="evolution.references")
         return ReturnJudge(experiment, spec, folder)
+    if experiment.target_return is not None:
+        raise ConfigError(
+            f"target_return={experiment.target_return:g} cannot be reached with evolution.fitness={config.fitness}, "
+            "where evaluations count games won, not returns; leave out target_return, or use evolution.fitness=return",
+            at="target_return",
+        )
     if config.fitness == "win_rate" and not config.references:
         raise ConfigError(
             "evolution.fitness=win_rate needs opponents that stay the same: folders of runs, or random, as "
@@ -200,7 +207,7 @@ class ContestJudge:
             returns[name], frames = list(outcomes), frames + played
         means = [np.array(outcomes, float).mean() for outcomes in returns.values()]
         win_rate = float(np.mean(means)) if means else 0.5  # all others diverged
-        return Judgement(win_rate, returns, dict.fromkeys(self.spec.group_names, win_rate), self.seed, frames)
+        return Judgement(win_rate, returns, {}, self.seed, frames)
 
     def _meet(self, first: Policies, second: Policies) -> tuple[list[float], int]:
         """Outcomes of the first one, who takes each side in turn, and the frames that were played."""

@@ -258,7 +258,10 @@ def test_the_fitness_of_competitors_is_their_win_rate_against_fixed_opponents(tm
         assert set(outcomes) == {"random", str(opponent.path)} and len(outcomes["random"]) == 20
         assert row.score == pytest.approx(sum(sum(each) / 20 for each in outcomes.values()) / 2)
         assert 0 <= row.score <= 1
-    assert not run.population.winner(tmp_path / "winner").checkpoint().returns  # the score is a win rate
+    assert not run.population.winner(tmp_path / "winner").checkpoint().returns  # scores are win rates, no returns
+    assert not run.checkpoint().returns and "greedy not evaluated" in repr(run)
+    with pytest.raises(ConfigError, match=r"target_return=0\.4 cannot be reached with evolution\.fitness=win_rate"):
+        mnb.train(Experiment.compose(*overrides, "target_return=0.4"), tmp_path / "target", progress=False)
     assert run.status()["frames"] == sum(16 * 2 + 3 * 40 for _ in rows)
 
 
