@@ -46,7 +46,8 @@ class RecordWhileTraining(EpisodeOptions):
 
     Raises:
         ConfigError: an option is out of range.
-        RecordingError: while training: the existing file has other options, or it cannot be written.
+        RecordingError: when the training starts: a population's networks may grow, or the existing file has other
+            options. While training: it cannot be written.
     """
 
     name: str = option("training", help="name of the file")
@@ -55,6 +56,7 @@ class RecordWhileTraining(EpisodeOptions):
     locking: Locking = option(None, help="HDF5's file locking, as h5py takes it")
 
     def begin(self, trainer: Trainer) -> None:
+        self._check_sizes_stay(trainer.experiment)
         reset_labels(self.labels)
         path = recording_path(trainer.run, self.name)
         if path.exists() and not segments_folder(path).is_dir():
@@ -95,6 +97,19 @@ class RecordWhileTraining(EpisodeOptions):
             recorded = {int(segment.stem) for segment in segments}
             due = range(0, trainer.iteration + 1, self.every_iterations)
             self._join(segments, path, complete=recorded.issuperset(due))
+
+    def _check_sizes_stay(self, experiment: Experiment) -> None:
+        """Raises RecordingError if networks may get other units or layers, which one file cannot hold."""
+        if experiment.evolution is None or not self.sites:
+            return
+        probability = experiment.evolution.probability
+        growing = [f"evolution.probability.{kind}" for kind in ("width", "depth") if getattr(probability, kind)]
+        if growing:
+            raise RecordingError(
+                f"RecordWhileTraining records networks of one size, but {' and '.join(growing)} let the members' grow; "
+                f"set {' and '.join(f'{name}=0' for name in growing)}, record no activations with sites=(), or record "
+                "members after the training: mnb.record(run.population['12-3'])"
+            )
 
     def _options(self) -> str:
         """What must be equal when a training is resumed, as JSON."""

@@ -153,6 +153,19 @@ def test_other_options_are_an_error(trained: tuple[Run, Run]) -> None:
         mnb.RecordWhileTraining(every_iterations=0)
 
 
+def test_networks_that_may_grow_are_an_error_before_the_training(tmp_path: Path) -> None:
+    words = ("env=mpe/simple_spread", "algorithm=ippo", "algorithm.epochs=1", "n_envs=2", "rollout_steps=8")
+    population = ("evolution=tournament", "evolution.population=2", "evolution.probability.width=1", "frames=200")
+    growing = Experiment.compose(*words, *population, "evolution.generation_frames=16", "evaluation_episodes=1")
+    with pytest.raises(RecordingError, match=r"set evolution\.probability\.width=0, record no activations"):
+        mnb.train(growing, tmp_path / "sites", progress=False, callbacks=[mnb.RecordWhileTraining(episodes=1)])
+    without = mnb.RecordWhileTraining(episodes=1, every_iterations=2, sites=())
+    run = mnb.train(growing, tmp_path / "run", progress=False, callbacks=[without])
+    assert "width" in {row.operator for row in run.population.lineage()}
+    with Recording.open(run.recordings["training"]) as recording:
+        assert recording.complete and len(recording.episodes) == 4
+
+
 def _tensors(state: Any) -> list[torch.Tensor]:
     if isinstance(state, torch.Tensor):
         return [state]
