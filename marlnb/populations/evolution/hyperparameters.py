@@ -61,8 +61,8 @@ def mutables(experiment: Experiment, spec: EnvSpec) -> tuple[Mutable, ...]:
     """The options that the experiment's evolution mutates, of every algorithm that a group learns with.
 
     Raises:
-        ConfigError: `evolution.mutable` or `evolution.ranges` names an option that no algorithm has, or one that cannot
-            be mutated.
+        ConfigError: `evolution.mutable` names an option that no algorithm has, or one that cannot be mutated; or
+            `evolution.ranges` or `evolution.factors` names one that does not mutate.
     """
     config = experiment.evolution
     assert config is not None
@@ -164,6 +164,15 @@ def _check_names(config: EvolutionConfig, algorithms: Mapping[str, AlgorithmConf
                 )
             if name not in valid:
                 raise ConfigError(f"{at}: {unknown('option that can be mutated', name, valid)}", at=at)
+    mutating = tuple(dict.fromkeys(name for each in algorithms.values() for name in config.mutable_of(each)))
+    for at, names in (("evolution.ranges", tuple(config.ranges)), ("evolution.factors", tuple(config.factors))):
+        for name in names:
+            if name not in mutating:
+                raise ConfigError(
+                    f"{at}.{name} has no effect, since {name} does not mutate; leave it out, or add {name} to the "
+                    f"options that do: evolution.mutable=[{','.join((*mutating, name))}]",
+                    at=f"{at}.{name}",
+                )
 
 
 def _mutable(config: EvolutionConfig, algorithm: AlgorithmConfig, group: str, option: str) -> Mutable:

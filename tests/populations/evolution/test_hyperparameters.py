@@ -94,8 +94,13 @@ def test_a_critics_rate_stays_where_the_actors_mutates() -> None:
         ("evolution.ranges.lr=[0,0.01]", "its bounds must be more than 0"),
         ("evolution.ranges.gamma=[0.9,1]", "more than 0, and less than 1"),
         ("evolution.ranges.lr=[0.1,100]", "at most 10"),
+        (
+            "evolution.ranges.clip=[0.1,0.3]",
+            r"no effect, since clip does not mutate; .* evolution\.mutable=\[gamma,clip\]",
+        ),
+        ("evolution.factors.epochs=[3,0.3]", r"no effect, since epochs does not mutate; .*mutable=\[gamma,epochs\]"),
     ],
 )
 def test_what_cannot_be_mutated_is_an_error(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        _targets(*(["evolution.mutable=[gamma]"] if "gamma" in override else []), override)
+        _targets(*(["evolution.mutable=[gamma]"] if "lr" not in override else []), override)
