@@ -260,7 +260,7 @@ class PopulationMember:
         """The policy of each group with its weights at the end of its generation, ready to act.
 
         Raises:
-            CheckpointError: its snapshot is missing or damaged.
+            CheckpointError: it has no weights because it diverged; or its snapshot is missing or damaged.
         """
         self._check(checkpoint)
         folder = self.population.folders[self.row.member]
@@ -289,3 +289,5 @@ class PopulationMember:
     def _check(self, checkpoint: Which) -> None:
         if str(checkpoint) not in ("last", "best", "0"):
             raise CheckpointError(f"no checkpoint {checkpoint!r}: {self.id} has one set of weights; valid: last")
+        if self.row.checkpoint is None:
+            raise CheckpointError(f"member {self.id} has no weights, because it diverged: {self.row.note}")

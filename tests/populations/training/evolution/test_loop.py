@@ -11,7 +11,7 @@ import torch
 
 import marlnb as mnb
 from marlnb.cli import main
-from marlnb.errors import ConfigError, RunError
+from marlnb.errors import CheckpointError, ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
@@ -417,6 +417,10 @@ def test_a_member_that_diverges_leaves_those_that_advance_together(tmp_path: Pat
     rows = trainer.run.population.lineage()
     assert [row.fitness is None for row in rows[:4]] == [False, True, False, False]
     assert "not finite" in rows[1].note and rows[4].parent != 1 and rows[4].fitness is not None
+    with pytest.raises(
+        CheckpointError, match=r"member 0-1 has no weights, because it diverged: training diverged: .*nan"
+    ):
+        mnb.evaluate(trainer.run.population["0-1"], episodes=2)
 
 
 @pytest.mark.parametrize(
