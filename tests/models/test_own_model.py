@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from marlnb.config import MODELS, NETWORKS
+from marlnb.config import MODELS, NETWORKS, option
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.apply_edits import edited
@@ -86,9 +86,9 @@ def test_it_learns(own_model: None, tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class FlawedConfig(NetworkConfig):
-    """A linear map with one mistake; without a registered name, so that no other test lists it."""
+    """Linear maps with one mistake; named by import path alone, so that no other test lists it."""
 
-    flaw: str = ""
+    flaw: str = option("", help="the mistake")
 
     @property
     def recurrent(self) -> bool:
@@ -114,6 +114,7 @@ class Flawed(Network):
             self.unused = nn.Linear(3, 3)
         self.register_buffer("count", torch.zeros(()))
         self.requires_grad_(self.flaw != "frozen")
+        self.stem.requires_grad_(not self.flaw.startswith("frozen"))
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> Any:
         self.calls += 1
@@ -155,8 +156,26 @@ FLAWS = {
 
 @pytest.mark.parametrize("flaw", FLAWS)
 def test_a_mistake_in_it_is_an_error_when_it_is_built(flaw: str) -> None:
-    with pytest.raises(ConfigError, match=f"model 'flawed': .*{FLAWS[flaw]}"):
+    with pytest.raises(ConfigError, match=FLAWS[flaw]):
         build_network(FlawedConfig(flaw=flaw), 3, InputSpec(((18,),)), 5)
+
+
+@pytest.mark.parametrize("algorithm", ["ippo", "iql"])
+def test_a_frozen_layer_stays_as_it_is(tmp_path: Path, algorithm: str) -> None:
+    """It is saved with the other layers, which learn."""
+    off_policy = ["algorithm.learning_starts=16", "algorithm.updates=1"] if algorithm == "iql" else []
+    experiment = Experiment.compose(
+        *("env=mpe/simple_spread", f"algorithm={algorithm}", "tuned=false", "n_envs=2", "rollout_steps=16"),
+        *("frames=64", "threads=1", "model=tests.models.test_own_model:FlawedConfig", "model.flaw=frozen_stem"),
+        *off_policy,
+    )
+    run = train(experiment, tmp_path / "run", progress=False)
+    before = build_learners(experiment, run.spec)["agent"].policy.state_dict()
+    after = run.policies()["agent"].state_dict()
+    assert {name for name in after if name.startswith("actor") and torch.equal(after[name], before[name])} == {
+        "actor.network.stem.weight",
+        "actor.network.stem.bias",
+    }
 
 
 def test_the_dry_run_leaves_the_network_and_random_numbers_as_they_were() -> None:
@@ -176,8 +195,8 @@ def test_each_part_of_a_policy_is_checked() -> None:
     good, wide = FlawedConfig(), FlawedConfig(flaw="wide")
     env = make_spec()
     for actor, critic, centralised in ((wide, good, False), (good, wide, False), (good, wide, True)):
-        with pytest.raises(ConfigError, match="model 'flawed'"):
+        with pytest.raises(ConfigError, match="forward must return"):
             ActorCritic(env.group("walker"), env, actor, critic, centralised=centralised)
-    with pytest.raises(ConfigError, match="model 'flawed'"):
+    with pytest.raises(ConfigError, match="forward must return"):
         build_network(SequenceConfig(models=(wide, MLPConfig()), widths=(4,)), 3, InputSpec(((6,),)), 5)
     ActorCritic(env.group("walker"), env, good, good, centralised=True)

@@ -73,18 +73,21 @@ class PartAdam:
         w <- w - lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 
     Args:
-        parts: modules by name, for example `{"actor": ..., "critic": ...}`.
+        parts: modules by name, for example `{"actor": ..., "critic": ...}`; parameters that require no gradient are
+            frozen, and left out.
         eps: added to the root of the second moment.
 
     Attributes:
-        all_parameters: of all parts, in their order.
+        all_parameters: those that are trained, of all parts, in their order.
         steps: made so far: a number, or `[]` on the device after `make_capturable`.
-        moments: by part, m and v, each one vector of all the part's parameters in their order.
+        moments: by part, m and v, each one vector of the part's trained parameters in their order.
     Source: Kingma and Ba 2015, algorithm 1 (arXiv:1412.6980).
     """
 
     def __init__(self, parts: Mapping[str, nn.Module], eps: float) -> None:
-        self.parameters: dict[str, list[Tensor]] = {part: list(module.parameters()) for part, module in parts.items()}
+        self.parameters: dict[str, list[Tensor]] = {
+            part: [weight for weight in module.parameters() if weight.requires_grad] for part, module in parts.items()
+        }
         self.eps = eps
         self.steps: int | Tensor = 0
         self.all_parameters = [weight for weights in self.parameters.values() for weight in weights]

@@ -36,6 +36,16 @@ def test_steps_equal_torchs_adam_with_torchs_clipping() -> None:
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
 
 
+def test_frozen_parameters_stay_as_they_are() -> None:
+    modules, x = parts(), torch.randn(32, 4)
+    encoder = modules["a"].get_submodule("0").requires_grad_(False)
+    before = [weight.clone() for module in modules.values() for weight in module.parameters()]
+    PartAdam(modules, eps=1e-5).step(loss(modules, x), LR, max_norm=0.5)
+    after = [weight for module in modules.values() for weight in module.parameters()]
+    n_frozen = len(list(encoder.parameters()))
+    assert [torch.equal(old, new) for old, new in zip(before, after)] == [k < n_frozen for k in range(len(before))]
+
+
 def test_without_a_bound_the_gradient_stays() -> None:
     modules = parts()
     norms = PartAdam(modules, eps=1e-8).step(loss(modules, torch.ones(1, 4)), LR, max_norm=0)

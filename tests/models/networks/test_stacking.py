@@ -45,3 +45,6 @@ def test_networks_of_other_kinds_or_shapes_are_errors() -> None:
     for other in (MLPConfig(hidden=(6,)), MLPConfig(hidden=(5,), activation="relu")):
         with pytest.raises(ConfigError, match="the actor has different layers in the trainings"):
             check_stackable([mlp, other.build(3, INPUTS, 2)], "the actor")
+    mlp.head.requires_grad_(False)
+    with pytest.raises(ConfigError, match=r"the actor has frozen parameters, such as head.weight; .* train all"):
+        check_stackable([mlp, mlp], "the actor")

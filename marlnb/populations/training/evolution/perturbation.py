@@ -33,7 +33,7 @@ def perturb(learner: Learner, rng: np.random.Generator, *, sigma: float, dormant
                 n_reset += _reset_dormant(learner, layer, consumer, dormant_threshold, generator)
     n_changed = 0
     for name, weight in learner.policy.named_parameters():
-        if name.startswith("actor.") and weight.ndim >= 2 and name.endswith("weight"):
+        if name.startswith("actor.") and weight.ndim >= 2 and name.endswith("weight") and weight.requires_grad:
             chosen = torch.rand(weight.shape, generator=generator) < SHARE
             noise = torch.randn(weight.shape, generator=generator) * sigma
             weight.add_((noise * chosen).to(weight) * weight.abs())
