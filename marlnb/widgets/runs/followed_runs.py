@@ -101,6 +101,7 @@ class FollowedRuns:
         )
         if not self.entries:
             raise RunError('no runs were given; give folders or patterns, such as attach(["runs/a", "runs/seed-*"])')
+        self._base = Path.cwd()  # of relative entries, also after the notebook changes its folder
         self._runs: dict[Path, FollowedRun] = {}
         for entry in self.entries:
             if not self._matches(entry):
@@ -129,9 +130,10 @@ class FollowedRuns:
 
     def _matches(self, entry: str) -> list[FollowedRun]:
         """The runs of an entry; new ones are opened. Folders that are no runs are left out."""
-        folders = [expanded(entry)]
-        if _PATTERN.search(entry) and not is_run(entry):
-            folders = sorted(map(Path, glob.glob(os.path.expanduser(entry))), key=_natural)
+        folders = [self._base / expanded(entry)]
+        if _PATTERN.search(entry) and not is_run(folders[0]):
+            names = glob.glob(os.path.expanduser(entry), root_dir=self._base)
+            folders = sorted((self._base / name for name in names), key=_natural)
         elif folders[0] not in self._runs:
             self._runs[folders[0]] = FollowedRun(Run.open(folders[0]))
         for folder in folders:

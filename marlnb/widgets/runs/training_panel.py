@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as w
@@ -78,7 +79,7 @@ class TrainingPanel:
 
     @with_ui_lock
     def _make(self, experiment: Experiment, run: str | None) -> None:
-        self._folder = _text_field("run", "runs/<env>-<algorithm>-<seed>-<n>", run or "")
+        self._folder = _text_field("run", "runs/<env>-<algorithm>-<seed>-<n>")
         self._minutes = _text_field("time limit (min)", "none", width="26em", tooltip=LIMIT_TEXT)
         self._source = _text_field("load from", "a run's folder, a YAML file, or overrides")
         load = button_for(self._load, "Load", "", "show that experiment in the form", width="6em")
@@ -101,6 +102,7 @@ class TrainingPanel:
         above = [load_line, self._loaded, self.trust_question.widget, self.form.tuned.box]
         parts = [*above, self.tabs, start_line, self._problem, self._run_box]
         self.widget = styled(*parts, name="marlnb-training")
+        self._write_folder(run or "")
         self._snapshot = Snapshot(self.widget, self._text, self._figure)
         for field in (self._folder, self._minutes):
             field.observe(lambda _: self._changed(), "value")
@@ -174,16 +176,16 @@ class TrainingPanel:
             ConfigError, RunError, EnvError: as `marlnb.start`.
         """
         experiment, limit = self.experiment, self.stop_after_s
-        folder = self._folder.value.strip() or None
+        folder = self._chosen_folder
         if self.run_panel is not None and self.run_panel.training is not None and self.run_panel.training.is_alive:
             run = self.run_panel.run
-            if folder is None or expanded(folder).absolute() != run.path:
+            if folder != run.path:
                 raise RunError(f"{run.shown_path} is still training: stop it first")
             check_same(run, experiment)
             return self.run_panel.training
         is_new = folder is None or not is_run(folder)
         run_panel = self._show_run(open_run(experiment, folder, resume=folder is not None), is_named=folder is None)
-        self._folder.value = run_panel.run.shown_path
+        self._write_folder(run_panel.run.shown_path)
         return run_panel.start(stop_after_s=limit, is_new=is_new)
 
     async def train(self) -> Run:
@@ -197,7 +199,7 @@ class TrainingPanel:
             As `start`, and whatever ended the training.
         """
         if os.environ.get(JOB_VARIABLE):
-            folder = self._folder.value.strip() or None
+            folder = self._chosen_folder
             run = train(self.experiment, folder, resume=folder is not None)  # in a job, stopping ends the notebook
             self._show_run(run)
         else:
@@ -274,6 +276,19 @@ class TrainingPanel:
         self.run_panel.snapshots.append(self._snapshot)
         self._run_box.children = (self.run_panel.widget,)
         return self.run_panel
+
+    def _write_folder(self, text: str) -> None:
+        """Writes a run's folder into its field. The text means this folder also after `%cd`."""
+        self._written, self._written_path = text, expanded(text).absolute()
+        self._folder.value = text
+
+    @property
+    def _chosen_folder(self) -> Path | None:
+        """The folder in the field; None: a new one."""
+        text = self._folder.value.strip()
+        if not text:
+            return None
+        return self._written_path if text == self._written.strip() else expanded(text).absolute()
 
     def _empty_folder(self) -> None:
         self._folder.value = ""

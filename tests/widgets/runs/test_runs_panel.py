@@ -60,6 +60,22 @@ def test_runs_appear_and_grow(panel: RunsPanel, tmp_path: Path) -> None:
         assert "1 training" in text_of(panel._line)
 
 
+def test_a_pattern_matches_the_same_runs_after_the_notebook_changed_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(3):
+        write_run(tmp_path / "runs [1]" / f"seed-{seed}", seed=seed)
+    monkeypatch.chdir(tmp_path / "runs [1]")  # whose name is no pattern
+    made = attach(["seed-*", "seed-0"])
+    try:
+        monkeypatch.chdir(tmp_path)
+        write_run(tmp_path / "runs [1]" / "seed-3", seed=3)
+        made.catch_up()
+        assert list(made.curves.lines) == ["seed-* (4 runs)", "seed-0"] and "4 complete" in text_of(made._line)
+    finally:
+        made.close()
+
+
 def test_what_differs_is_not_averaged(panel: RunsPanel, tmp_path: Path) -> None:
     algorithm = json.loads((DATA / "experiment.json").read_text())["algorithm"]
     write_run(tmp_path / "seed-3", seed=3, algorithm=algorithm | {"lr": 0.1})

@@ -306,6 +306,21 @@ def test_another_training_starts_when_the_first_is_stopped(tmp_path: Path) -> No
     other.wait(60)
 
 
+def test_a_run_resumes_in_its_folder_after_the_notebook_changed_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    panel = TrainingPanel(Experiment.compose(*SMALL[:-2], "frames=100_000_000", "threads=1"))
+    for _ in range(2):
+        training = panel.start()
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert panel.start() is training
+        assert panel.run is not None and panel.run.path == tmp_path / "runs" / "simple_tag-ippo-0-1"
+        training.stop()
+        training.wait(60)
+
+
 def test_a_form_loads_a_folder_a_file_or_overrides(tmp_path: Path) -> None:
     experiment = Experiment.compose(*SMALL)
     run = train(experiment, tmp_path / "run", progress=False)
