@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.analysis.benchmarking.run_curves import average_curves
-from marlnb.display.formatting import count, format_count
-from marlnb.errors import RunError
+from marlnb.display.formatting import count, format_count, short_path
+from marlnb.errors import MarlnbError, RunError
 from marlnb.paths import expanded
 from marlnb.training.runs.comparable import read_settings, reasons_against_average
 from marlnb.training.runs.curves import metric_values
@@ -26,6 +26,7 @@ from marlnb.widgets.core.curves import Line
 RETURN = "return"
 EVALUATED = "return, evaluated"
 _PATTERN = re.compile(r"[*?\[]")
+_UNREADABLE = (MarlnbError, OSError)  # what reading a run raises
 
 
 @dataclass
@@ -49,7 +50,7 @@ class FollowedRun:
         self.settings = read_settings(self.run.path)
 
     def read(self) -> None:
-        """Raises RunError: the run cannot be read any more."""
+        """Raises RunError, OSError: the run cannot be read any more."""
         changes = self._follower.read()
         self.state = changes.status["state"]
         if changes.restarted:
@@ -92,7 +93,8 @@ class FollowedRuns:
     Args:
         entries: run folders, and patterns such as `runs/seed-*`, whose runs are averaged.
     Raises:
-        RunError: an entry is no run, or matches none.
+        RunError: an entry is no run, or matches none that can be read.
+        ConfigError: an entry is a run whose experiment this kernel cannot read.
     """
 
     def __init__(self, entries: Sequence[str | os.PathLike[str] | Run]) -> None:
@@ -104,20 +106,25 @@ class FollowedRuns:
         self._base = Path.cwd()  # of relative entries, also after the notebook changes its folder
         self._runs: dict[Path, FollowedRun] = {}
         for entry in self.entries:
-            if not self._matches(entry):
-                raise RunError(f"{entry} matches no run folder")
+            runs, problems = self._matches(entry)
+            if not runs:
+                unreadable = "".join(f" that can be read: {problem}" for problem in problems[:1])
+                raise RunError(f"{entry} matches no run{unreadable or ' folder'}")
 
     def read(self, metric: str) -> ChartLines:
         """Reads what is new, and returns the lines of a metric. Runs that a pattern matches now are added."""
         lines: dict[str, Line] = {}
         notes: list[str] = []
         shown: dict[Path, FollowedRun] = {}
-        members = {entry: self._matches(entry) for entry in self.entries}
+        members: dict[str, list[FollowedRun]] = {}
+        for entry in self.entries:
+            members[entry], problems = self._matches(entry)
+            notes += problems
         for run in {each.run.path: each for runs in members.values() for each in runs}.values():
             try:
                 run.read()
                 shown[run.run.path] = run
-            except RunError as error:
+            except _UNREADABLE as error:
                 notes.append(str(error))
         metrics = _metrics_of(list(shown.values()))
         metric = metric if metric in metrics else (metrics or [RETURN])[0]
@@ -128,18 +135,23 @@ class FollowedRuns:
             notes += entry_notes
         return ChartLines(lines, metrics, notes, [run.state for run in shown.values()])
 
-    def _matches(self, entry: str) -> list[FollowedRun]:
-        """The runs of an entry; new ones are opened. Folders that are no runs are left out."""
+    def _matches(self, entry: str) -> tuple[list[FollowedRun], list[str]]:
+        """The runs of an entry, and why some runs of a pattern cannot be read. New ones are opened; folders that are no
+        runs are left out."""
+        problems: list[str] = []
         folders = [self._base / expanded(entry)]
         if _PATTERN.search(entry) and not is_run(folders[0]):
             names = glob.glob(os.path.expanduser(entry), root_dir=self._base)
             folders = sorted((self._base / name for name in names), key=_natural)
+            for folder in folders:
+                try:
+                    if folder not in self._runs and is_run(folder):
+                        self._runs[folder] = FollowedRun(Run.open(folder))
+                except _UNREADABLE as error:
+                    problems.append(f"{short_path(folder)}: {error}")
         elif folders[0] not in self._runs:
             self._runs[folders[0]] = FollowedRun(Run.open(folders[0]))
-        for folder in folders:
-            if folder not in self._runs and is_run(folder):
-                self._runs[folder] = FollowedRun(Run.open(folder))
-        return [self._runs[folder] for folder in folders if folder in self._runs]
+        return [self._runs[folder] for folder in folders if folder in self._runs], problems
 
 
 def _entry_lines(entry: str, runs: Sequence[FollowedRun], metric: str) -> tuple[dict[str, Line], list[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.errors import RunError
+from marlnb.errors import MarlnbError, RunError
 from marlnb.training.runs.lock import RunLock
 from marlnb.widgets.runs.attach import attach
 from marlnb.widgets.runs.runs_panel import RunsPanel
@@ -74,6 +74,31 @@ def test_a_pattern_matches_the_same_runs_after_the_notebook_changed_its_folder(
         assert list(made.curves.lines) == ["seed-* (4 runs)", "seed-0"] and "4 complete" in text_of(made._line)
     finally:
         made.close()
+
+
+@pytest.mark.parametrize("text", ["{}", "", "{damaged", None], ids=["no env", "empty", "damaged", "unknown env"])
+def test_a_run_that_cannot_be_read_is_a_note_and_the_others_are_shown(
+    panel: RunsPanel, tmp_path: Path, text: str | None
+) -> None:
+    file = write_run(tmp_path / "seed-3", seed=3) / "experiment.json"
+    experiment = json.loads(file.read_text())
+    unknown = experiment | {"env": experiment["env"] | {"name": "mine/corridor"}}
+    file.write_text(json.dumps(unknown) if text is None else text)
+    opened = attach([str(tmp_path / "seed-*")])
+    try:
+        for shown in (panel, opened):
+            shown.catch_up()
+            assert f"{tmp_path / 'seed-*'} (3 runs)" in shown.curves.lines
+            assert f"{tmp_path / 'seed-3'}: " in text_of(shown._notes)
+        with pytest.raises(MarlnbError):
+            attach([tmp_path / "seed-3"])
+        with pytest.raises(RunError, match=f"matches no run that can be read: {tmp_path / 'seed-3'}"):
+            attach([str(tmp_path / "seed-3*")])
+        file.write_text(json.dumps(experiment))
+        opened.catch_up()
+        assert list(opened.curves.lines) == [f"{tmp_path / 'seed-*'} (4 runs)"]
+    finally:
+        opened.close()
 
 
 def test_what_differs_is_not_averaged(panel: RunsPanel, tmp_path: Path) -> None:
