@@ -37,6 +37,7 @@ from marlnb.widgets.runs.run_status import describe_error, describe_failure, des
 
 if TYPE_CHECKING:
     from marlnb.models.policies.policy import Policy
+    from marlnb.training.trainer import Trainer
     from marlnb.widgets.recordings.recording_panel import RecordingPanel
     from marlnb.widgets.runs.checkpoints_panel import CheckpointsPanel
 
@@ -125,7 +126,8 @@ class RunPanel:
         self._follower = RunFollower(run)
         self._events: list[str] = []
         self._status = self._status_before = run.status()
-        self._stop_at: float | None = None
+        self._stop_at: float | None = None  # for the training of this panel
+        self._beginning = _Beginning()
         self._agents: list[str] = []
         self._is_settled = True
         self._make(dict(references or {}))
@@ -196,7 +198,8 @@ class RunPanel:
             self.run.experiment = Run.open(self.run.path).experiment  # its length may have been changed elsewhere
             self._status_before = self.run.status()
             run = open_run(self.run.experiment, self.run.path, resume=True)
-            self.training = Training(run, (), (), is_new=is_new)
+            self._beginning = _Beginning()
+            self.training = Training(run, (), [self._beginning], is_new=is_new)
             self._poller = self._poller if self._poller.is_alive else self._follow()
             self._poller.now()
         return self.training
@@ -258,10 +261,13 @@ class RunPanel:
         for snapshot in self.snapshots:
             snapshot.renew_soon(now=was_running and not is_running)
         is_alive = self._status["state"] in RUNNING_STATES
-        if is_alive or (self.training is not None and self.training.is_alive):
-            if self._stop_at is not None and time.monotonic() >= self._stop_at and is_alive:
-                self._stop_at = None
-                request(self.run.path, "stop", "the time limit was reached")
+        is_own = self.training is not None and self.training.is_alive
+        if not is_own:
+            self._stop_at = None
+        elif self._stop_at is not None and time.monotonic() >= self._stop_at and self._beginning.has_happened:
+            self._stop_at = None
+            request(self.run.path, "stop", "the time limit was reached")
+        if is_alive or is_own:
             return LIVE_S
         if not self._is_settled:
             self.returns.settle()
@@ -299,7 +305,24 @@ class RunPanel:
             self._error.value = ""
 
     def _error_before_start(self) -> BaseException | None:
-        """Why the training of this panel ended before it changed the run's status; None: it did not."""
-        if self.training is None or self.training.is_alive or self._status != self._status_before:
+        """Why the training of this panel could not start; None: it did, or the run's status says why."""
+        if self.training is None or self.training.is_alive or self._beginning.has_happened:
             return None
-        return self.training.error
+        has_failed_since = self._status["state"] == "failed" and self._status != self._status_before
+        return None if has_failed_since else self.training.error
+
+
+class _Beginning:
+    """A training callback that knows whether the training has begun. Until then, another one may use the run."""
+
+    def __init__(self) -> None:
+        self.has_happened = False
+
+    def begin(self, trainer: Trainer) -> None:
+        self.has_happened = True
+
+    def after_iteration(self, trainer: Trainer) -> None:
+        """Nothing to do."""
+
+    def end(self, trainer: Trainer) -> None:
+        """Nothing to do."""

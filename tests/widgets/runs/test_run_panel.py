@@ -84,7 +84,13 @@ def test_a_panel_begins_nothing_while_another_process_trains(elsewhere: Elsewher
         panel.catch_up()
         assert panel.buttons["start"].disabled
         with pytest.raises(RunError, match="is being trained already"):
-            panel.start().wait(60)
+            panel.start(stop_after_s=0.01).wait(60)
+        frames = panel.run.status()["frames"]
+        until(lambda: panel.run.status()["frames"] > frames, 30)
+        panel.catch_up()
+        assert "is being trained already" in text_of(panel._error)
+        assert not (elsewhere.folder / STOP).exists() and not elsewhere.process.poll()
+        assert "time limit" not in "".join(panel.run.events())  # that of a training that did not start
     finally:
         panel.close()
 
