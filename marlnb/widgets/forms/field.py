@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field
 from typing import Any, Literal, Union, get_args, get_origin
 
 from marlnb.codec import from_json, to_json
 from marlnb.composition.option_help import meaning
-from marlnb.errors import MarlnbError
+from marlnb.errors import ConfigError, MarlnbError, shown
 from marlnb.values import check_value, hints
 from marlnb.widgets.core.ui_lock import with_ui_lock
 
@@ -103,7 +105,7 @@ class OptionField:
             return self.raw
         if self.choices:
             return self.choices.get(self.raw, self.raw)
-        return parse(self.raw, self.annotation)
+        return parse(self.raw, self.annotation, self.item.name)
 
     def _check(self) -> None:
         try:
@@ -119,10 +121,16 @@ class OptionField:
         return bool(value) if self.is_checkbox else _to_text(value)
 
 
-def parse(text: str, annotation: Any) -> Any:
-    """The value of a typed text: `1e-3`, `64, 64`, `none`, `{"a": 1}`, or the text itself."""
+def parse(text: str, annotation: Any, path: str) -> Any:
+    """The value of a typed text: `1e-3`, `64, 64`, `none`, `{"a": true}` of Python or JSON, or the text itself.
+
+    Args:
+        path: what an error calls the option.
+    Raises:
+        ConfigError: it should be a mapping, and is neither Python nor JSON.
+    """
     stripped = text.strip()
-    if _is_optional(annotation) and stripped.lower() in ("", "none", NONE):
+    if _is_optional(annotation) and stripped.lower() in ("", "none", "null", NONE):
         return None
     if _is_mapping(annotation) and not stripped:
         return {}
@@ -134,10 +142,14 @@ def parse(text: str, annotation: Any) -> Any:
     is_list = any(get_origin(kind) in (tuple, list) for kind in kinds)
     if is_list and not stripped.startswith(("(", "[")):
         stripped = f"[{stripped}]"
-    try:
-        return ast.literal_eval(stripped)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return [part.strip() for part in stripped[1:-1].split(",")] if is_list else text
+    is_mapping = any(_is_mapping(kind) for kind in kinds)
+    for read in (ast.literal_eval, json.loads) if is_list or is_mapping else (ast.literal_eval,):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return read(stripped)
+    if is_mapping:
+        example = '{"name": 1, "is_on": true}'
+        raise ConfigError(f"{path} must be a mapping, such as {example}; cannot read {shown(text)}")
+    return [part.strip() for part in stripped[1:-1].split(",")] if is_list else text
 
 
 def default_of(item: Field[Any]) -> Any:

@@ -140,7 +140,7 @@ class TrainingPanel:
             minutes = float(text)
         except ValueError:
             minutes = 0.0
-        if minutes <= 0:
+        if not 0 < minutes < float("inf"):
             raise ConfigError(f"time limit: expected a number of minutes above 0, or none; got {text!r}")
         return 60 * minutes
 

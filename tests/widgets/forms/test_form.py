@@ -92,13 +92,23 @@ def test_invalid_input_stays_in_its_field_with_its_problem() -> None:
         ("none", str, "none"),
         ("5", str, "5"),
         ("true", bool | None, True),
+        ("null", int | None, None),
         ("{'a': 1}", dict[str, int], {"a": 1}),
+        ("{'a': True, 'b': None}", dict[str, Any], {"a": True, "b": None}),
+        ('{"a": true, "b": [null, 1e-4]}', dict[str, Any], {"a": True, "b": [None, 1e-4]}),
+        ('[{"a": true}]', tuple[dict[str, Any], ...], [{"a": True}]),
         ("a, b", tuple[str, ...], ["a", "b"]),
         ("__import__('os').system('true')", float, "__import__('os').system('true')"),
     ],
 )
 def test_text_is_read_by_what_is_asked_for(text: str, annotation: Any, value: Any) -> None:
-    assert parse(text, annotation) == value
+    assert parse(text, annotation, "option") == value
+
+
+def test_a_mapping_that_cannot_be_read_is_an_error_that_shows_one() -> None:
+    for text in ("n_walkers=2", "{n_walkers: 2}", "{1, 2"):
+        with pytest.raises(ConfigError, match=f"kwargs must be a mapping, such as .*; cannot read {text!r}"):
+            parse(text, dict[str, Any], "kwargs")
 
 
 def test_a_part_is_searched_for_by_family_and_name() -> None:

@@ -212,8 +212,10 @@ def test_bad_input_stops_at_the_field(panel: TrainingPanel) -> None:
         panel.start()
     panel.length.fields["frames"].enter("400")
     assert not panel._start_button.disabled
-    panel._minutes.value = "soon"
-    assert "a number of minutes" in _text(panel._problem) and "a number of minutes" in _text(panel._limit)
+    for wrong in ("soon", "nan", "inf"):
+        panel._minutes.value = wrong
+        assert f"a number of minutes above 0, or none; got '{wrong}'" in _text(panel._problem)
+        assert "a number of minutes" in _text(panel._limit)
     panel._minutes.value = "2"
     assert "above 0" not in _text(panel._limit) and "timeout_s=120" in _text(panel._as_code)
     panel._source.value = "nowhere"
