@@ -142,23 +142,27 @@ def _events(run: Path) -> list[str]:
 
 
 def _checkpoints(run: Path) -> list[dict[str, Any]]:
-    """The newest first. A damaged one has a `problem`."""
+    """The newest first. A damaged one has a `problem`; one that a training has just removed is skipped."""
     folder = run / "checkpoints"
     rows = []
     for number in numbered(folder)[: -MAX_CHECKPOINTS - 1 : -1]:
         path, row = folder / str(number), {"iteration": number, "path": str(folder / str(number))}
-        row["size_bytes"] = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
         try:
+            row["size_bytes"] = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
             manifest = read_manifest(path)
             row |= {"frames": manifest.get("frames"), "returns": manifest.get("returns") or {}}
+        except FileNotFoundError:
+            continue
         except CheckpointError as error:
+            if not path.is_dir():
+                continue
             row["problem"] = str(error)
         rows.append(row)
     return rows
 
 
 def _recordings(run: Path) -> list[dict[str, Any]]:
-    files = sorted((run / "recordings").glob("*.h5"))
+    files = [file for file in sorted((run / "recordings").glob("*.h5")) if file.is_file()]
     return [{"name": file.stem, "path": str(file), "size_bytes": file.stat().st_size} for file in files]
 
 

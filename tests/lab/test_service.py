@@ -19,11 +19,12 @@ import marlnb as mnb
 from marlnb.batch.batch import Batch
 from marlnb.cli import main
 from marlnb.experiment import Experiment
+from marlnb.lab import run_page
 from marlnb.lab.run_page import RESUMED
 from marlnb.lab.service import reply
 from marlnb.lab.verbs import Session
 from marlnb.training.control import is_requested
-from marlnb.training.runs.files import is_run
+from marlnb.training.runs.files import is_run, numbered
 from marlnb.training.runs.listing import list_runs
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
@@ -62,6 +63,7 @@ def test_a_page_has_curves_settings_events_checkpoints_and_recordings(tmp_path: 
     (newest / "manifest.json").write_text("{}")
     (run / "recordings").mkdir()
     (run / "recordings" / "a'b.h5").write_bytes(b"12345")
+    (run / "recordings" / "gone.h5").symlink_to(tmp_path / "gone")
     page = ask(Session(), "run", path=str(run))["answer"]
     assert page["summary"]["seed"] == 2 and page["experiment"]["env"]["name"] == "mpe/simple_speaker_listener"
     curve = page["curves"]["returns"]["speaker"]
@@ -69,12 +71,24 @@ def test_a_page_has_curves_settings_events_checkpoints_and_recordings(tmp_path: 
     assert page["curves"]["numbers"]["speaker/entropy"]["y"][-1] == pytest.approx(0.5)
     first, second = page["checkpoints"][:2]
     assert "problem" in first and "problem" not in second and second["size_bytes"] > 1000
-    assert page["recordings"][0]["size_bytes"] == 5 and page["events"][0].endswith("started")
+    assert [each["size_bytes"] for each in page["recordings"]] == [5] and page["events"][0].endswith("started")
     code = ask(Session(), "code", path=str(run))["answer"]
     assert shlex.split(code["command"].replace("\\\n", " "))[:2] == ["marlnb", "train"] and "seed=2" in code["command"]
     assert ast.literal_eval(code["attach"].partition("attach(")[2].rstrip(")")) == str(run)
     assert f"mnb.record({str(run)!r}, episodes=20," in code["record"]
     assert ast.literal_eval(code["microscope"]["a'b"].partition("microscope(")[2].rstrip(")")).endswith("a'b.h5")
+
+
+def test_a_checkpoint_that_a_training_removes_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run")
+    shutil.copytree(DATA / "checkpoints", run / "checkpoints")
+    numbers = numbered(run / "checkpoints")
+    monkeypatch.setattr(run_page, "numbered", lambda folder: [*numbers, 10_000])
+    page = ask(Session(), "run", path=str(run))["answer"]
+    assert page["problems"] == [] and [row["iteration"] for row in page["checkpoints"]] == numbers[::-1]
+    assert not any("problem" in row for row in page["checkpoints"])
 
 
 def test_a_damaged_line_of_the_metrics_is_named_and_the_others_are_drawn(tmp_path: Path) -> None:
