@@ -266,7 +266,8 @@ class RunFolder:
     @property
     def recordings(self) -> dict[str, Path]:
         """Files in `recordings/` by name."""
-        return {path.stem: path for path in sorted((self.path / "recordings").glob("*.h5"))}
+        paths = sorted((self.path / "recordings").glob("*.h5"))
+        return {path.stem: path for path in paths if path.is_file()}
 
     def metrics(self) -> pd.DataFrame:
         """One row per iteration, in order. Nested names are joined by `/`, for example `returns/agent`."""

@@ -71,6 +71,7 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
             "freeze": button_for(lambda: self.request("freeze"), "Freeze", "snowflake-o", freeze, width="8em"),
             "retire": button_for(lambda: self.request("retire"), "Retire", "stop", retire, width="8em"),
         }
+        self._offer_players([])
         self._requested = Message()
         tables = row(w.VBox([self._counts], layout=w.Layout(margin="0 2em 0 0")), self._payoff)
         half = w.Layout(width="49%", min_width="22em")
@@ -131,12 +132,18 @@ class LeaguePanel(FollowedPanel[LeagueNow]):
         end = max([1, *(event.frames for event in now.events), *summary.players["frames"].tolist()])
         self.timeline.show(now.events, states, end)
         set_options(self._opponent, [name for name, state in states.items() if state != "retired"])
-        set_options(self._player, [name for name, state in states.items() if state == "learning"])
+        self._offer_players([name for name, state in states.items() if state == "learning"])
         if now.requests:
             asked = ", ".join(f"{request.action} {request.player}" for request in now.requests)
             self._requested.show_note(f"{self._when}: {asked}")
         elif stopped := [name for name, state in states.items() if state != "learning"]:
             self._requested.show_note(", ".join(f"{name} is {states[name]}" for name in stopped))
+
+    def _offer_players(self, names: list[str]) -> None:
+        """Offers these players to freeze and retire."""
+        set_options(self._player, names)
+        for button in self.buttons.values():
+            button.disabled = not names
 
     @property
     def _when(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import ipywidgets as w
@@ -43,13 +44,13 @@ class RecordingsList:
     @with_ui_lock
     def refresh(self) -> None:
         """Reads the folder again."""
-        recordings = self.run.recordings
         rows = {}
-        for name, path in recordings.items():
-            made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
-            rows[name] = [name, format_bytes(file_bytes(path)), made]
+        for name, path in self.run.recordings.items():
+            with suppress(FileNotFoundError):  # it was just deleted
+                made = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
+                rows[name] = [name, format_bytes(file_bytes(path)), made]
         self.table.show(rows)
-        self.table.layout.display = "" if recordings else "none"
+        self.table.layout.display = "" if rows else "none"
 
     @with_ui_lock
     def choose(self, name: str) -> None:

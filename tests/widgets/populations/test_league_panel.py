@@ -84,6 +84,7 @@ def test_freezing_is_a_request_that_the_training_carries_out(tmp_path: Path) -> 
         panel = tabs.opened["League"]
         assert isinstance(panel, LeaguePanel)
         panel.catch_up()
+        assert not any(button.disabled for button in panel.buttons.values())
         panel._player.value = "league_exploiter_0"
         panel.buttons["freeze"].click()
         panel.catch_up()
@@ -95,6 +96,13 @@ def test_freezing_is_a_request_that_the_training_carries_out(tmp_path: Path) -> 
         assert "league_exploiter_0" not in panel._player.options
         assert "league_exploiter_0" in run.league.summary().win_rates.index  # its results stay
         tabs.close()
+
+
+def test_no_player_can_be_frozen_before_there_is_one(tmp_path: Path) -> None:
+    panel = LeaguePanel(Run.create(tmp_path / "run", Experiment.compose(*RPS)))
+    panel.catch_up()
+    assert panel._player.value is None and all(button.disabled for button in panel.buttons.values())
+    panel.close()
 
 
 def test_a_run_that_is_not_training_freezes_a_player_when_it_is_resumed(run: Run) -> None:

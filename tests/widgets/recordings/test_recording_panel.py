@@ -26,6 +26,7 @@ from marlnb.widgets.core.background import wait_for_requests
 from marlnb.widgets.core.site_tree import globs_for
 from marlnb.widgets.microscope.microscope import Microscope
 from marlnb.widgets.recordings.recording_panel import RecordingPanel
+from marlnb.widgets.runs.attach import attach
 from tests.widgets.trained import original, run, text_of, until  # noqa: F401
 
 
@@ -112,6 +113,17 @@ def test_the_summary_is_that_of_the_recording_that_is_opened(panel: RecordingPan
     wait_for_requests()
     assert isinstance(listed.microscope, Microscope) and listed.microscope.recording.path.name == "three.h5"
     assert "3 episodes" in text_of(listed._summary), text_of(listed._summary)
+
+
+def test_a_link_to_a_file_that_is_gone_is_not_listed(run: Run) -> None:  # noqa: F811
+    (run.path / "recordings").mkdir(exist_ok=True)
+    (run.path / "recordings" / "gone.h5").symlink_to(run.path / "elsewhere.h5")
+    panel = attach(run)
+    panel.tabs.selected_index = list(panel._pages).index("Recordings")
+    opened = panel.opened["Recordings"]
+    assert isinstance(opened, RecordingPanel) and opened.list.table.content["names"] == [] == list(run.recordings)
+    assert opened.widget in panel._pages["Recordings"].children
+    panel.close()
 
 
 def test_the_estimate_counts_bytes_as_the_axes_do(panel: RecordingPanel) -> None:
