@@ -23,7 +23,7 @@ from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.metrics_rows import checked_row
 from marlnb.training.runs.run_notes import NOTES, read_notes
 from marlnb.training.runs.states import RUNNING_STATES
-from marlnb.training.runs.status import read_status
+from marlnb.training.runs.status import error_parts, read_status
 from marlnb.training.shared_return import opponent_returns, shared_return
 
 MAX_DEPTH = 6  # of subfolders that are searched
@@ -327,7 +327,8 @@ def _status_facts(status: Mapping[str, Any]) -> dict[str, Any]:
     if status["state"] in RUNNING_STATES:
         facts |= {key: status.get(key) for key in ("eta_s", "frames_per_second")}
     if status["state"] == "failed":
-        facts["problem"] = str(status.get("error") or "the training failed").strip().splitlines()[-1]
+        message, cause = error_parts(status.get("error", ""))
+        facts["problem"] = (cause or message or "the training failed").splitlines()[0]
     return facts
 
 

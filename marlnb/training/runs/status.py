@@ -5,7 +5,9 @@ A score is exploring, as in the training curve, or greedy, as in an evaluation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import dropwhile
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,16 @@ def _checked(status: Mapping[str, Any]) -> dict[str, Any]:
 def _is_json(value: Any) -> bool:
     """Whether a value can be written as JSON again, and computed with: infinities, NaN and huge integers cannot."""
     return isfinite(value) if isinstance(value, float) else not isinstance(value, int) or abs(value) <= MAX_INTEGER
+
+
+def error_parts(error: str) -> tuple[str, str]:
+    """The message of an error, and the last exception of a traceback that it quotes, without frames; empty without one.
+
+    Both have all of their lines.
+    """
+    message, *traces = re.split(r"(?:^|: )Traceback \(most recent call last\):$", error.strip(), flags=re.MULTILINE)
+    lines = traces[-1].strip("\n").splitlines() if traces else []
+    return message.strip(), "\n".join(dropwhile(lambda line: line.startswith(" "), lines)).strip()
 
 
 def scores_text(status: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from marlnb.display.formatting import format_clock, format_count
 from marlnb.errors import MarlnbError
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.states import RUNNING_STATES
-from marlnb.training.runs.status import scores_text
+from marlnb.training.runs.status import error_parts, scores_text
 
 STATE_TEXTS = {
     "created": "not started",
@@ -40,12 +40,12 @@ def describe_status(status: Mapping[str, Any]) -> str:
 
 
 def describe_failure(status: Mapping[str, Any], run: Run) -> str:
-    """The error, its cause, its location and what to do, in a few lines; the log has the traceback."""
-    error = str(status.get("error", "unknown error")).strip().splitlines()
+    """The error, its cause, its location and what to do; the log has the traceback."""
+    parts = filter(None, error_parts(status.get("error") or "unknown error"))
     location = [line.strip() for line in reversed(run.events()) if line.strip().startswith("File ")]
     effect = "Resume continues from the last checkpoint" if run.checkpoints else "Resume starts from the beginning"
     hint = f"The log below has the traceback. {effect}; if you fix a module, restart the kernel first."
-    return "\n".join([error[0], *error[-1:][: len(error) - 1], *location[:1], hint])
+    return "\n".join([*parts, *location[:1], hint])
 
 
 def describe_error(error: BaseException) -> str:
