@@ -16,16 +16,14 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import yaml
 
 from marlnb.batch.sweep.json_values import shorten
-from marlnb.batch.sweep.parameters import RUN, Parameter, find_parameter, read_parameters, split_assignments
+from marlnb.batch.sweep.parameters import RUN, find_parameter, read_parameters, split_assignments
 from marlnb.batch.sweep.sweep import MAX_JOBS, Sweep
 from marlnb.errors import ConfigError, shown
 from marlnb.text_files import read_yaml
@@ -95,24 +93,10 @@ def make_sweep(notebook: Path, values: Mapping[str, Values]) -> Sweep:
     checked = {}
     for name, given in values.items():
         parameter = find_parameter(parameters, name, notebook)
-        checked[name] = tuple(parameter.check(_as_number(parameter, item)) for item in given.items)
+        checked[name] = tuple(parameter.check(item) for item in given.items)
     axes = {name: items for name, items in checked.items() if values[name].is_axis}
     fixed = {name: items[0] for name, items in checked.items() if not values[name].is_axis}
     return Sweep(axes, fixed)
-
-
-def _as_number(parameter: Parameter, value: Any) -> Any:
-    """Reads numbers in Python's notation, which JSON or YAML read as text: `1_000_000`, `.5`, `1e-3`.
-
-    So where a number is one of several types, as `int | None`, but not where a text is one too.
-    """
-    is_union = get_origin(parameter.kind) in (Union, UnionType)
-    kinds = get_args(parameter.kind) if is_union else (parameter.kind,)
-    is_number = isinstance(value, str) and (int in kinds or float in kinds) and str not in kinds
-    for read in (int, float) if is_number else ():
-        with suppress(ValueError):
-            return read(value)
-    return value
 
 
 def _values(name: str, text: str) -> Values:

@@ -8,9 +8,11 @@ import json
 import re
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from marlnb.batch.sweep.json_values import shorten, to_json_value
 from marlnb.batch.sweep.parameter_types import type_of_annotation, type_of_default
@@ -52,20 +54,43 @@ class Parameter:
         return not self.code
 
     def check(self, value: Any) -> Any:
-        """The value as JSON, converted to the parameter's type: 3.0 becomes 3 for a whole number.
+        """The value as JSON, converted to the parameter's type: 3.0 and "3_000" become whole numbers for one.
 
         Raises:
-            ConfigError: the value does not have the parameter's type.
+            ConfigError: the value does not have the parameter's type, or it is the text "none" for a default of None.
         """
         path = f"parameter {self.name!r}"
-        json_value = to_json_value(value, path)
+        json_value = to_json_value(self._as_number(value), path)
+        if self.kind is Any and self.is_literal and self.default is None and _is_none(json_value):
+            raise ConfigError(
+                f"{path}: {json_value!r} would be a text; write None as null: -p {self.name}=null. "
+                f"If you want the text, annotate the parameter: {self.name}: str | None = None"
+            )
         try:
             return to_json_value(check_value(json_value, self.kind, path, field()), path)
         except (ConfigError, OverflowError) as error:
             raise ConfigError(f"{shorten(str(error), 400)}{self._hint(json_value)}") from error
 
+    @property
+    def _kinds(self) -> tuple[Any, ...]:
+        """The types of a union, or the only type."""
+        return get_args(self.kind) if get_origin(self.kind) in (Union, UnionType) else (self.kind,)
+
+    def _as_number(self, value: Any) -> Any:
+        """Reads numbers in Python's notation, which JSON or YAML read as text: `1_000_000`, `.5`, `1e-3`.
+
+        So where a number is one of several types, as `int | None`, but not where a text is one too.
+        """
+        is_number = isinstance(value, str) and {int, float} & {*self._kinds} and str not in self._kinds
+        for read in (int, float) if is_number else ():
+            with suppress(ValueError):
+                return read(value)
+        return value
+
     def _hint(self, value: Any) -> str:
         default = f" (its default is {shorten(self.code, 60)})" if self.code else ""
+        if type(None) in self._kinds and _is_none(value):
+            return f"{default}; write none as null: -p {self.name}=null"
         if self.kind is str and value is not None:
             text = json.dumps(value if isinstance(value, str) else json.dumps(value), ensure_ascii=False)
             return f"{default}; quote a text that looks like something else twice: -p '{self.name}={text}'"
@@ -143,6 +168,11 @@ def split_assignments(texts: Sequence[str], option: str = "-p") -> Iterator[tupl
             raise ConfigError(f"{option} {name}= is given twice{hint}")
         names.add(name)
         yield name, value
+
+
+def _is_none(value: Any) -> bool:
+    """Whether it is Python's None as a text, which JSON reads only as null."""
+    return isinstance(value, str) and value.strip().lower() == "none"
 
 
 def _tagged_cell(notebook: Path) -> str | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from marlnb.batch.sweep.grammar import make_sweep, values_of_file, values_of_python, values_of_texts
+from marlnb.batch.sweep.parameters import job_parameters, parse_parameters
 from marlnb.errors import BatchError, ConfigError
 from tests.batch.sweep.test_parameters import notebook
 
@@ -147,3 +148,24 @@ def test_a_sweep_is_checked_against_the_notebook(tmp_path: Path) -> None:
 def test_numbers_where_the_annotation_has_several_types(tmp_path: Path, kind: str, text: str, value: object) -> None:
     source = notebook(tmp_path / "a.ipynb", f'run = ""\nx: {kind} = None')
     assert make_sweep(source, values_of_texts([f"x={text}"])).fixed == {"x": value}
+    executed = job_parameters(source, parse_parameters([f"x={text}"]), tmp_path / "job")
+    assert executed == {"run": str(tmp_path / "job"), "x": value}
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "message"),
+    [
+        ("x: int | None = None", "none", "must be a whole number; got 'none' .*; write none as null: -p x=null"),
+        ("x: float | None = 1.0", "None", "got 'None' .*; write none as null: -p x=null"),
+        (
+            "x = None",
+            "none",
+            "'none' would be a text; write None as null: -p x=null.* annotate .* x: str | None = None",
+        ),
+    ],
+)
+def test_none_is_written_as_null(tmp_path: Path, code: str, text: str, message: str) -> None:
+    source = notebook(tmp_path / "a.ipynb", f'run = ""\n{code}')
+    with pytest.raises(ConfigError, match=message.replace("|", r"\|")):
+        make_sweep(source, values_of_texts([f"x={text}"]))
+    assert make_sweep(source, values_of_texts(["x=null"])).fixed == {"x": None}
