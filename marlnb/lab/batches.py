@@ -63,10 +63,10 @@ def run_batch(
     Returns:
         `command` as a person would type it, its `output`, whether it is `ok`, and the `batch`'s folder once submitted.
     """
-    words = ["batch", notebook, "--on", on]
+    words = ["batch", _path(notebook), "--on", on]
     words += [word for text in parameters for word in ("-p", text)]
     words += [word for text in settings for word in ("--set", text)]
-    words += ["--out", out] if out else []
+    words += ["--out", _path(out)] if out else []
     words += ["--yes", "--detach"] if submit else ["--dry-run"]
     done = subprocess.run(
         [sys.executable, "-m", "marlnb", *words],
@@ -81,3 +81,8 @@ def run_batch(
     output = done.stdout if is_ok and not submit else done.stderr + done.stdout
     folder = str(Path(done.stdout.strip().splitlines()[-1]).absolute()) if submit and is_ok else ""
     return {"command": shlex.join(["marlnb", *words]), "output": output[-MAX_OUTPUT:], "ok": is_ok, "batch": folder}
+
+
+def _path(name: str) -> str:
+    """A path that a command does not take for an option."""
+    return f"./{name}" if name.startswith("-") else name

@@ -319,8 +319,8 @@ def test_a_plan_is_the_dry_run_of_the_command_and_is_submitted(
     )
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     made.cells.append(nbformat.v4.new_code_cell("assert seed >= 0"))
-    nbformat.write(made, "it's; echo foo.ipynb")
-    notebook, session = str(tmp_path / "it's; echo foo.ipynb"), Session()
+    notebook, session = "-it's;echo.ipynb", Session()
+    nbformat.write(made, notebook)
     form = ask(session, "batch_form", notebook=notebook)["answer"]
     assert form["parameters"][0] == {
         "name": "seed", "takes": "a whole number", "code": "0", "help": "of the training", "required": False
