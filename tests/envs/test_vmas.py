@@ -184,6 +184,8 @@ def test_arguments_that_vmas_rejects() -> None:
         built("balance", 2, kwargs={"n_agents": "three"})
     with pytest.raises(EnvError, match="at least one env"):
         built("balance", 0)
+    with pytest.raises(ConfigError, match="valid: multidiscrete_actions=true continuous_actions=false"):
+        built("balance", 1, multidiscrete_actions=True)
     with pytest.raises(ConfigError, match="seeds"):
         built("balance", 2, seeds="copy")
 

@@ -201,7 +201,7 @@ def _make_vmas(config: VmasOptions, n_envs: int, device: torch.device) -> Any:
         "num_envs": n_envs,
         "device": device,
         "continuous_actions": config.continuous_actions,
-        "multidiscrete_actions": config.multidiscrete_actions and not config.continuous_actions,
+        "multidiscrete_actions": config.multidiscrete_actions,
         "seed": 0,
     }
     if taken := [name for name in config.kwargs if name in fixed]:

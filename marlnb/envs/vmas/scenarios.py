@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from marlnb.config import EnvConfig, option
+from marlnb.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,14 @@ class VmasOptions(EnvConfig):
         help="episode: each episode starts from its own seed, one env at a time; batch: all envs that end together "
         "start together from one stream of random numbers, which is faster with thousands of envs",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.multidiscrete_actions and self.continuous_actions:
+            raise ConfigError(
+                f"{self.name}: multidiscrete_actions=true is for discrete actions, and got continuous_actions=true; "
+                "valid: multidiscrete_actions=true continuous_actions=false"
+            )
 
 
 def scenario_files() -> dict[str, Path]:
