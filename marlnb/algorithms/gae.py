@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from marlnb.algorithms.rollout import Rollout
+from marlnb.algorithms.rollout import Rollout, next_observations
 from marlnb.models.policies.actor_critic import ActorCritic
 
 PIECE_ROWS = {"cpu": 1 << 13, "cuda": 1 << 20}  # of one forward pass, a row is one agent's input
@@ -73,7 +73,7 @@ def rollout_values(
     agent_needs_bootstrap[:, -1] = True
     next_value = torch.cat((value[:, 1:], value[:, -1:]), dim=1)
     if by_mask:
-        inputs, flat = critic_inputs(policy, rollout["next"]), None if states is None else states.flatten(0, 1)
+        inputs, flat = next_critic_inputs(policy, rollout), None if states is None else states.flatten(0, 1)
         bootstrap_value = critic.step(inputs.flatten(0, 1), flat)[0].view_as(value)
         next_value = torch.where(agent_needs_bootstrap, normaliser.denormalise(bootstrap_value), next_value)
     else:
@@ -91,7 +91,7 @@ def _bootstrap(
     """Writes the values of next observations that are not those of the next row into `next_value`."""
     needs_bootstrap = agent_needs_bootstrap.any(-1).nonzero(as_tuple=True)
     final_state = None if states is None else states[needs_bootstrap]
-    bootstrap_value = policy.critic.step(critic_inputs(policy, rollout["next"], needs_bootstrap), final_state)[0]
+    bootstrap_value = policy.critic.step(next_critic_inputs(policy, rollout, needs_bootstrap), final_state)[0]
     next_value[needs_bootstrap] = torch.where(
         agent_needs_bootstrap[needs_bootstrap],
         policy.value_norm.denormalise(bootstrap_value),
@@ -99,14 +99,20 @@ def _bootstrap(
     )
 
 
-def critic_inputs(policy: ActorCritic, steps: Rollout, rows: tuple[Tensor, ...] | None = None) -> Tensor:
-    """What the critic reads: its own group's observations, or all groups' and the state. `rows`: of these rows only."""
+def critic_inputs(policy: ActorCritic, rollout: Rollout) -> Tensor:
+    """What the critic reads: its own group's observations, or all groups' and the state."""
+    critic = policy.critic
+    observations = {name: rollout[name, "observation"] for name in critic.reads}
+    return critic.inputs(observations, rollout["state"] if critic.reads_state else None)
 
-    def read(key: str | tuple[str, str]) -> Tensor:
-        return steps[key] if rows is None else steps[key][rows]
 
-    state = read("state") if policy.critic.reads_state else None
-    return policy.critic.inputs({name: read((name, "observation")) for name in policy.critic.reads}, state)
+def next_critic_inputs(policy: ActorCritic, rollout: Rollout, rows: tuple[Tensor, ...] | None = None) -> Tensor:
+    """What the critic reads at the next step, without the agents that terminated. `rows`: of these rows only."""
+    critic = policy.critic
+    state = rollout["next", "state"] if critic.reads_state else None
+    if state is not None and rows is not None:
+        state = state[rows]
+    return critic.inputs(next_observations(rollout, critic.reads, rows), state)
 
 
 def advantages(

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.learner import Learner
 from marlnb.algorithms.off_policy import LossFunction, OffPolicyLearner
-from marlnb.algorithms.replay import Sample, next_observations
+from marlnb.algorithms.replay import Sample
+from marlnb.algorithms.rollout import next_observations
 from marlnb.errors import ConfigError
 from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.models.policies.q_critic import QCritic
@@ -104,6 +105,8 @@ class QActorCriticLearner(OffPolicyLearner):
         group, critic = self.group.name, self.policy.critic
         others = self.other_learners if with_next_codes else {}
         now = {name: sample[name, "observation"] for name in critic.reads}
+        after = next_observations(sample, critic.reads)
+        masks = {name: sample.get(("next", name, "action_mask")) for name in critic.reads}
         return CriticBatch(
             observation=sample[group, "observation"],
             encoded=critic.encode_observations(now, sample["state"] if critic.reads_state else None),
@@ -112,20 +115,17 @@ class QActorCriticLearner(OffPolicyLearner):
             terminated=sample["next", group, "terminated"].squeeze(-1),
             acting=sample[group, "acting"],
             mask=sample.get((group, "action_mask")),
-            next_observation=sample["next", group, "observation"],
-            next_encoded=critic.encode_observations(
-                next_observations(sample, critic.reads), sample["next", "state"] if critic.reads_state else None
-            ),
+            next_observation=after[group],
+            next_encoded=critic.encode_observations(after, sample["next", "state"] if critic.reads_state else None),
             next_codes={
-                name: critic.encode_action(name, self._next_action_of(other, sample, name))
+                name: critic.encode_action(name, self._next_action_of(other, after[name], masks[name]))
                 for name, other in others.items()
             },
-            next_mask=sample.get(("next", group, "action_mask")),
+            next_mask=masks[group],
             discount=self.discount(sample),
         )
 
-    def _next_action_of(self, other: Learner, sample: Sample, name: str) -> Tensor:
-        observation, mask = sample["next", name, "observation"], sample.get(("next", name, "action_mask"))
+    def _next_action_of(self, other: Learner, observation: Tensor, mask: Tensor | None) -> Tensor:
         if isinstance(other, QActorCriticLearner):
             return other.next_action(observation, mask, self.generator)
         return other.policy.act(observation, action_mask=mask, explore=False).action

@@ -331,20 +331,6 @@ def next_key(key: Key) -> Key:
     return ("next", key) if isinstance(key, str) else ("next", *key)
 
 
-def next_observations(sample: Sample, reads: tuple[str, ...]) -> dict[str, Tensor]:
-    """Next observations of the groups `reads`, as a centralised critic reads them, by group.
-
-    Next observations of terminated agents are zeroed. At later steps they are zero too, and a centralised critic has
-    never seen a terminal observation next to live agents: bootstrapping from it would be off-distribution.
-    """
-    observations = {}
-    for name in reads:
-        observation, gone = sample["next", name, "observation"], sample["next", name, "terminated"].squeeze(-1)
-        gone = gone.reshape(*gone.shape, *(1,) * (observation.ndim - gone.ndim))
-        observations[name] = observation.masked_fill(gone, 0)
-    return observations
-
-
 def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros that take memory only once they are written: torch's own write all of it at once."""
     if device.type != "cpu":

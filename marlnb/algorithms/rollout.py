@@ -6,10 +6,11 @@ because importing tensordict takes several times as long as everything else befo
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+from collections.abc import KeysView, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     from tensordict import TensorDict
@@ -82,6 +83,29 @@ class Rollout:
 
     def __repr__(self) -> str:
         return f"<Rollout [env {self.batch_size[0]}, time {self.batch_size[1]}]: {', '.join(_names(self._fields))}>"
+
+
+def next_observations(
+    steps: Rollout | Mapping[Key, Tensor], reads: Sequence[str], rows: tuple[Tensor, ...] | None = None
+) -> dict[str, Tensor]:
+    """Next observations of the groups `reads`, by group, as every network that computes a target reads them.
+
+    Those of terminated agents are zeroed. Nothing follows for these agents, but a network that reads across agents (a
+    centralised critic, a GNN) uses them for the others. At later steps they are zero too, so that such a network has
+    never seen a terminal observation next to live agents: bootstrapping from it would be off-distribution.
+
+    Args:
+        steps: a rollout, or a sample of one, with the keys `("next", group, "observation" | "terminated")`.
+        rows: of these rows only, as indices of the first axes.
+    """
+    observations = {}
+    for name in reads:
+        observation, terminated = (steps["next", name, key] for key in ("observation", "terminated"))
+        if rows is not None:
+            observation, terminated = observation[rows], terminated[rows]
+        gone = terminated.reshape(*terminated.shape[:-1], *(1,) * (observation.ndim - terminated.ndim + 1))
+        observations[name] = observation.masked_fill(gone, 0)
+    return observations
 
 
 def _copy(fields: dict[str, Any], tensors: bool) -> dict[str, Any]:

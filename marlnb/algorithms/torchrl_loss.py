@@ -28,6 +28,7 @@ from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.algorithms.replay import Sample
+from marlnb.algorithms.rollout import next_observations
 from marlnb.config import LEARNERS, LearnerContext, option
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.models.networks.inputs import features
@@ -144,7 +145,8 @@ class OffPolicyLossLearner(OffPolicyLearner):
         group, axes = self.group.name, self.policy.actor.observation_axes
         masks = ["action_mask"] if self.group.has_action_mask else []
         now = {key: sample[group, key] for key in ("action", "observation", *masks)}
-        after = {key: sample["next", group, key] for key in ("reward", "terminated", "done", "observation", *masks)}
+        after = {key: sample["next", group, key] for key in ("reward", "terminated", "done", *masks)}
+        after["observation"] = next_observations(sample, (group,))[group]
         for step in (now, after):
             step["observation"] = features(step["observation"], axes)
         if "steps" in sample:  # torchrl's name

@@ -16,7 +16,8 @@ from marlnb.algorithms.configs.value_decomposition import IQLConfig, QMIXConfig,
 from marlnb.algorithms.learner import linear_schedule
 from marlnb.algorithms.losses import masked_mean, regression_loss
 from marlnb.algorithms.off_policy import LossFunction, OffPolicyLearner
-from marlnb.algorithms.replay import Sample, next_observations
+from marlnb.algorithms.replay import Sample
+from marlnb.algorithms.rollout import next_observations
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
@@ -145,7 +146,7 @@ class QLearner(OffPolicyLearner):
         """Q(s), the Q(s') that chooses the next action, and the target network's Q'(s')."""
         group, axes = self.group.name, self.policy.actor.observation_axes
         now = features(sample[group, "observation"], axes)
-        after = features(sample["next", group, "observation"], axes)
+        after = features(next_observations(sample, (group,))[group], axes)
         actor, target_actor = self.policy.actor, cast(Actor, self.targets["actor"])
         if self.sequence_length == 1:
             q = actor.network(now)[0]

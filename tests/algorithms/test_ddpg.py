@@ -14,14 +14,17 @@ from torch import Tensor, nn
 from torchrl.objectives import DDPGLoss, TD3Loss
 
 from marlnb.algorithms.configs.ddpg import IDDPGConfig, MADDPGConfig, MATD3Config
+from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.configs.sac import ISACConfig
 from marlnb.algorithms.ddpg import DDPGLearner
 from marlnb.algorithms.losses import masked_mean
-from marlnb.algorithms.q_actor_critic import td_target
+from marlnb.algorithms.q_actor_critic import QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LearnerContext
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
+from marlnb.models.networks.configs.gnn import GNNConfig
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.specs import ActionSpec, EnvSpec
@@ -226,7 +229,8 @@ def test_a_centralised_critic_is_asked_of_what_the_other_group_does_next(
     codes = learners["walker"].critic_batch(sample).next_codes["other"]
     assert codes.shape == (32, 1, 2) and (codes.sum(-1) == 1).all()
     if other.name == "ippo":  # type: ignore[attr-defined]
-        greedy = learners["other"].policy.actor(sample["next", "other", "observation"]).argmax(-1)
+        observation = sample["next", "other", "observation"] * ~sample["next", "other", "terminated"]
+        greedy = learners["other"].policy.actor(observation).argmax(-1)
         assert torch.equal(codes.argmax(-1), greedy)
 
 
@@ -297,6 +301,33 @@ def test_who_is_dead_teaches_nothing(make_env: Callable[..., EnvSpec], make_roll
         value = learner.policy.critic(critic_batch.encoded, critic_batch.codes)
         losses.append(float(masked_mean((value.detach() - target).square(), critic_batch.acting)))
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("config", [IDDPGConfig, MADDPGConfig, ISACConfig], ids=lambda c: c.name)
+def test_messages_in_a_target_are_of_agents_that_live(
+    config: type[QActorCriticConfig], make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    """What an agent of either group sees as it dies changes no next action and no value of another agent."""
+    torch.manual_seed(0)
+    env, mlp, gnn = make_env(CONTINUOUS), MLPConfig(hidden=(8,)), GNNConfig(hidden=(8,), rounds=(8,))
+    options = config(learning_starts=0, updates=1)
+    learners = {
+        group.name: options.build(LearnerContext(group, env, gnn, mlp, n_envs=4, rollout_steps=20))
+        for group in env.groups
+    }
+    for each in learners.values():
+        each.bind_learners(learners)
+        each.update(make_rollout(env, {name: other.policy for name, other in learners.items()}, dead=True))
+    learner = learners["walker"]
+    assert isinstance(learner, QActorCriticLearner)
+    learner.generator = None  # torch's global one
+    sample, targets = learner.replay.sample(64), []
+    for last_sight in (0.0, 3.0):
+        for name in learner.policy.critic.reads:
+            sample["next", name, "observation"][sample["next", name, "terminated"].squeeze(-1)] = last_sight
+        torch.manual_seed(1)
+        targets.append(learner.target(learner.critic_batch(sample)))
+    torch.testing.assert_close(*targets)
 
 
 def test_the_noise_moves_along_a_straight_line_once_actions_are_no_longer_random() -> None:

@@ -9,6 +9,7 @@ from torchrl.objectives.value.functional import generalized_advantage_estimate
 
 from marlnb.algorithms.gae import gae, rollout_values
 from marlnb.config import ModelConfig
+from marlnb.models.networks.configs.gnn import GNNConfig
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.actor_critic import ActorCritic
@@ -63,6 +64,8 @@ def test_values_of_a_rollout_equal_the_policys_moment_by_moment(
     policy.value_norm.update(torch.randn(100) * 5 - 3)
     rollout = make_rollout(env, {}, dead=dead)
     got = rollout_values(policy, rollout)
+    for name in env.group_names:  # terminated agents are gone at the next step
+        rollout["next", name, "observation"][rollout["next", name, "terminated"].squeeze(-1)] = 0.0
 
     def value(moments: TensorDict, t: int, recurrent: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         observations = {name: moments[name, "observation"][:, t] for name in env.group_names}
@@ -84,6 +87,20 @@ def test_values_of_a_rollout_equal_the_policys_moment_by_moment(
     following = torch.stack([*values[1:], values[-1]], 1)
     torch.testing.assert_close(got.next_value, torch.where(ended, torch.stack(finals, 1), following))
     assert (got.state_in is None) == (model.name == "mlp")
+
+
+@pytest.mark.parametrize("by_mask", [False, True])
+@pytest.mark.parametrize("centralised", [True, False], ids=["mlp of all", "gnn"])
+def test_the_value_after_anothers_death_is_that_of_the_next_row_also_where_the_rollout_ends(
+    centralised: bool, by_mask: bool, make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    """walker_2 and other_0 die in the third step, with which the shorter rollout ends."""
+    torch.manual_seed(0)
+    env, model = make_env(DISCRETE), MLPConfig(hidden=(8,)) if centralised else GNNConfig(hidden=(8,), rounds=(8,))
+    policy = ActorCritic(env.group("walker"), env, model, model, centralised=centralised)
+    whole = make_rollout(env, {}, dead=True)
+    got = rollout_values(policy, whole[:, :3], by_mask=by_mask)
+    torch.testing.assert_close(got.next_value[:, 2, :2], rollout_values(policy, whole).value[:, 3, :2])
 
 
 def test_a_critics_state_continues_in_the_next_rollout(

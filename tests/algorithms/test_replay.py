@@ -12,7 +12,8 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from marlnb.algorithms.replay import Key, ReplayBuffer, next_observations
+from marlnb.algorithms.replay import Key, ReplayBuffer
+from marlnb.algorithms.rollout import next_observations
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
 

@@ -24,6 +24,7 @@ from marlnb.config import LearnerContext, ModelConfig
 from marlnb.envs.games.config import GameConfig
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
+from marlnb.models.networks.configs.gnn import GNNConfig
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.mixers import MonotonicMixer
@@ -226,6 +227,18 @@ def test_what_the_dead_see_do_and_earn_does_not_matter(name: str) -> None:
         other[key] = torch.where(dead.unsqueeze(-1), noise[key], sample[key])
     other["a", "action"] = torch.where(dead, noise["a", "action"], sample["a", "action"])
     torch.testing.assert_close(learner.loss(sample)[0], learner.loss(other)[0])
+
+
+@pytest.mark.parametrize("name", ["iql", "vdn", "qmix"])
+def test_messages_in_a_target_are_of_agents_that_live(name: str) -> None:
+    """What agent 2 sees as it dies is in no message of the next step."""
+    learner, sample = build(CONFIGS[name](), model=GNNConfig(hidden=(8,), rounds=(8,))), sample_of()
+    dies = torch.arange(3) == 2
+    sample["next", "a", "terminated"] = dies.view(1, 3, 1).expand(32, 3, 1)
+    sample["next", "a", "alive"] = (~dies).expand(32, 3)
+    gone = dict(sample)
+    gone["next", "a", "observation"] = sample["next", "a", "observation"] * ~dies.view(1, 3, 1)
+    torch.testing.assert_close(learner.loss(sample)[0], learner.loss(gone)[0])
 
 
 def test_the_teams_target_by_hand() -> None:
