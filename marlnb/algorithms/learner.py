@@ -27,7 +27,7 @@ class Learner(ABC):
 
     Attributes:
         group: the agents that learn.
-        policy: what they act with.
+        policy: what they act with, in eval mode. `update` puts it into training mode for gradient steps only.
         optimizers: by name; none, if it has others than Adam.
         by_mask: whether acting and learning are made of tensors alone, so that a GPU is never waited for.
     """

@@ -23,7 +23,7 @@ from marlnb.algorithms.replay import ReplayBuffer, Sample
 from marlnb.algorithms.rollout import Rollout
 from marlnb.algorithms.turns import OpenTurns
 from marlnb.models.networks.layers import fast_training
-from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.policy import Policy, training_mode
 from marlnb.models.policies.random_numbers import Generators
 from marlnb.specs import EnvSpec
 
@@ -46,7 +46,8 @@ class OffPolicyLearner(Learner):
         frames: seen so far.
         steps: gradient steps so far.
         open_turns: in turn-based games, experience that is not in the replay buffer yet.
-        targets: slowly moving copies of the followed networks, without gradient; `update_targets` moves them.
+        targets: slowly moving copies of the followed networks, without gradient and always in eval mode;
+            `update_targets` moves them.
         shares_replay: the replay buffer is that of several learners, and not part of this one's state.
         generator: of the random numbers in the losses; None: torch's global one.
         mean: of a loss's values over the agents that acted: `masked_mean`, or `masked_means` of several trainings.
@@ -72,7 +73,7 @@ class OffPolicyLearner(Learner):
         self.frames = self.steps = 0
         self.optimizers = {name: PartAdam(parts, config.adam_eps) for name, parts in trained.items()}
         networks = nn.ModuleDict(followed)
-        self.targets = deepcopy(networks).requires_grad_(False)
+        self.targets = deepcopy(networks).requires_grad_(False).eval()
         self.target_weights: list[Tensor] = list(self.targets.parameters())
         self.followed_weights: list[Tensor] = list(networks.parameters())
         self._buffers = list(zip(self.targets.buffers(), networks.buffers()))
@@ -156,7 +157,7 @@ class OffPolicyLearner(Learner):
         """n gradient steps, each on a new sample; returns the means of what `learn` returned."""
         metrics: dict[str, list[Tensor]] = {}
         self._compiled.clear()
-        with fast_training(nn.ModuleList([self.policy, self.targets])):
+        with fast_training(nn.ModuleList([self.policy, self.targets])), training_mode(self.policy):
             for _ in range(n):
                 for name, value in self.learn(sample()).items():
                     metrics.setdefault(name, []).append(value)

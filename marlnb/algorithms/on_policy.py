@@ -26,6 +26,7 @@ from marlnb.algorithms.turns import ends_of, with_turns
 from marlnb.config import LearnerContext
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.models.policies.policy import training_mode
 from marlnb.models.policies.random_numbers import Generators
 
 Minibatch = Mapping[str, Tensor]
@@ -130,11 +131,12 @@ class OnPolicyLearner(Learner):
         samples, report = prepared
         learning_rates = self._rates or self.learning_rates()
         epochs: list[dict[str, Tensor]] = []
-        step = self._compiled_step(samples, update=self.frames // rollout.batch_size.numel() - 1) or self._step
-        for _ in range(self.config.epochs):
-            epochs.append(self._epoch(step, samples, learning_rates))
-            if self.stops_after(epochs[-1]):
-                break
+        with training_mode(self.policy):
+            step = self._compiled_step(samples, update=self.frames // rollout.batch_size.numel() - 1) or self._step
+            for _ in range(self.config.epochs):
+                epochs.append(self._epoch(step, samples, learning_rates))
+                if self.stops_after(epochs[-1]):
+                    break
         means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
         return (*epochs[0], *report), torch.cat((means, torch.stack(tuple(report.values())))), len(epochs)
 

@@ -92,6 +92,7 @@ def build_learner(
                 raise
             where = f"group {group.name!r} of {spec.name}, whose agents observe {group.observation.shape}"
             raise ConfigError(f"{algorithm.name} for {where}: {error}") from error
+    learner.policy.eval()  # as evaluations act; the learner's gradient steps alone are in training mode
     if experiment.compile in COMPILED_FROM:
         learner.compile_updates(after=COMPILED_FROM[experiment.compile])
     return learner

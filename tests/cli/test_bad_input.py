@@ -18,7 +18,7 @@ ENTRY = "env=pettingzoo/custom env.entry_point=tests.envs.sample_envs"
     ("words", "message"),
     [
         ("env=pettingzoo/simple_spread env.kwargs.max_cycle=1", "'max_cycle'; did you mean 'max_cycles'"),
-        ("env=mpe/simple_spread env.max_cycle=1", "no option 'env.max_cycle' of environment 'mpe/simple_spread'; did you"),
+        ("env=mpe/simple_spread env.max_cycle=1", "'env.max_cycle' of environment 'mpe/simple_spread'; did you"),
         (f"{ENTRY}:passing_on env.kwargs.keep_dead=1", "'keep_dead'; did you mean 'keeps_dead'"),
         ("env=no_such_module:Env", "cannot import 'no_such_module'"),
         ("env=pettingzoo/custom env.entry_point=no_such_module:env", "cannot import 'no_such_module'"),

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.config import MODELS, NETWORKS, option
 from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
@@ -27,10 +28,12 @@ from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.network import NetworkConfig
 from marlnb.models.networks.configs.sequence import SequenceConfig
 from marlnb.models.networks.layers import AgentLinear
+from marlnb.models.networks.mlp import MLP
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.specs import InputSpec
 from marlnb.training.learners import build_learners
+from marlnb.training.loop import Loop
 from marlnb.training.train import train
 from tests.models.conftest import make_spec
 
@@ -200,3 +203,63 @@ def test_each_part_of_a_policy_is_checked() -> None:
     with pytest.raises(ConfigError, match="forward must return"):
         build_network(SequenceConfig(models=(wide, MLPConfig()), widths=(4,)), 3, InputSpec(((6,),)), 5)
     ActorCritic(env.group("walker"), env, good, good, centralised=True)
+
+
+class Modes(nn.Module):
+    """Batch normalisation and dropout, and a list of the modes that they were called in."""
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.norm, self.dropout = nn.BatchNorm1d(n_features), nn.Dropout(0.5)
+        self.calls: list[tuple[str, str]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        mode = "training" if self.training else "eval"
+        self.calls.append((mode, "gradient" if torch.is_grad_enabled() else "no gradient"))
+        normalised: Tensor = self.norm(x.flatten(0, -2)).view_as(x)
+        return self.dropout(normalised)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def model_with_modes() -> Iterator[None]:
+    @MODELS.register("modes")
+    @dataclass(frozen=True)
+    class ModesConfig(MLPConfig):
+        """An MLP whose input passes through batch normalisation and dropout."""
+
+    @NETWORKS.register(ModesConfig)
+    class WithModes(MLP):
+        def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: MLPConfig) -> None:
+            super().__init__(n_agents, inputs, out_features, config)
+            self.modes = Modes(inputs.features)
+
+        def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+            return super().forward(self.modes(x), recurrent)
+
+    yield
+    del MODELS._members["modes"], NETWORKS._builders[ModesConfig]
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [("ippo",), ("iql", "algorithm.double=false", "algorithm.learning_starts=0", "algorithm.updates=2")],
+    ids=["ippo", "iql"],
+)
+def test_only_gradient_steps_are_in_training_mode(model_with_modes: None, algorithm: tuple[str, ...]) -> None:
+    """Not acting, even in one environment, whose single row cannot be normalised; not values; not targets."""
+    name, *options = algorithm
+    experiment = Experiment.compose(
+        *("env=mpe/simple", "model=modes", f"algorithm={name}", *options, "tuned=false"),
+        *("n_envs=1", "rollout_steps=16", "frames=32", "compile=never"),
+    )
+    with experiment.env.build(1) as env:
+        loop = Loop(experiment, env, torch.device("cpu"))
+        loop.begin(0)
+        for _ in range(2):
+            loop.advance()
+    learner = loop.learners["agent"]
+    networks = [learner.policy, *([learner.targets] if isinstance(learner, OffPolicyLearner) else [])]
+    modes = [module for network in networks for module in network.modules() if isinstance(module, Modes)]
+    assert len(modes) == 2 and all(module.calls for module in modes)
+    calls = {call for module in modes for call in module.calls}
+    assert calls == {("training", "gradient"), ("eval", "no gradient")}
