@@ -69,7 +69,8 @@ def best_response(
     folder = fixed.path / FOLDER / name if run is None else run
     trained = train(experiment, folder, resume=True, progress=progress)
     response = next(each for each in trained.league.players.values() if each.player.role == RESPONSE)
-    games = pair_match(response, fixed, episodes=episodes, progress=progress)
+    alone = [each.name for each in match_sides(response, fixed) if response.player.takes(each.name)]
+    games = pair_match(response, fixed, episodes=episodes, sides=alone, progress=progress)
     returns = paired_test(games.episodes["return_a"].to_numpy())
     return BestResponse(
         player=label_of(fixed),

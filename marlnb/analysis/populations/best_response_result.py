@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.populations.match_result import DRAW, MatchResult
+from marlnb.analysis.populations.match_result import MatchResult, even_text
 from marlnb.analysis.results import Result
 from marlnb.analysis.stats.bootstrap import Interval
 from marlnb.training.runs.run import Run
@@ -53,11 +53,11 @@ class BestResponse(Result):
 
     @property
     def beats(self) -> bool:
-        """Whether the opponent wins more than half of the games, or in a zero-sum game more than it loses.
+        """Whether the opponent wins more games than an equal player, or in a zero-sum game more than it loses.
 
         If it takes each side, the player is exploitable.
         """
-        return self.win_rate.low > DRAW or (self._is_zero_sum and self.low > 0)
+        return self.win_rate.low > self.games.even or (self._is_zero_sum and self.low > 0)
 
     @property
     def _is_zero_sum(self) -> bool:
@@ -69,8 +69,8 @@ class BestResponse(Result):
         """What the opponent wins after how many steps, and what that says about the player."""
         rate, budget = self.win_rate, f"{self.env_steps:,} steps of {self.algorithm} against {self.player} alone"
         numbers = (
-            f"win rate {rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}], mean return {self.mean_return:+.3g} "
-            f"[{self.low:+.3g}, {self.high:+.3g}] in {len(self.games.episodes)} games"
+            f"win rate {rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}]{even_text(self.games.even)}, mean return "
+            f"{self.mean_return:+.3g} [{self.low:+.3g}, {self.high:+.3g}] in {len(self.games.episodes)} games"
         )
         if self.exact is not None:
             numbers += f"; a perfect response has {self.exact:+.3g}"

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.populations.match_result import MatchResult, result_warnings, scores_of
+from marlnb.analysis.populations.match_result import MatchResult, result_warnings
 from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.config import resolve_config
 from marlnb.errors import ConfigError, RecordingError, unknown
-from marlnb.populations.league.matches import Match, check_competitive, outcomes_of
-from marlnb.populations.league.players import Side
+from marlnb.populations.league.matches import Match, check_competitive, even_scores, outcomes_of, scores_of
+from marlnb.populations.league.players import Side, columns_of
 from marlnb.populations.matches.seating import Seating, label_of, league_rules, match_sides, seatings
 from marlnb.populations.matches.seating_file import write_players
 from marlnb.recording.capture.config import RecordingConfig
@@ -47,16 +47,17 @@ def match(
     """Plays two players against each other, and records every episode.
 
     The first player takes each side that it can for an equal number of episodes, with the same seeds; the second takes
-    all other sides. The recordings are in `matches/<name>` in the folder of `a`, one for each side. They open as any
-    recording; where both players share a group of agents, sites have the agent's name, as
-    `player/actor/player_0/hidden_1`.
+    all other sides. In a game of three sides or more, the first player also takes all but each side ("all-but-<side>"),
+    so that each of both plays alone against the other equally often. The recordings are in `matches/<name>` in the
+    folder of `a`, one for each side. They open as any recording; where both players share a group of agents, sites have
+    the agent's name, as `player/actor/player_0/hidden_1`.
 
     Args:
         a: a player or snapshot of a league, as `run.league["main_0@3"]`; a run or its folder; or other agents.
         b: another one, with the same groups, observations and actions.
         episodes: of all sides together.
         checkpoints: of a and b, where they are runs.
-        sides: that a takes; None: each that is possible.
+        sides: that a takes, by the names of the recordings; None: all that are possible.
         win_threshold: by side, the return above which it wins; None: that of the league.
         explore: sample actions, as in a league's matches; otherwise take the most likely.
         name: of the folder; None: `<a>-<b>`.
@@ -92,12 +93,17 @@ def match(
     _check_weights(possible)
     write_players(folder, first, second, iterations)
     tables, recordings = [], {}
+    undecided: list[Match] | None = None if threshold else []  # until one shows that the sides compete
     for k, seating in enumerate(chosen):
         n_episodes = episodes // len(chosen) + (k < episodes % len(chosen))
         own = replace(config, name=seating.side.name, episodes=n_episodes)
         recording = record(seating, own, exist=exist, progress=progress)
         recordings[seating.side.name] = recording
-        tables.append(_episodes(recording, seating, all_sides, threshold, n_episodes))
+        rows, played = _episodes(recording, seating, all_sides, threshold, n_episodes)
+        tables.append(rows)
+        if undecided is not None:
+            undecided += played
+            undecided = None if check_competitive(undecided, first.spec.name) else undecided
     table = pd.concat(tables, ignore_index=True)
     n_distinct = len(table.drop_duplicates(["side", "length", "return_a", "return_b"]))
     return MatchResult(
@@ -138,32 +144,28 @@ def _check_weights(possible: Sequence[Seating]) -> None:
 
 def _episodes(
     recording: Recording, seating: Seating, sides: Sequence[Side], win_threshold: Mapping[str, float], n: int
-) -> pd.DataFrame:
-    """One row for each episode of a recorded match.
-
-    Raises:
-        ConfigError: the sides look cooperative, and no threshold says which one wins.
-    """
-    rows = recording.episodes.iloc[:n]
+) -> tuple[pd.DataFrame, list[Match]]:
+    """The episodes of a recorded match: a row for each, and each as a line of a league would have it."""
+    episodes = recording.episodes.iloc[:n]
     names = [side.name for side in sides]
-    returns = np.stack([rows[list(side.agents)].mean(axis=1) for side in sides], axis=1)
+    returns = np.stack([episodes[list(side.agents)].mean(axis=1) for side in sides], axis=1)
     outcomes = np.array([outcomes_of(names, list(each), win_threshold) for each in returns])
-    players = {name: label_of(seating.contestants[name != seating.side.name][0]) for name in names}
+    own = columns_of(sides, seating.side)
+    players = {name: label_of(seating.contestants[k not in own][0]) for k, name in enumerate(names)}
     played = [
         Match(k, "", "match", players, tuple(returns[k]), tuple(outcomes[k]), int(steps))
-        for k, steps in enumerate(rows["n_steps"])
+        for k, steps in enumerate(episodes["n_steps"])
     ]
-    if not win_threshold:
-        check_competitive(played, recording.spec.name)
-    own = names.index(seating.side.name)
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {
             "side": seating.side.name,
-            "episode": rows.index,
-            "seed": rows["seed"].to_numpy(),
-            "length": rows["n_steps"].to_numpy(),
-            "return_a": returns[:, own],
+            "episode": episodes.index,
+            "seed": episodes["seed"].to_numpy(),
+            "length": episodes["n_steps"].to_numpy(),
+            "return_a": returns[:, own].mean(axis=1),
             "return_b": np.delete(returns, own, axis=1).mean(axis=1),
             "score": scores_of(outcomes, own),
+            "even": even_scores(outcomes, own),
         }
     )
+    return rows, played

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from marlnb.analysis.results import Result, few_episodes_warning
@@ -21,14 +20,14 @@ WIN, DRAW = 1.0, 0.5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MatchResult(Result):
-    """The episodes of two players against each other, half of them with the first player on each side.
+    """The episodes of two players against each other, equally many with the first player on each side.
 
     Attributes:
         a: the first player.
-        b: the second player, who takes all other sides.
+        b: the second player, who takes the other sides.
         env: name of the environment.
-        episodes: side (of a), episode (of that side's recording), seed, length, return_a, return_b, and score: 1 if a
-            won, 0.5 for a draw, 0 if it lost.
+        episodes: side (of a), episode (of that side's recording), seed, length, return_a, return_b, score: 1 if a
+            won, 0.5 for a draw, 0 if it lost, and even: the score of equal players, 0.5 in games of two sides.
         win_rate: mean score of a, with its 95% interval (Wilson).
         recordings: by side of a.
         seatings: by side of a: the policies, for what needs `policy_source=`.
@@ -61,19 +60,24 @@ class MatchResult(Result):
         return int((self.episodes["score"] == DRAW).sum())
 
     @property
+    def even(self) -> float:
+        """The win rate of equal players: 0.5 in games of two sides, and where both were alone equally often."""
+        return float(self.episodes["even"].mean())
+
+    @property
     def verdict(self) -> str:
         """Who is stronger, if that is clear, with the win rate of a."""
         rate, n = self.win_rate, len(self.episodes)
-        if rate.low > DRAW:
+        if rate.low > self.even:
             who = f"{self.a} beats {self.b}"
-        elif rate.high < DRAW:
+        elif rate.high < self.even:
             who = f"{self.b} beats {self.a}"
         else:
             who = f"{self.a} and {self.b}: no clear winner"
         drawn = f", {count(self.draws, 'draw')}" if self.draws else ""
         return (
-            f"{who} in {self.env}: win rate of {self.a} {rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}] "
-            f"({count(n, 'episode')}{drawn})."
+            f"{who} in {self.env}: win rate of {self.a} {rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}]"
+            f"{even_text(self.even)} ({count(n, 'episode')}{drawn})."
         )
 
     def table(self) -> pd.DataFrame:
@@ -94,6 +98,11 @@ class MatchResult(Result):
         return self.table()
 
 
+def even_text(even: float) -> str:
+    """The win rate of equal players for a sentence, where it is not one half."""
+    return "" if abs(even - DRAW) < 0.005 else f", of equal players {even:.2f}"
+
+
 def result_warnings(n_episodes: int, n_distinct: int, explore: bool) -> tuple[str, ...]:
     """Reasons not to trust the interval of a win rate."""
     warnings = few_episodes_warning(n_episodes)
@@ -104,14 +113,3 @@ def result_warnings(n_episodes: int, n_distinct: int, explore: bool) -> tuple[st
             "actions",
         )
     return warnings
-
-
-def scores_of(outcomes: np.ndarray, side: int) -> np.ndarray:
-    """1, 0.5 or 0 for each episode: whether one side did better than the best other.
-
-    Args:
-        outcomes: `[episode, side]`, as `outcomes_of` gives them.
-        side: index of the side.
-    """
-    others = np.delete(outcomes, side, axis=1).max(axis=1)
-    return np.asarray(0.5 + 0.5 * np.sign(outcomes[:, side] - others))

@@ -49,7 +49,14 @@ def round_robin(players: Sequence[PolicySource], *, episodes: int, progress: boo
     return Results(wins, games)
 
 
-def pair_match(first: PolicySource, second: PolicySource, *, episodes: int, progress: bool = False) -> MatchResult:
+def pair_match(
+    first: PolicySource,
+    second: PolicySource,
+    *,
+    episodes: int,
+    sides: Sequence[str] | None = None,
+    progress: bool = False,
+) -> MatchResult:
     """A match whose seed and folder depend on both players' weights.
 
     With one seed for all pairs, the same luck would count in each of them, and an interval over them would be too
@@ -58,7 +65,7 @@ def pair_match(first: PolicySource, second: PolicySource, *, episodes: int, prog
     weights = [source.origin().sha256 for source in (first, second)]
     name = "-".join([label_of(first), label_of(second), *(each[:8] for each in weights), str(episodes)])
     seed = derive_seed(0, "match", *sorted(weights))
-    return match(first, second, episodes=episodes, name=name, seed=seed, sites=(), progress=progress)
+    return match(first, second, episodes=episodes, sides=sides, name=name, seed=seed, sites=(), progress=progress)
 
 
 def can_meet(first: PolicySource, second: PolicySource) -> bool:

@@ -84,6 +84,31 @@ def outcomes_of(
     return tuple(0.5 if wins or not any(winners) else 0.0 for wins in winners)
 
 
+def scores_of(outcomes: np.ndarray, own: Sequence[int]) -> np.ndarray:
+    """1, 0.5 or 0 for each episode: whether the best of a player's sides did better than the best other one.
+
+    Args:
+        outcomes: `[episode, side]`, as `outcomes_of` gives them.
+        own: indices of the player's sides.
+    """
+    best, best_other = outcomes[:, own].max(axis=1), np.delete(outcomes, own, axis=1).max(axis=1)
+    return np.asarray(0.5 + 0.5 * np.sign(best - best_other))
+
+
+def even_scores(outcomes: np.ndarray, own: Sequence[int]) -> np.ndarray:
+    """`[episode]`: the score of a player as good as the other: the mean over all sides that it could have had.
+
+    Of two sides it is 1/2; of n sides with one winner 1/n for the player that has one of them, (n - 1) / n for the
+    other.
+
+    Args:
+        outcomes: `[episode, side]`.
+        own: indices of the player's sides: one, or all but one.
+    """
+    alone = np.mean([scores_of(outcomes, [k]) for k in range(outcomes.shape[1])], axis=0)
+    return np.asarray(alone if len(own) == 1 else 1 - alone)
+
+
 def to_row(match: Match) -> dict[str, Any]:
     """Plain JSON of a match."""
     return {**vars(match), "players": dict(match.players)}

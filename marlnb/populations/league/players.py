@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from marlnb.errors import ConfigError
 
 ANY_SIDE = ""
 SNAPSHOT_MARK = "@"
+ALL_BUT = "all-but-"
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,26 @@ class Side:
 
     name: str
     agents: tuple[str, ...]
+
+
+def sides_to_take(sides: Sequence[Side]) -> list[Side]:
+    """What the first of two players takes, where the second takes the rest: each side, and all but each.
+
+    In a game of two sides, all but one is the other one. With more, one player is alone and the other is all the rest,
+    so equal players do equally well only if both have been both.
+    """
+    choices = []
+    for side in sides:
+        choices.append(side)
+        if len(sides) > 2:
+            agents = tuple(agent for other in sides if other != side for agent in other.agents)
+            choices.append(Side(f"{ALL_BUT}{side.name}", agents))
+    return choices
+
+
+def columns_of(sides: Sequence[Side], taken: Side) -> list[int]:
+    """The indices of those sides that belong to what a player takes."""
+    return [k for k, side in enumerate(sides) if set(side.agents) <= set(taken.agents)]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES, LeagueConfig
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.seated_policy import SeatedPolicy
-from marlnb.populations.league.players import ANY_SIDE, Side
+from marlnb.populations.league.players import ANY_SIDE, Side, columns_of, sides_to_take
 from marlnb.populations.league.roster import sides_of
 from marlnb.populations.run_league import LeaguePlayer
 from marlnb.specs import GroupSpec
@@ -26,13 +26,13 @@ Contestant = tuple[PolicySource, Which]  # and the checkpoint
 
 
 class Seating:
-    """Two players in one match: the first acts for one side, the second for all others. A `PolicySource`.
+    """Two players in one match: the first acts for one side, or all but one, the second for the rest. A `PolicySource`.
 
     Sites of agents that share a group with their opponents have the agent's name: `player/actor/player_0/hidden_1`.
 
     Attributes:
         contestants: both players, each with the checkpoint that plays.
-        side: that the first player takes.
+        side: what the first player takes, as `sides_to_take` names it.
         path: folder of the recordings.
         experiment: None: no single training made these policies.
     """
@@ -85,18 +85,19 @@ class Seating:
 
 
 def seatings(first: Contestant, second: Contestant, sides: Sequence[Side], path: Path) -> list[Seating]:
-    """Every side that the first player can take while the second takes all others.
+    """All that the first player can take while the second takes the rest, of `sides_to_take`.
 
     Raises:
         ConfigError: there is none, or the players have other groups, observations or actions.
     """
     check_fit(first[0].spec, second[0].spec)
     own, other = (player_side(source) for source, _ in (first, second))
-    possible = [
-        side
-        for side in sides
-        if own in (ANY_SIDE, side.name) and all(other in (ANY_SIDE, rest.name) for rest in sides if rest is not side)
-    ]
+    possible = []
+    for taken in sides_to_take(sides):
+        columns = columns_of(sides, taken)
+        takers = [own if k in columns else other for k in range(len(sides))]
+        if all(taker in (ANY_SIDE, side.name) for taker, side in zip(takers, sides)):
+            possible.append(taken)
     if not possible:
         names = ", ".join(side.name for side in sides)
         raise ConfigError(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import marlnb as mnb
-from marlnb.analysis.populations.round_robin import pair_match
+from marlnb.analysis.populations.round_robin import pair_match, round_robin
 from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.policies.seated_policy import SeatedPolicy
@@ -68,6 +68,38 @@ def test_swapped_sides_mirror_each_other(league: RunLeague) -> None:
     pair_match(main, exploiter, episodes=20)
     seeds = {mnb.Recording.open(path).settings["seed"] for path in main.path.rglob("matches/*-20/*/player_0.h5")}
     assert len(seeds) == 2
+
+
+def test_in_a_game_of_three_sides_each_of_both_players_is_alone_equally_often(tmp_path: Path) -> None:
+    """Each of two players that agree with themselves alone loses where it has one of three seats."""
+    games = "tests.populations.training.games"
+    words = (f"env={games}:Majority", "n_envs=4", "rollout_steps=4", "frames=16", "algorithm=scripted")
+    zero, one = (
+        mnb.train(mnb.Experiment.compose(*words, f"algorithm.function={games}:{name}"), tmp_path / name, progress=False)
+        for name in ("choose_0", "choose_1")
+    )
+    assert round_robin((zero, one), episodes=12).win_rates.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    result = mnb.match(zero, one, episodes=12, sites=(), progress=False)
+    assert result.table().set_index("choose_0 as")["win_rate"].to_dict() == {
+        f"{prefix}player_{k}": rate for k in range(3) for prefix, rate in (("", 0.0), ("all-but-", 1.0))
+    }
+    assert result.even == 0.5 and "no clear winner" in result.verdict
+    opened = mnb.Recording.open(result.recordings["all-but-player_1"].path)
+    assert (opened.steps("player", "action").to_numpy() == [0, 1, 0]).all()
+    alone = mnb.match(zero, one, episodes=12, sides=["player_0"], name="alone", sites=(), progress=False)
+    assert alone.even == pytest.approx(1 / 3) and "choose_1 beats choose_0" in alone.verdict
+    assert "0.00 [0.00, 0.24], of equal players 0.33 (12 episodes)" in alone.verdict
+    with pytest.raises(ConfigError, match="episodes must be 6 or more"):
+        mnb.match(zero, one, episodes=5, name="few", progress=False)
+
+
+def test_equal_players_of_three_sides_win_equally_often(tmp_path: Path) -> None:
+    run = _trained(tmp_path / "run", "env=tests.populations.training.games:Majority", "frames=64")
+    mirror = mnb.match(run, run, episodes=60, progress=False)
+    assert mirror.win_rate.value == 0.5 and set(mirror.episodes["score"]) == {0.0, 0.5, 1.0}
+    response = mnb.best_response(run, env_steps=64, episodes=30, progress=False)  # alone against two fixed ones
+    assert list(response.games.seatings) == ["player_0", "player_1", "player_2"] and response.games.even < 0.45
+    assert "of equal players 0." in response.verdict
 
 
 def test_each_seat_has_the_activations_of_its_own_player(league: RunLeague) -> None:
@@ -153,7 +185,8 @@ def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: P
     with pytest.raises(ConfigError, match=r"mpe/simple_spread .*cooperative"):
         mnb.match(spread, spread, episodes=96, progress=False)
     says = mnb.match(spread, spread, episodes=96, win_threshold={"agent_0": -1e9}, progress=False)
-    assert says.table()["win_rate"].tolist() == [1, 0, 0] and says.to_json()["win_threshold"] == {"agent_0": -1e9}
+    assert says.table()["win_rate"].tolist() == [1, 0, 0, 1, 0, 1]
+    assert says.to_json()["win_threshold"] == {"agent_0": -1e9}
     mnb.match(a, b, episodes=2, name="twice", progress=False)
     with pytest.raises(RecordingError, match="name"):
         mnb.match(a, b, episodes=4, name="twice", progress=False)

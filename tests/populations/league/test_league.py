@@ -33,9 +33,11 @@ from marlnb.populations.league.matches import (
     append_matches,
     check_competitive,
     count_by_kind,
+    even_scores,
     from_text,
     outcomes_of,
     read_matches,
+    scores_of,
     to_row,
     to_text,
 )
@@ -137,6 +139,15 @@ def test_a_reset_holds_from_the_next_round_on() -> None:
     assert before.elo["x"] > before.elo["y"]
     # with a draw against 0, y at r has won 1.5 of s(2r) + s(r) = 1.5 games, where s(r) = 1 / (1 + exp(-r / 400))
     assert after.elo == pytest.approx({"x": -302.5, "y": 302.5}, abs=0.1)
+
+
+def test_scores_and_those_of_equal_players_by_hand() -> None:
+    """Of two sides an equal player has 1/2; of three with one winner 1/3, and 2/3 with two of them."""
+    two, three = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]), np.array([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0], [0.5] * 3])
+    assert scores_of(two, [0]).tolist() == [1, 0.5, 0] and even_scores(two, [1]).tolist() == [0.5] * 3
+    assert scores_of(three, [0]).tolist() == [0, 0.5, 0.5] and scores_of(three, [1, 2]).tolist() == [1, 0.5, 0.5]
+    assert even_scores(three, [0]) == pytest.approx([1 / 3, 1 / 3, 1 / 2])
+    assert even_scores(three, [1, 2]) == pytest.approx([2 / 3, 2 / 3, 1 / 2])
 
 
 def test_of_three_sides_the_first_wins_and_two_seats_of_a_player_are_one_game() -> None:

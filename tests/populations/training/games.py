@@ -1,4 +1,4 @@
-"""A small competitive game for the tests of leagues."""
+"""Small competitive games for the tests of leagues."""
 
 from __future__ import annotations
 
@@ -45,3 +45,41 @@ class _Rules(Game):
     def observe(self) -> Tensor:
         step = self.clock[:, None].expand(-1, 2).float()
         return torch.stack((step, torch.tensor([[0.0, 1.0]]).expand_as(step)), -1)
+
+
+@dataclass(frozen=True)
+class Majority(EnvConfig):
+    """Three players choose 0 or 1 once. One whose choice is its own pays 1 to each of the others."""
+
+    name = "tests.populations.training.games:Majority"
+
+    def build(self, n_envs: int, device: str = "cpu") -> Game:
+        spec = GameConfig.game_spec(
+            self,  # type: ignore[arg-type]
+            agents=numbered("player", 3),
+            features=("nothing",),
+            action=ActionSpec("discrete", n=(2,)),
+            max_steps=1,
+        )
+        return _MajorityRules(self, spec, n_envs, device)  # type: ignore[arg-type]
+
+    state = False
+
+
+class _MajorityRules(Game):
+    def play(self, action: Tensor) -> Outcome:
+        alone = ((action[:, :, None] != action[:, None]).sum(-1) == 2).float()
+        reward = alone.amax(1, keepdim=True) - 3 * alone
+        ends = torch.ones_like(self.alive)
+        return Outcome(reward, ends, torch.zeros_like(ends))
+
+    def observe(self) -> Tensor:
+        return torch.zeros(*self.clock.shape, 3, 1)
+
+
+def choose_0(observation: Tensor, *_: object) -> Tensor:
+    return torch.zeros(observation.shape[:-1], dtype=torch.int64)
+
+
+def choose_1(observation: Tensor, *_: object) -> Tensor:
+    return torch.ones(observation.shape[:-1], dtype=torch.int64)

@@ -30,8 +30,8 @@ from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.models.policies.seated_policy import SeatedPolicy
 from marlnb.populations.evolution.fitness import check_score, score
-from marlnb.populations.league.matches import Match, check_competitive, outcomes_of
-from marlnb.populations.league.players import Side
+from marlnb.populations.league.matches import Match, check_competitive, outcomes_of, scores_of
+from marlnb.populations.league.players import Side, columns_of, sides_to_take
 from marlnb.populations.league.roster import sides_of
 from marlnb.populations.ratings.nash_averaging import nash_averaging
 from marlnb.specs import EnvSpec, GroupSpec
@@ -210,23 +210,25 @@ class ContestJudge:
         return Judgement(win_rate, returns, {}, self.seed, frames)
 
     def _meet(self, first: Policies, second: Policies) -> tuple[list[float], int]:
-        """Outcomes of the first one, who takes each side in turn, and the frames that were played."""
-        episodes = max(1, self.experiment.evaluation_episodes // len(self.sides))
+        """Scores of the first one, who takes each of `sides_to_take` in turn, and the frames that were played."""
+        choices = sides_to_take(self.sides)
+        episodes = max(1, self.experiment.evaluation_episodes // len(choices))
         if self._env is None:
             n_envs = min(self.experiment.n_envs, episodes)
             built = build_env(self.experiment, n_envs, device=self.experiment.device)
             self._env = self._resources.enter_context(closing(built))
-        outcomes: list[float] = []
+        names = [side.name for side in self.sides]
+        scores: list[float] = []
         frames = 0
-        for position, side in enumerate(self.sides):
-            seated = {group.name: _seated(group, side, first, second) for group in self.spec.groups}
+        for taken in choices:
+            seated = {group.name: _seated(group, taken, first, second) for group in self.spec.groups}
             table = score_policies(self._env, seated, episodes=episodes, seed=self.seed, explore=True)
             frames += int(table.length.sum())
             returns = np.stack([_return_of(each, table.returns, self.spec) for each in self.sides], axis=1)
-            names = [each.name for each in self.sides]
-            outcomes += [outcomes_of(names, row)[position] for row in returns.tolist()]
+            outcomes = np.array([outcomes_of(names, row) for row in returns.tolist()])
+            scores += scores_of(outcomes, columns_of(self.sides, taken)).tolist()
             self._check_competitive(names, returns)
-        return outcomes, frames
+        return scores, frames
 
     def _check_competitive(self, names: Sequence[str], returns: np.ndarray) -> None:
         """Raises ConfigError if the sides' returns `[episode, side]` were equal or rose and fell together so far."""
@@ -258,7 +260,7 @@ def _opponent(name: str, spec: EnvSpec) -> Policies:
 
 
 def _seated(group: GroupSpec, side: Side, first: Policies, second: Policies) -> Policy:
-    """Who acts for a group when the first one takes a side and the second one all others."""
+    """Who acts for a group when the first one takes a side, or several, and the second one all others."""
     mine = [k for k, agent in enumerate(group.agents) if agent in side.agents]
     others = [k for k in range(group.n_agents) if k not in mine]
     name = group.name

@@ -291,9 +291,11 @@ def test_nash_averaging_over_the_population(tmp_path: Path) -> None:
     assert max(row.score for row in rows) == pytest.approx(0, abs=1e-6) and all(row.score <= 1e-6 for row in rows)
 
 
-def test_equal_members_are_equally_fit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("game", [("RockPaperScissors", "env.steps=3"), ("Majority",)], ids=["two", "three sides"])
+def test_equal_members_are_equally_fit(game: tuple[str, ...], tmp_path: Path) -> None:
+    env = (f"env=tests.populations.training.games:{game[0]}", *game[1:])
     equal = ("evolution.founders=equal", "algorithm.lr=1e-8", "evolution.fitness=nash", "seed=1")
-    run = mnb.train(Experiment.compose(*COMPETITIVE, *equal), tmp_path / "run", progress=False)
+    run = mnb.train(Experiment.compose(*env, *COMPETITIVE[2:], *equal), tmp_path / "run", progress=False)
     rows = run.population.lineage()
     assert {row.score for row in rows} == {0} and set(rows[0].returns["member_1"]) > {0.0, 1.0}
 
