@@ -22,9 +22,13 @@ Weights = Literal["uniform", "nash"]
 
 
 def exploitability(player: Run | LeaguePlayer) -> float:
-    """What an opponent that knows a policy exactly, and responds best, wins on average over both seats.
+    """What an opponent that knows a policy exactly, and responds best, wins on average over all seats.
 
-    Exploitability = NashConv / 2, in the game's rewards; 0 in an equilibrium. It is exact: no games are played.
+    The policy has all other seats. Exploitability = NashConv / number of players, in the game's rewards; 0 in an
+    equilibrium. It is exact: no games are played. In games whose returns do not add up to 0, it is what the opponent
+    wins more than the policy itself.
+
+    Source: OpenSpiel, algorithms/tabular_exploitability.
 
     Args:
         player: a run, or a player or snapshot of a league, in an environment `tree/…`.
@@ -33,7 +37,7 @@ def exploitability(player: Run | LeaguePlayer) -> float:
     """
     tree = tree_of(player)
     (policy,) = player.policies().values()
-    return nash_conv(tree, behaviour(policy, tree)) / 2
+    return _exploitability(tree, behaviour(policy, tree))
 
 
 def league_exploitability(league: RunLeague, weights: Weights = "nash") -> float:
@@ -52,7 +56,7 @@ def league_exploitability(league: RunLeague, weights: Weights = "nash") -> float
     for snapshot in snapshots:
         (policy,) = snapshot.policies().values()
         behaviours.append(behaviour(policy, tree))
-    return nash_conv(tree, mixture(tree, behaviours, mixture_weights(tree, behaviours, weights))) / 2
+    return _exploitability(tree, mixture(tree, behaviours, mixture_weights(tree, behaviours, weights)))
 
 
 def mixture_weights(tree: GameTree, behaviours: Sequence[np.ndarray], weights: Weights) -> np.ndarray:
@@ -76,6 +80,10 @@ def tree_of(player: Run | LeaguePlayer) -> GameTree:
             "against it with mnb.best_response(player, env_steps=...)"
         )
     return env.tree
+
+
+def _exploitability(tree: GameTree, behaviour: np.ndarray) -> float:
+    return nash_conv(tree, behaviour) / tree.n_players
 
 
 @torch.no_grad()

@@ -62,3 +62,14 @@ def test_errors(tmp_path: Path) -> None:
         mixture_weights(tree, (), "nash")
     with pytest.raises(AnalysisError, match="'mean'"):
         mixture_weights(tree, (uniform(tree),), "mean")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("game", ["kuhn_poker", "kuhn_poker(players=3)"])
+def test_exploitability_is_the_mean_over_all_players_as_openspiel_computes_it(game: str, tmp_path: Path) -> None:
+    pyspiel = pytest.importorskip("pyspiel")
+    words = ("env=tree/openspiel", f"env.game='{game}'", "league=self_play", "frames=128")
+    league = train(tmp_path / "run", *words).league
+    loaded = pyspiel.load_game(game)
+    uniform_play = pyspiel.exploitability(loaded, pyspiel.UniformRandomPolicy(loaded))
+    assert mnb.exploitability(league.run) == pytest.approx(uniform_play, rel=0.1)
+    assert mnb.league_exploitability(league, "uniform") == pytest.approx(uniform_play, rel=0.1)

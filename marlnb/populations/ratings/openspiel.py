@@ -26,7 +26,7 @@ def uniform(state: Any) -> Sequence[float]:
 def nash_conv(game: str, policy: Policy) -> float:
     """What the players could gain in sum if each of them best responded to the others; 0 in an equilibrium.
 
-    Exploitability, as papers define it for two players, is half of it.
+    Exploitability is the mean over players: NashConv / number of players.
 
     Args:
         game: OpenSpiel's name, as "kuhn_poker", "leduc_poker", "tic_tac_toe" or "leduc_poker(players=3)".
