@@ -46,7 +46,7 @@ class LeagueLoop:
 
     Args:
         experiment: with a league.
-        env: the environments of the first player; the others get their own.
+        env: the environments of the first player that learns; the others get their own.
         device: of the networks.
         folder: of the run.
     Raises:
@@ -81,9 +81,9 @@ class LeagueLoop:
             self.close()
             raise
         self._representatives = representatives(first, league.sides, env.spec)
-        shown = [learner or player.id for player in self._representatives.values() if player.learning]
-        trackers = [self._players.by_id[name].loop.episodes for name in shown]
-        self.episodes = RecentReturns(dict(zip(self._representatives, trackers)))
+        shown = representatives([player for player in first if player.learning], league.sides, env.spec)
+        trackers = {group: self._players.by_id[learner or player.id].loop.episodes for group, player in shown.items()}
+        self.episodes = RecentReturns(trackers)
 
     @property
     def league(self) -> LeagueState:
@@ -93,7 +93,8 @@ class LeagueLoop:
     @property
     def env(self) -> VectorEnv:
         """Of the first player that learns here."""
-        return self._players.by_id[self.config.learner or next(iter(self._players.by_id))].env
+        players = self._players.by_id
+        return players[self.config.learner or next(name for name in players if players[name].player.learning)].env
 
     @property
     def _trained(self) -> dict[str, Player]:

@@ -60,7 +60,8 @@ class LeaguePlayers:
             draw: the start of its match number n.
         """
         experiment = self._experiment_of(player)
-        is_shared = not self.by_id or not player.learning or bool(self._config.learner)  # at most one player steps it
+        is_first = not any(other.player.learning for other in self.by_id.values())
+        is_shared = is_first or not player.learning or bool(self._config.learner)  # at most one player steps it
         env = self._first_env if is_shared else self._another_env(player, experiment)
         try:
             rules = self._config.win_threshold, self._config.win_margin

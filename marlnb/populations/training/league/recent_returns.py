@@ -11,7 +11,7 @@ class RecentReturns:
     """The part of an EpisodeTracker that a trainer reads.
 
     Args:
-        trackers: by group, that of the player which acts for it.
+        trackers: by group, that of a player which learns to act for it.
     """
 
     def __init__(self, trackers: Mapping[str, EpisodeTracker]) -> None:

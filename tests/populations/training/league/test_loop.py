@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import marlnb as mnb
 from marlnb.algorithms.rollout import Rollout
 from marlnb.analysis.populations.best_response import best_response
 from marlnb.cli import main
@@ -151,6 +152,22 @@ def test_the_files_of_a_run_show_its_league(tmp_path: Path, capsys: pytest.Captu
     assert league.ratings().players == table.players
     assert repr(league) in _printed(capsys, "info", str(run.path))
     assert json.loads(_printed(capsys, "info", str(run.path), "--json"))["league"] == shown
+
+
+def test_fixed_players_of_another_run_come_first(tmp_path: Path) -> None:
+    """Shown are the returns of groups for which a player learns; the first that learns has the caller's envs."""
+    words = ("env=mpe/simple_tag", "env.max_cycles=4", "model.hidden=[4]", *SMALL)
+    old = mnb.train(Experiment.compose(*words, "frames=64"), tmp_path / "old", progress=False)
+    taught = (*words, "league=tests.populations.training.league.taught_league:Taught", f"league.run={old.path}")
+    for options, groups in (((), {"adversary", "agent"}), (("league.only_taught=adversary",), {"agent"})):
+        experiment = Experiment.compose(*taught, *options, "frames=256")
+        with Trainer(experiment, Run.create(tmp_path / "-".join(sorted(groups)), experiment)) as trainer:
+            for _ in trainer:
+                pass
+            env, pupils = trainer.loop.env, [p for p in trainer.loop._players.by_id.values() if p.player.learning]
+            assert set(trainer.run.status()["scores"]["exploring"]) == groups
+            assert trainer.loop.episodes.recent_returns["agent"] == pupils[-1].loop.episodes.recent_returns["agent"]
+            assert env is pupils[0].env and env.env is trainer.loop._players._first_env
 
 
 def test_a_missing_snapshot_is_named(tmp_path: Path) -> None:
