@@ -203,7 +203,9 @@ class Registry(Generic[T]):
 
 def _has_unknown_options(member: object) -> bool:
     """Whether a class derived from a dataclass states options, but is not a dataclass itself."""
-    return is_dataclass(member) and "__dataclass_fields__" not in vars(member) and bool(get_annotations(member))
+    if not isinstance(member, type) or not is_dataclass(member) or "__dataclass_fields__" in vars(member):
+        return False
+    return bool(get_annotations(member))
 
 
 def _path(member: object) -> str:
