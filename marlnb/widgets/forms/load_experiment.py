@@ -13,6 +13,8 @@ from marlnb.text_files import read_text, read_yaml
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 
+FLAGS_WITH_VALUE = ("--config-dir", "--jobs", "--record")  # of `marlnb train`
+
 
 def load_experiment(source: str) -> Experiment:
     """The experiment of a run's folder, of a YAML or JSON file as from `Experiment.to_json`, or of overrides.
@@ -32,21 +34,33 @@ def load_experiment(source: str) -> Experiment:
     if path.suffix in (".yaml", ".yml", ".json"):
         return _from_file(path)
     if "=" in text:
-        return Experiment.compose(*_overrides_in(text))
+        overrides, config_dir = _overrides_in(text)
+        return Experiment.compose(*overrides, config_dir=config_dir)
     raise ConfigError(
         f"{text} is not the folder of a run, not a .yaml or .json file, and has no overrides such as env=mpe/..."
     )
 
 
-def _overrides_in(text: str) -> list[str]:
-    """The overrides in words as a terminal takes them, also of a whole `marlnb train` command."""
+def _overrides_in(text: str) -> tuple[list[str], str | None]:
+    """The overrides in words as a terminal takes them, and the --config-dir of a whole `marlnb train` command.
+
+    The command's other flags do not describe the experiment.
+    """
     try:
         words = [word for word in shlex.split(text.replace("\\\n", " ")) if word.strip()]
     except ValueError as error:
         raise ConfigError(f"{text} cannot be parsed: {error}") from error
     if ["marlnb", "train"] not in (words[:2], words[2:4]):  # `timeout 300` may precede them
-        return words
-    return [word for word in words[words.index("train") + 1 :] if not word.startswith(("run=", "--"))]
+        return words, None
+    overrides, config_dir, rest = [], None, iter(words[words.index("train") + 1 :])
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if flag in FLAGS_WITH_VALUE:
+            value = value if equals else next(rest, "")
+            config_dir = value if flag == "--config-dir" else config_dir
+        elif not word.startswith(("run=", "-")):
+            overrides.append(word)
+    return overrides, config_dir
 
 
 def _from_file(path: Path) -> Experiment:

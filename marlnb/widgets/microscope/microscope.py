@@ -155,6 +155,8 @@ class Microscope:
     def show_decoding(self, decoding: Decoding) -> None:
         """Shows what the decoders of a decoding say at each step, with their probabilities.
 
+        It replaces an earlier decoding of the same recorded label from the same units.
+
         Raises:
             AnalysisError: it was fitted step by step, to agents or sites that this recording does not have, or to
                 another checkpoint than the one that played this episode.
@@ -169,7 +171,9 @@ class Microscope:
                 f"the decoding of {decoding.label!r} was fitted to checkpoint {decoding.checkpoint}, but checkpoint "
                 f"{self.view.checkpoint} played episode {self.view.episode}: its units mean something else"
             )
-        self.decodings.append(decoding)
+        is_named = decoding.label in self.recording.labels  # arrays and functions may share a name
+        earlier = [other for other in self.decodings if not is_named or _question(other) != _question(decoding)]
+        self.decodings = [*earlier, decoding]
         self._show_concepts()
 
     def compare(
@@ -326,6 +330,12 @@ class Microscope:
         bookmarks = self._bookmarks
         self.scope.bookmarks = [vars(mark) for mark in bookmarks.marks]
         self.controls.bookmarks.show(bookmarks.marks, bookmarks.status, bookmarks.problem)
+
+
+def _question(decoding: Decoding) -> tuple[Any, ...]:
+    """What a decoding asks, of which there can be one answer."""
+    d = decoding
+    return d.label, d.kind, d.classes, d.sites, d.agents, d.offsets, d.given, d.checkpoint
 
 
 def microscope(recording: RecordingLike, episode: int = 0, **options: Any) -> Microscope:

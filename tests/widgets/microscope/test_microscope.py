@@ -234,6 +234,10 @@ def test_concepts_are_drawn_on_the_network_that_they_were_fitted_to(scope: Micro
         show()
         n_drawn.append([len(concepts) for concepts in scope.scope.concepts])
     assert n_drawn == [[1, 1], [1, 0], [1, 0]]
+    again = scope.decode("goal", SITE, folds=2, n_shuffles=2)
+    assert len(scope.decodings) == 1 and scope.decodings[0] is again and scope.as_code().count("scope.decode") == 1
+    scope.show_decoding(replace(decoding, given="action"))  # another question
+    assert [other.given for other in scope.decodings] == ["", "action"]
     with pytest.raises(AnalysisError, match="fitted to checkpoint 10, but checkpoint 130 played episode 3"):
         scope.show_decoding(replace(decoding, checkpoint=10))
 

@@ -333,6 +333,7 @@ def test_a_form_loads_a_folder_a_file_or_overrides(tmp_path: Path) -> None:
         str(tmp_path / "experiment.json"),
         " ".join(SMALL),
         f"marlnb train {' '.join(SMALL)}",
+        f"marlnb train --quiet --jobs 4 {' '.join(SMALL)} --record every_iterations=5,episodes=2 --jobs=2 --resume",
         as_command(experiment, "runs/a b", stop_after_s=300),
         as_command(experiment, "runs/a b").replace("\n", ""),  # as a page pastes it into one line
     ):
