@@ -98,9 +98,12 @@ def expected_frames(experiment: Experiment, trained: Trained, rate: float) -> in
         trained: so far.
         rate: frames per second; 0: unknown, so that a limit in minutes has no effect.
     """
-    candidates: list[float] = [experiment.iterations * experiment.iteration_frames]
-    if experiment.max_iterations is None:
-        candidates = [experiment.frames]
+    candidates: list[float] = [experiment.frames]
+    if experiment.max_iterations is not None:  # a population's evaluations take frames too
+        frames_per_iteration = (
+            trained.frames / trained.iterations if trained.iterations else experiment.iteration_frames
+        )
+        candidates.append(experiment.max_iterations * frames_per_iteration)
     if experiment.max_minutes is not None and rate > 0:
         candidates.append(trained.frames + max(0.0, experiment.max_minutes * 60 - trained.seconds) * rate)
     if experiment.max_agent_steps is not None and trained.agent_steps > 0:

@@ -32,6 +32,8 @@ def test_the_limit_that_is_reached_first_counts() -> None:
 def test_the_expected_end_follows_from_rate_and_agents() -> None:
     assert expected_frames(EXPERIMENT, Trained(), 0.0) == 640
     assert expected_frames(replace(EXPERIMENT, max_iterations=10), Trained(), 5.0) == 320
+    evaluated = Trained(5, 200, 20.0, 480)  # 160 frames of a population's training, and 40 of its evaluations
+    assert expected_frames(replace(EXPERIMENT, max_iterations=10), evaluated, 5.0) == 400
     minutes = replace(EXPERIMENT, max_minutes=1.0)  # 20 of 60 s are gone; 40 s at 8 frames a second remain
     assert expected_frames(minutes, Trained(5, 160, 20.0, 480), 8.0) == 160 + 320
     steps = replace(EXPERIMENT, max_agent_steps=960)  # at three agents
