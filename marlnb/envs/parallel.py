@@ -16,7 +16,7 @@ from marlnb.envs.workers.env_batch import EnvBatch
 from marlnb.envs.workers.isolation import IsolatedProcess
 from marlnb.envs.workers.memory import Arrays, GroupArrays, allocate_arrays
 from marlnb.envs.workers.pool import Pool
-from marlnb.envs.workers.randomness import PreservedGenerators
+from marlnb.envs.workers.randomness import PreservedGenerators, copied_generators
 from marlnb.envs.workers.source import EnvSource
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN, EnvSpec, GroupSpec
@@ -41,7 +41,7 @@ class InProcess:
 
     def __init__(self, source: EnvSource, n_envs: int) -> None:
         self._isolated = IsolatedProcess()
-        with self._isolated, PreservedGenerators(python=True):
+        with self._isolated, PreservedGenerators(copied_generators()):
             self._batch = EnvBatch(source, range(n_envs))
             self.spec = self._batch.describe()
             self.arrays = allocate_arrays(self.spec, n_envs)
@@ -51,7 +51,7 @@ class InProcess:
 
     def reset(self) -> None:
         self._check_open()
-        with self._isolated, PreservedGenerators(python=True):
+        with self._isolated, PreservedGenerators(copied_generators()):
             self._batch.reset()
 
     def start_step(self) -> None:
@@ -59,12 +59,12 @@ class InProcess:
 
     def finish_step(self) -> None:
         self._check_open()
-        with self._isolated, PreservedGenerators(python=self._batch.swaps_python):
+        with self._isolated, PreservedGenerators(self._batch.swapped):
             self._batch.step()
 
     def write_labels(self) -> None:
         self._check_open()
-        with self._isolated, PreservedGenerators(python=True):
+        with self._isolated, PreservedGenerators(copied_generators()):
             self._batch.write_labels()
 
     def render(self, index: int) -> np.ndarray:

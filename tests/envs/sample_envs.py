@@ -142,6 +142,29 @@ class DrawingLater(Scripted):
         return np.array([random.random() if self.n_episodes > 1 else 0.0, 0.0, self.t], np.float64)
 
 
+class DrawingByTorch(Scripted):
+    """Observes draws from torch's generator."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        import torch
+
+        return np.array([float(torch.rand(())), 0.0, self.t], np.float64)
+
+
+class SamplingObservations(Scripted):
+    """Observes draws from its observation space."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([self.observation_space(agent).sample()[0], 0.0, self.t], np.float64)
+
+
+class Hashing(Scripted):
+    """Observes the order of a set of strings."""
+
+    def _see(self, agent: str) -> np.ndarray:
+        return np.array([[*{f"name {k}" for k in range(99)}].index("name 3"), 0.0, self.t], np.float64)
+
+
 class DrawingSometimes(Scripted):
     """Observes draws from Python's process-wide generator in the episodes of odd seeds."""
 

@@ -216,6 +216,30 @@ def test_global_generators_are_a_copys_own(kind: type[sample_envs.Scripted]) -> 
     assert (np.random.get_state()[1].tolist(), random.getstate()) == before  # type: ignore[index,union-attr]
 
 
+@pytest.mark.parametrize("kind", [sample_envs.DrawingByTorch, sample_envs.SamplingObservations])
+def test_draws_from_torch_and_from_observation_spaces_are_those_of_the_episodes_seed(
+    kind: type[sample_envs.Scripted],
+) -> None:
+    """For any number of envs; the caller's generator is unchanged."""
+    episodes, before = [], torch.get_rng_state()
+    for n_envs in (1, 3):
+        with pettingzoo_vector_env(kind, n_envs, workers=0) as env:
+            step, trace = env.reset(4), list[torch.Tensor]()
+            while step.episode_seed[0] <= 5:
+                trace += step.groups["a"].observation[(step.episode_seed == 5).numpy()].clone()
+                step = env.step({"a": torch.zeros(n_envs, 3, dtype=torch.int64)})
+            episodes.append(torch.stack(trace))
+    assert torch.equal(*episodes) and len(episodes[0]) > 3
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_sets_of_strings_have_one_order_in_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    with pettingzoo_vector_env(sample_envs.Hashing, 3, workers=3) as env:
+        first, *others = env.reset(4).groups["a"].observation
+        assert all(torch.equal(first, other) for other in others)
+
+
 def test_an_episode_that_is_the_first_to_draw_is_that_of_its_seed_for_any_number_of_envs() -> None:
     """Of the seeds 4, 5, ... the second is the first with draws: in a first reset, or in a later one."""
     episodes = []

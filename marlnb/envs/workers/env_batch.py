@@ -12,7 +12,7 @@ from marlnb.envs.workers.api import StepResult, check_reset, check_step, find_vi
 from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
 from marlnb.envs.workers.labels import LabelRows
 from marlnb.envs.workers.memory import Arrays
-from marlnb.envs.workers.randomness import EnvGenerators
+from marlnb.envs.workers.randomness import CopiedGenerator, EnvGenerators, SeededSpaces
 from marlnb.envs.workers.rows import GroupRows
 from marlnb.envs.workers.source import EnvSource, codecs_of, describe
 from marlnb.envs.workers.turn_based import TurnBasedEnv
@@ -76,9 +76,9 @@ class EnvBatch:
             slot.draw_end = draw
 
     @property
-    def swaps_python(self) -> bool:
-        """Some env has its own state of Python's global generator."""
-        return any(slot.generators.swaps_python for slot in self.slots if not slot.is_trusted)
+    def swapped(self) -> set[CopiedGenerator]:
+        """The copied generators of which some env has a state of its own."""
+        return {generator for slot in self.slots if not slot.is_trusted for generator in slot.generators.swapped}
 
     def close(self) -> None:
         for env in self.envs.values():
@@ -115,7 +115,9 @@ class EnvSlot:
         codecs = codecs_of(source, env)
         self.groups = [GroupRows(group, arrays.groups[group.name], index, codecs) for group in spec.groups]
         self.label_rows = LabelRows(env, spec, arrays.labels, index)
-        self.spaces = list({id(space): space for space in map(env.action_space, env.possible_agents)}.values())
+        self.action_spaces = list({id(each): each for each in map(env.action_space, env.possible_agents)}.values())
+        observed = {id(each): each for each in map(env.observation_space, env.possible_agents)}
+        self.observation_spaces = SeededSpaces(list(observed.values()))
         self.is_turn_based = isinstance(self.env, TurnBasedEnv)
         self.is_trusted = isinstance(self.env, FastParallel)  # keeps to the API, and draws only from its own generator
         self.generators = EnvGenerators()
@@ -207,6 +209,7 @@ class EnvSlot:
             self.draw_end(self.index)
         self.episode += 1
         self.generators.end_episode()
+        self.observation_spaces.end_episode()
         self._start_episode()
 
     def _start_episode(self) -> None:
@@ -216,8 +219,9 @@ class EnvSlot:
         if self.is_trusted:
             observations, infos = check_reset(self.env.reset(seed=seed))
         else:
-            for space in self.spaces:
+            for space in self.action_spaces:
                 space.seed(seed)
+            self.observation_spaces.seed(seed)
             with self.generators.reset(seed):
                 observations, infos = check_reset(self.env.reset(seed=seed))
         agents = list(self.env.agents)

@@ -33,6 +33,7 @@ _SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "hide",
     **{f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")},
 }
+_DEFAULTS = {"PYTHONHASHSEED": "0"}  # sets of strings have the same order in all workers
 _GRACE_S = 3.0  # for the environments to close before their process is killed
 
 
@@ -52,7 +53,7 @@ class _Worker:
                 pass_fds=inherited,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # an interrupt typed at the terminal reaches only the parent
-                env={**os.environ, **_SETTINGS},
+                env={**_DEFAULTS, **os.environ, **_SETTINGS},
             )
         finally:
             for descriptor in (command_in, result_out, lifeline_in):
