@@ -126,7 +126,9 @@ def test_continuous_actions(space: spaces.Space[Any]) -> None:
 @pytest.mark.parametrize(
     ("space", "described"),
     [
-        (spaces.Box(-np.inf, np.inf, (2,)), "bounds are infinite"),
+        (spaces.Box(-np.inf, np.inf, (2,)), "bounds are infinite, .* return a Box with the range of useful actions"),
+        (spaces.Box(0, np.inf, (2,)), "bounds are infinite"),
+        (spaces.Box(np.finfo(np.float32).min, np.finfo(np.float32).max), r"bounds are infinite, or beyond 1e\+30"),
         (spaces.Box(np.array([0, 1], np.float32), np.array([1, 1], np.float32)), "component 1 has low >= high"),
         (spaces.Dict({"move": spaces.Discrete(2), "push": spaces.Box(0, 1, (1,))}), "is not supported; supported"),
         (spaces.Text(5), "is not supported; supported"),

@@ -17,6 +17,9 @@ from marlnb.specs import ActionSpec, ObservationSpec
 OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
 ACTIONS = "Discrete, MultiDiscrete, MultiBinary, bounded Box, and Dict or Tuple of whole numbers only or of Boxes only"
 MASK, OBSERVATION = "action_mask", "observation"
+MAX_BOUND = np.float32(
+    1e30
+)  # of a continuous action; larger ones stand for infinity, and overflow when actions are scaled
 MAX_NAMES = 1000  # features of an observation that are named; a recording stores the names in one HDF5 attribute
 
 
@@ -178,10 +181,11 @@ def action_codec(agent: str, space: spaces.Space) -> ActionCodec:
 
 
 def _check_bounds(agent: str, space: spaces.Space, low: np.ndarray, high: np.ndarray) -> None:
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    if not (np.abs(low) <= MAX_BOUND).all() or not (np.abs(high) <= MAX_BOUND).all():
         raise EnvError(
-            f"agent {agent!r} acts in {space}, whose bounds are infinite; give it finite ones, for instance "
-            "with supersuit.clip_actions_v0 or your own wrapper"
+            f"agent {agent!r} acts in {space}, whose bounds are infinite, or beyond {MAX_BOUND:g}; expected finite "
+            "ones, which actions are scaled to: return a Box with the range of useful actions from action_space, in "
+            "the environment or in a wrapper of your own"
         )
     if not (low < high).all():
         raise EnvError(f"agent {agent!r} acts in {space}, where component {int(np.argmin(low < high))} has low >= high")
