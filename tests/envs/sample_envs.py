@@ -260,6 +260,10 @@ class Breaking(Scripted):
             del rewards["a_1"]
         if self.how == "an unknown agent sees":
             observations["b_0"] = observations["a_0"]
+        if self.how == "flags as RLlib's":
+            terminations, truncations = {"__all__": False}, {"__all__": self.t == 3}
+        if self.how == "a flag less":
+            del truncations["a_1"]
         if self.how == "rewards of two":
             rewards["a_1"] = np.zeros(2)
         return observations, rewards, terminations, truncations, infos

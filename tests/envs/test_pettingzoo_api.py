@@ -25,6 +25,8 @@ FIVE = re.escape("(observations, rewards, terminations, truncations, infos), eac
         ("flags of all", rf"step returned a bool as terminations; .*{FIVE}"),
         ("a reward less", r"rewards lack agent 'a_1'; got \['a_0'\]"),
         ("an unknown agent sees", r"contain agent 'b_0', which is not among possible_agents \['a_0', 'a_1', 'a_2'\]"),
+        ("flags as RLlib's", rf"terminations lack agent 'a_0'; got \['__all__'\]; '__all__' is RLlib's.*{FIVE}"),
+        ("a flag less", r"truncations lack agent 'a_1'; got \['a_0'\]"),
         ("rewards of two", r"the reward of agent 'a_1' is array\(\[0., 0.\]\); expected a number"),
     ],
 )

@@ -41,26 +41,40 @@ def check_step(returned: Any) -> StepResult:
     return returned  # type: ignore[return-value]
 
 
-def find_violation(returned: StepResult, living: Collection[str], possible: Collection[str]) -> str | None:
+def find_violation(
+    returned: StepResult, living: Collection[str], possible: Collection[str], *, needs_flags: bool = True
+) -> str | None:
     """A message about how a step violates the API; None if it does not.
 
     Args:
-        result: what `step` returned.
+        returned: what `step` returned.
         living: the agents that were alive before the step, each of which must get a reward.
         possible: all possible agents.
+        needs_flags: each of the living must also get both flags.
     """
     for name, part in zip(_PARTS, returned):
         if not isinstance(part, Mapping):
             return f"step returned {_summary(part)} as {name}; {STEP}"
         if unknown := [agent for agent in part if name in ("observations", "rewards") and agent not in possible]:
             return f"{name} contain agent {unknown[0]!r}, which is not among possible_agents {sorted(possible)}"
-    rewards = returned[1]
+    required = _PARTS[1 : 4 if needs_flags else 2]
     for agent in living:
-        if agent not in rewards:
-            return f"rewards lack agent {agent!r}; got {list(rewards)}. {STEP}, with every agent that acted"
-        if not _is_number(rewards[agent]):
-            return f"the reward of agent {agent!r} is {rewards[agent]!r}; expected a number"
+        for name, part in zip(required, returned[1:]):
+            if agent not in part:
+                if name != "rewards" and agent not in returned[0]:
+                    return no_observation(agent)
+                hint = "; '__all__' is RLlib's, and not read" if "__all__" in part else ""
+                return f"{name} lack agent {agent!r}; got {list(part)}{hint}. {STEP}, with every agent that acted"
+        if not _is_number(returned[1][agent]):
+            return f"the reward of agent {agent!r} is {returned[1][agent]!r}; expected a number"
     return None
+
+
+def no_observation(agent: str) -> str:
+    return (
+        f"agent {agent!r} is in env.agents but has no observation; if agents act at different rates, "
+        "set agents_wait=True, and missing agents wait"
+    )
 
 
 def _is_number(value: Any) -> bool:

@@ -119,11 +119,13 @@ class EnvSlot:
         observed = {id(each): each for each in map(env.observation_space, env.possible_agents)}
         self.observation_spaces = SeededSpaces(list(observed.values()))
         self.is_turn_based = isinstance(self.env, TurnBasedEnv)
+        self.needs_flags = not self.is_turn_based  # whose flags hold the agents that have ended
         self.is_trusted = isinstance(self.env, FastParallel)  # keeps to the API, and draws only from its own generator
         self.generators = EnvGenerators()
         self.episode = self.steps = 0
         self.possible = frozenset(env.possible_agents)
         self.living: list[str] = []
+        self.n_living = 0
         self.has_flags = self.is_resetting = False
         self.draw_end: Callable[[int], None] | None = None
 
@@ -151,7 +153,8 @@ class EnvSlot:
             self._write(result)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # checking every step for violations would cost time, so it is done only after a failure
-            if (violation := find_violation(result, was_living, self.possible)) is None:
+            violation = find_violation(result, was_living, self.possible, needs_flags=self.needs_flags)
+            if violation is None:
                 raise
             raise EnvError(violation) from error
 
@@ -168,16 +171,21 @@ class EnvSlot:
             observations.keys() <= self.possible and rewards.keys() <= self.possible
         ):
             raise KeyError("an unknown agent")  # `find_violation` names it
+        if self.needs_flags and (len(terminations) < self.n_living or len(truncations) < self.n_living):
+            raise KeyError("a missing flag")
         if self.env.agents == self.living and not (
             True in terminations.values() or True in truncations.values() or self.steps == self.max_steps
         ):
             for group in self.groups:
                 group.write(observations, rewards, infos)
             self._write_current()
-        elif self.is_trusted or rewards.keys() >= set(self.living):
+        elif self.is_trusted or (
+            rewards.keys() >= set(self.living)
+            and not (self.needs_flags and set(self.living) - (terminations.keys() & truncations.keys()))
+        ):
             self._write_ends(result)
         else:
-            raise KeyError("a missing reward")  # `find_violation` names the agent
+            raise KeyError("a missing reward or flag")  # `find_violation` names the agent
 
     def _clear_flags(self) -> None:
         self.has_flags = self.done[0] = False
@@ -235,6 +243,7 @@ class EnvSlot:
     def _set_living(self, agents: list[str], observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         self.living = agents
         living = set(agents)
+        self.n_living = len(living)
         for group in self.groups:
             group.set_living(living, observations, infos)
         self._write_current()

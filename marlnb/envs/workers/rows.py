@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.envs.workers.api import no_observation
 from marlnb.envs.workers.memory import GroupArrays
 from marlnb.envs.workers.source import Codecs
 from marlnb.envs.workers.spaces import MASK, mask_array
@@ -131,7 +132,7 @@ class GroupRows:
     def _write_observation(self, i: int, value: Any, row: np.ndarray) -> None:
         agent, _, codec = self.rows[i]
         if value is None:
-            raise EnvError(_no_observation(agent))
+            raise EnvError(no_observation(agent))
         try:
             codec.write(value, row)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -188,10 +189,3 @@ def _invalid_observation(agent: str, error: Exception) -> EnvError:
     """The error for an observation that is not in the agent's space."""
     problem = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return EnvError(f"agent {agent!r} observed {problem}")
-
-
-def _no_observation(agent: str) -> str:
-    return (
-        f"agent {agent!r} is in env.agents but has no observation; if agents act at different rates, "
-        "set agents_wait=True, and missing agents wait"
-    )

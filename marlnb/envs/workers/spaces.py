@@ -17,9 +17,7 @@ from marlnb.specs import ActionSpec, ObservationSpec
 OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
 ACTIONS = "Discrete, MultiDiscrete, MultiBinary, bounded Box, and Dict or Tuple of whole numbers only or of Boxes only"
 MASK, OBSERVATION = "action_mask", "observation"
-MAX_BOUND = np.float32(
-    1e30
-)  # of a continuous action; larger ones stand for infinity, and overflow when actions are scaled
+MAX_BOUND = np.float32(1e30)  # of a continuous action; larger ones stand for infinity, and overflow
 MAX_NAMES = 1000  # features of an observation that are named; a recording stores the names in one HDF5 attribute
 
 
