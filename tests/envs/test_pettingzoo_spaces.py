@@ -144,6 +144,13 @@ def test_observations_that_are_refused() -> None:
         observation_codec("a", spaces.Dict({"said": spaces.Text(5), "near": BOX}))
 
 
+def test_a_mask_that_the_space_lacks_is_named() -> None:
+    """PettingZoo's tutorial on action masks has such a space."""
+    codec = observation_codec("a", spaces.MultiDiscrete([49] * 3))
+    with pytest.raises(ValueError, match=r"observation_space has no action_mask; return .*spaces.MultiBinary\(n\)"):
+        codec.write({"observation": (0, 1, 2), "action_mask": [0, 1]}, np.zeros(147, np.float32))
+
+
 def test_masks_of_several_components() -> None:
     space = spaces.MultiDiscrete([2, 3])
     assert mask_array((np.array([1, 0]), np.array([0, 1, 1])), space, 5).tolist() == [True, False, False, True, True]

@@ -52,6 +52,11 @@ class ObservationCodec:
         """
         if self.mask_inside:
             value = without_mask(value)
+        elif isinstance(value, dict) and MASK in value and OBSERVATION in value:
+            raise ValueError(
+                f"a dict with {list(value)}, but its observation_space has no {MASK}; return from observation_space "
+                f"spaces.Dict({{{OBSERVATION!r}: ..., {MASK!r}: spaces.MultiBinary(n)}}), n choices"
+            )
         if self.flatten is not None:
             value = self.flatten(value)
         shape, expected = np.shape(value), self.image_shape or row.shape
