@@ -59,7 +59,7 @@ class RunFollower:
         if restarted:  # both are cut at the same iteration: read both from the start
             for name in (METRICS, EVALUATIONS):
                 tails[name].rewind()
-        rows, evaluations = (parse_rows(tails[name].path, tails[name].read()) for name in (METRICS, EVALUATIONS))
+        rows, evaluations = (_rows(tails[name]) for name in (METRICS, EVALUATIONS))
         changes = RunChanges(rows, evaluations, tails[EVENTS].read(), self.run.status(), restarted)
         self._is_complete = True
         return changes
@@ -70,6 +70,7 @@ class _Tail:
     """The complete lines of a growing file, from where the last read stopped."""
 
     path: Path
+    n_lines: int = 0  # that were read
     _offset: int = 0
     _identity: tuple[int, int] | None = None
 
@@ -81,7 +82,7 @@ class _Tail:
         return (stat.st_dev, stat.st_ino) != self._identity or stat.st_size < self._offset
 
     def rewind(self) -> None:
-        self._offset, self._identity = 0, None
+        self.n_lines, self._offset, self._identity = 0, 0, None
 
     def read(self) -> list[str]:
         stat = self._stat()
@@ -94,9 +95,11 @@ class _Tail:
             return []
         except OSError as error:
             raise RunError(f"{self.path} cannot be read: {error.strerror or error}") from error
-        lines = data[: data.rfind(b"\n") + 1]  # an incomplete line is read the next time
-        self._offset += len(lines)
-        return lines.decode("utf-8", errors="replace").splitlines()
+        complete = data[: data.rfind(b"\n") + 1]  # an incomplete line is read the next time
+        self._offset += len(complete)
+        lines = complete.decode("utf-8", errors="replace").splitlines()
+        self.n_lines += len(lines)
+        return lines
 
     def _stat(self) -> os.stat_result | None:
         try:
@@ -105,3 +108,9 @@ class _Tail:
             return None
         except OSError as error:
             raise RunError(f"{self.path} cannot be read: {error.strerror or error}") from error
+
+
+def _rows(tail: _Tail) -> list[dict[str, Any]]:
+    """The new rows of a file."""
+    first = tail.n_lines + 1
+    return parse_rows(tail.path, tail.read(), first)

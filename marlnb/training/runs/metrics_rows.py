@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from marlnb.errors import RunError
 from marlnb.training.runs.files import EVALUATIONS, parse_line, read_lines
 from marlnb.values import MAX_INTEGER
 
+_ADVICE = "; delete this line to continue without it"
 BY_NAME = ("returns", "agent_returns", "recent_returns", "evaluation", "learning")  # of groups or agents
 
 
@@ -25,13 +26,19 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     except RunError as error:
         if isinstance(error.__cause__, OSError):
             raise
-        raise RunError(f"{error}; delete this line to continue without it") from error.__cause__
+        raise RunError(f"{error}{_ADVICE}") from error.__cause__
 
 
-def parse_rows(path: Path, lines: list[str]) -> list[dict[str, Any]]:
-    """The rows of complete lines. Raises RunError as `read_rows`."""
-    where, lists = f"{path}: a line", path.name == EVALUATIONS
-    return [checked_row(parse_line(line, where), where, lists) for line in lines]
+def parse_rows(path: Path, lines: Sequence[str], first: int) -> list[dict[str, Any]]:
+    """The rows of complete lines, the first of which is line `first` of the file. Raises RunError as `read_rows`."""
+    rows, lists = [], path.name == EVALUATIONS
+    for number, line in enumerate(lines, first):
+        where = f"{path}, line {number},"
+        try:
+            rows.append(checked_row(parse_line(line, where), where, lists))
+        except RunError as error:
+            raise RunError(f"{error}{_ADVICE}") from error.__cause__
+    return rows
 
 
 def checked_row(row: Mapping[str, Any], where: str, lists: bool) -> dict[str, Any]:

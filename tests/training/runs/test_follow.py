@@ -54,7 +54,7 @@ def test_what_a_failed_call_has_read_is_read_again(tmp_path: Path) -> None:
     text = metrics.read_text()
     metrics.write_text(f"{text}damaged\n")
     for _ in range(2):
-        with pytest.raises(RunError, match="a line is damaged"):
+        with pytest.raises(RunError, match=r"metrics.jsonl, line 2, is damaged"):
             follower.read()
     metrics.write_text(text)
     changes = follower.read()
