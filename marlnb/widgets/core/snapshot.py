@@ -13,6 +13,7 @@ import ipywidgets as w
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from marlnb.errors import RunError
 from marlnb.plots.learning import learning_curve
 from marlnb.training.runs.run import Run
 from marlnb.training.shared_return import is_zero_sum
@@ -36,8 +37,7 @@ def view_bundle(widget: w.Widget, text: str) -> dict[str, Any]:
 
 def with_snapshot(widget: w.Widget, text: str, figure: Callable[[], Figure | None]) -> dict[str, Any]:
     """A mime bundle of the widget, with a picture and text for pages without widgets."""
-    bundle, picture = view_bundle(widget, text), figure()
-    return bundle if picture is None else {**bundle, "image/png": png(picture)}
+    return {**view_bundle(widget, text), **_picture(figure)}
 
 
 def png(figure: Figure) -> str:
@@ -45,6 +45,15 @@ def png(figure: Figure) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=90)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _picture(figure: Callable[[], Figure | None]) -> dict[str, str]:
+    """A mime bundle of a figure; empty if there is none, as where a run's file is damaged, which its panel shows."""
+    try:
+        drawn = figure()
+    except RunError:
+        return {}
+    return {} if drawn is None else {"image/png": png(drawn)}
 
 
 def learning_curve_figure(run: Run, references: Mapping[str, float] | None = None) -> Figure | None:
@@ -67,7 +76,8 @@ def learning_curve_figure(run: Run, references: Mapping[str, float] | None = Non
 class Snapshot:
     """The picture below a displayed widget, hidden where the widget runs.
 
-    A notebook that is opened without its kernel, on GitHub or as HTML, has no widgets and shows the picture.
+    A notebook that is opened without its kernel, on GitHub or as HTML, has no widgets and shows the picture. The last
+    picture stays where there is none any more, as after the run's folder was removed.
 
     Args:
         widget: a box; displaying it adds a style rule to its children.
@@ -79,7 +89,9 @@ class Snapshot:
         self._widget, self._text, self._figure = widget, text, figure
         self._handles: list[Any] = []
         self._persistent: PersistentSnapshot | None = None  # None before it is displayed
+        self._latest: dict[str, Any] = {}
         self._is_outdated = False
+        self._has_changed = True
         self._drawn_at, self._wait_s = -float("inf"), FIRST_WAIT_S
         self._drawing = LatestOnly(wait_s=0)
 
@@ -114,11 +126,17 @@ class Snapshot:
         self._update(self._bundle())
         return True
 
-    def renew_soon(self, *, now: bool = False) -> None:
-        """As `renew`, but in a thread, so that the caller does not wait for the drawing."""
-        if self._is_due(now):
+    def renew_soon(self, *, now: bool = False, has_changed: bool = True) -> None:
+        """As `renew`, but in a thread, so that the caller does not wait for the drawing.
+
+        Args:
+            has_changed: whether the panel shows something else than at the last call. If it never does, the picture is
+                not drawn again.
+        """
+        self._has_changed |= has_changed
+        if self._has_changed and self._is_due(now):
             self._drawn_at = time.monotonic()
-            self._drawing.request(self._bundle, self._update, lambda error: self._update({"text/plain": str(error)}))
+            self._drawing.request(self._bundle, self._update, lambda error: None)
 
     def _renew_outdated(self) -> None:
         if self._is_outdated:
@@ -135,12 +153,13 @@ class Snapshot:
         self._persistent.update(bundle)
 
     def _bundle(self) -> dict[str, Any]:
-        self._drawn_at, self._is_outdated = time.monotonic(), False
-        figure = self._figure()
-        bundle = {"text/plain": self._text(), **({} if figure is None else {"image/png": png(figure)})}
+        self._drawn_at, self._is_outdated, self._has_changed = time.monotonic(), False, False
+        picture = _picture(self._figure)
+        if picture or "image/png" not in self._latest:
+            self._latest = {"text/plain": self._text(), **picture}
         duration_s = time.monotonic() - self._drawn_at
         self._wait_s = max(min(2 * self._wait_s, MAX_WAIT_S), WAIT_PER_DRAWING * duration_s)
-        return bundle
+        return self._latest
 
 
 def _after_each_cell(call: weakref.WeakMethod[Callable[[], None]]) -> None:

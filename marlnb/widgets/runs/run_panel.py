@@ -246,6 +246,7 @@ class RunPanel:
 
     def _show(self, changes: RunChanges) -> float:
         """Shows what is new in the run's files. Returns the time until the next reading."""
+        has_changed = bool(changes.rows or changes.restarted or changes.status != self._status)
         was_running, self._status = self._status["state"] == "running", changes.status
         if changes.restarted:
             self.returns.clear()
@@ -259,7 +260,7 @@ class RunPanel:
             self._log.value = log_html("\n".join(self._events))
         is_running = self._status["state"] == "running"
         for snapshot in self.snapshots:
-            snapshot.renew_soon(now=was_running and not is_running)
+            snapshot.renew_soon(now=was_running and not is_running, has_changed=has_changed)
         is_alive = self._status["state"] in RUNNING_STATES
         is_own = self.training is not None and self.training.is_alive
         if not is_own:

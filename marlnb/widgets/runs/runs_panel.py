@@ -47,6 +47,7 @@ class RunsPanel:
         self._runs = FollowedRuns(runs)
         self._references = dict(references or {})
         self._was_running = False
+        self._shown: object = None  # the metric and the lengths of the lines
         self.curves = LiveCurves(title=RETURN, y_label="reward per agent and episode", references=self._references)
         self.metric = Dropdown(options=[RETURN], description="draw")
         self.metric.observe(lambda _: self._poller.now(), "value")
@@ -104,7 +105,9 @@ class RunsPanel:
         )
         self._notes.show_note("\n".join(chart.notes))
         is_running = any(state in RUNNING_STATES for state in chart.states)
-        self._snapshot.renew_soon(now=self._was_running and not is_running)
+        shown = self.metric.value, {label: len(line.x) for label, line in chart.lines.items()}
+        has_changed, self._shown = shown != self._shown, shown
+        self._snapshot.renew_soon(now=self._was_running and not is_running, has_changed=has_changed)
         self._was_running = is_running
         return LIVE_S if is_running else IDLE_S
 
