@@ -67,11 +67,13 @@ class AlgorithmPanel(Panel):
         separate = {name: choice for name, choice in self.choices.items() if name != ALL}
         algorithms = {name: choice.algorithm.config for name, choice in separate.items() if choice.algorithm}
         models = {name: choice.model.config for name, choice in separate.items()}
+        critics = {name: choice.critic_config or models[name] for name, choice in separate.items()}
         given = self._experiment
+        shown = replace(given, model=model, critic=common.critic_config, models=models, critics=critics)
         return {
             "algorithm": algorithm,
             "model": model,
-            "critic": common.critic_config,
+            "critic": shown.critic,
             "algorithms": {
                 name: config for name, config in algorithms.items() if name in given.algorithms or config != algorithm
             },
@@ -80,7 +82,12 @@ class AlgorithmPanel(Panel):
                 for name, config in models.items()
                 if name in given.models or config != models.get(self.group_of(name), model)
             },
-            "critics": {n: choice.critic.config for n, choice in separate.items() if not choice.same_critic.value},
+            "critics": {
+                name: config
+                for name, config in critics.items()
+                if config != self._inherited_critic(shown, name)
+                or (name in given.critics and not separate[name].same_critic.value)
+            },
         }
 
     @with_ui_lock
@@ -97,7 +104,11 @@ class AlgorithmPanel(Panel):
             self.choices[ALL].set(experiment.algorithm, experiment.model, experiment.critic)
             for name in separate:
                 model = experiment.models.get(name, experiment.actor_of(self.group_of(name)))
-                self._set_choice(name, experiment.algorithm_of(name), model, experiment.critics.get(name))
+                inherited = self._inherited_critic(experiment, name)
+                critic = experiment.critics.get(name, inherited)
+                is_redundant = name in experiment.critics and critic == inherited  # it stays as it was given
+                is_same = critic == model and not is_redundant
+                self._set_choice(name, experiment.algorithm_of(name), model, None if is_same else critic)
         finally:
             self._is_updating = False
         self._lay_out()
@@ -120,6 +131,12 @@ class AlgorithmPanel(Panel):
         groups = {} if self._spec is None else {group.name: group.agents for group in self._spec.groups}
         groups = groups or dict(self._experiment.groups)
         return next((group for group, agents in groups.items() if name in agents), name.rpartition("_")[0])
+
+    def _inherited_critic(self, experiment: Experiment, name: str) -> ModelConfig:
+        """The critic's network of a group or an agent without a separate one."""
+        if group := self.group_of(name):
+            return experiment.critic_of(group)
+        return experiment.critic or experiment.actor_of(name)
 
     def _set_choice(
         self, name: str, algorithm: AlgorithmConfig, model: ModelConfig, critic: ModelConfig | None

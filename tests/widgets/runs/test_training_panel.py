@@ -195,6 +195,29 @@ def test_a_separate_choice_stays_if_it_equals_the_common_one(separate: tuple[str
     assert panel.experiment == experiment
 
 
+def test_the_critic_that_a_tab_shows_is_used() -> None:
+    experiment = Experiment.compose("env=mpe/simple_tag", "critic=deep_sets", "models.adversary=gru", "tuned=false")
+    panel = TrainingPanel(experiment)
+    choices = panel.algorithm.choices
+    adversary = choices["adversary"]
+    assert panel.experiment == experiment and not adversary.same_critic.value
+    assert adversary.critic.name == experiment.critic_of("adversary").name == "deep_sets"
+    adversary.same_critic.value = True
+    assert panel.experiment.critic_of("adversary") == experiment.actor_of("adversary")
+    assert "critics.adversary=gru" in _text(panel._as_command)
+    choices["all groups"].same_critic.value = True
+    assert panel.experiment == Experiment.compose("env=mpe/simple_tag", "models.adversary=gru", "tuned=false")
+    choices["all groups"].same_critic.value = False
+    choices["all groups"].critic._name.value = "deep_sets"
+    panel.set(panel.experiment)
+    assert adversary.same_critic.value and panel.experiment.critic_of("adversary").name == "gru"
+    of_agent = Experiment.compose("env=mpe/simple_tag", "models.adversary_0=gru", "tuned=false")
+    panel.set(of_agent)  # an agent's critic is that of its group
+    assert panel.experiment == of_agent and not panel.algorithm.choices["adversary_0"].same_critic.value
+    panel.algorithm.choices["adversary_0"].same_critic.value = True
+    assert panel.experiment.critics["adversary_0"].name == "gru"
+
+
 def test_networks_are_counted_by_an_independent_sum(panel: TrainingPanel) -> None:
     (adversary,) = [network for network in panel.algorithm.networks if network.group == "adversary"]
     n = 16  # features of an adversary's observation
