@@ -159,6 +159,7 @@ class Gaussian(ActionDistribution):
         if squash not in get_args(Squash):
             raise ConfigError(unknown("way to bound actions", squash, get_args(Squash)))
         self.n_components, self.n_parameters, self.squash = len(low), 2 * len(low), squash
+        self._low, self._high = torch.tensor(low), torch.tensor(high)
         self._half = torch.tensor([(b - a) / 2 for a, b in zip(low, high)])
         self._middle = torch.tensor([(b + a) / 2 for a, b in zip(low, high)])
         self._log_scale = sum(log((b - a) / 2) for a, b in zip(low, high))
@@ -197,9 +198,10 @@ class Gaussian(ActionDistribution):
 
     def _bound(self, stored: Tensor) -> Tensor:
         if self._half.device != stored.device:
-            self._half, self._middle = self._half.to(stored.device), self._middle.to(stored.device)
+            for name in ("_low", "_high", "_half", "_middle"):
+                setattr(self, name, getattr(self, name).to(stored.device))
         unit = stored.tanh() if self.squash == "tanh" else stored.clamp(-1, 1)
-        return torch.addcmul(self._middle, unit, self._half)
+        return torch.addcmul(self._middle, unit, self._half).clamp(self._low, self._high)  # against rounding
 
 
 class Deterministic(ActionDistribution):

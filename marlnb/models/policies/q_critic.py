@@ -21,6 +21,7 @@ class ActionEncoder(nn.Module):
     """Encodes an action for a critic, `[..., code]`: one-hot for each choice, or each component scaled to -1..1."""
 
     low: Tensor
+    high: Tensor
     scale: Tensor
 
     def __init__(self, spec: ActionSpec) -> None:
@@ -28,6 +29,7 @@ class ActionEncoder(nn.Module):
         self.spec, self.size = spec, spec.n_components if spec.kind == "continuous" else spec.n_logits
         low, high = torch.tensor(spec.low), torch.tensor(spec.high)
         self.register_buffer("low", low, persistent=False)
+        self.register_buffer("high", high, persistent=False)
         self.register_buffer("scale", (high - low) / 2, persistent=False)
 
     def forward(self, action: Tensor) -> Tensor:
@@ -39,7 +41,7 @@ class ActionEncoder(nn.Module):
 
     def decode(self, code: Tensor) -> Tensor:
         """The continuous action `[..., component]` of a code, in the environment's units."""
-        return (code + 1) * self.scale + self.low
+        return ((code + 1) * self.scale + self.low).clamp(self.low, self.high)  # against rounding
 
 
 class QCritic(nn.Module):

@@ -11,7 +11,9 @@ from torchrl.modules import MaskedCategorical, TanhNormal
 
 from marlnb.errors import ConfigError
 from marlnb.models.policies.categorical import log_prob_and_entropy, log_softmax
+from marlnb.models.policies.choices import Squash
 from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete, action_distribution
+from marlnb.models.policies.q_critic import ActionEncoder
 from marlnb.specs import ActionSpec
 
 LOW, HIGH = (-2.0, 0.0), (4.0, 1.0)
@@ -170,6 +172,18 @@ def test_clipped_gaussian_keeps_the_density_before_clipping() -> None:
     log_prob, entropy = ours.evaluate(parameters, stored)
     torch.testing.assert_close(log_prob, oracle.log_prob(middle + half * stored).sum(-1))
     torch.testing.assert_close(entropy, oracle.entropy().sum(-1))
+
+
+@pytest.mark.parametrize("squash", ["tanh", "clip"])
+def test_an_action_at_its_bound_is_not_rounded_beyond_it(squash: Squash) -> None:
+    """Between each two tenths from -2 to 2: middle + half of some is more than high in float32."""
+    bounds = [(low / 10, high / 10) for low in range(-20, 20) for high in range(low + 1, 21)]
+    low, high = (torch.tensor(values) for values in zip(*bounds))
+    action = Gaussian(*zip(*bounds), squash).mode(torch.full((2, 2 * len(bounds)), 50.0)).action
+    assert (action <= high).all() and torch.allclose(action, high.expand(2, -1))
+    encoder = ActionEncoder(ActionSpec("continuous", low=tuple(low.tolist()), high=tuple(high.tolist())))
+    action = encoder.decode(torch.ones(2, len(bounds)))
+    assert (action <= high).all() and torch.allclose(action, high.expand(2, -1))
 
 
 def test_the_same_generator_gives_the_same_actions() -> None:
