@@ -137,6 +137,7 @@ class OnPolicyLearner(Learner):
                 epochs.append(self._epoch(step, samples, learning_rates))
                 if self.stops_after(epochs[-1]):
                     break
+        self.policy.actor.bound_log_std()
         means = torch.stack([torch.stack(tuple(metrics.values())) for metrics in epochs]).mean(0)
         return (*epochs[0], *report), torch.cat((means, torch.stack(tuple(report.values())))), len(epochs)
 

@@ -276,6 +276,24 @@ def test_groups_of_different_spaces_learn_from_one_rollout(
         assert all(not torch.equal(before[name][key], after[key]) for key in weights)
 
 
+def test_a_standard_deviation_beyond_its_bounds_comes_back(
+    make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
+) -> None:
+    env = make_env(ActionSpec("continuous", low=(-1.0,), high=(1.0,)))
+    learner = build(IPPOConfig(entropy_coef=1.0, lr=0.01), env, SMALL["mlp"], "walker", n_envs=4, steps=20)
+    rollout, log_std = make_rollout(env, {"walker": learner.policy}), learner.policy.actor.log_std
+    assert log_std is not None
+    for value, bound in ((3.0, 2.0), (-6.0, -5.0)):
+        log_std.data.fill_(value)
+        learner.update(rollout)
+        assert log_std.item() == bound
+    for _ in range(3):
+        learner.update(make_rollout(env, {"walker": learner.policy}))
+    assert log_std.item() > -5
+    with pytest.raises(ConfigError, match="initial_log_std"):
+        IPPOConfig(initial_log_std=2.5)
+
+
 def test_a_rollout_without_actions_changes_no_weight(
     make_env: Callable[..., EnvSpec], make_rollout: Callable[..., TensorDict]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from marlnb.algorithms.configs.choices import RegressionLoss, check_both_set
 from marlnb.config import AlgorithmConfig, LearnerContext, ModelConfig, SearchRange, option
 from marlnb.errors import ConfigError
-from marlnb.models.policies.choices import Squash, StdOf
+from marlnb.models.policies.choices import LOG_STD_RANGE, Squash, StdOf
 
 MIN_STEPS_OF_TURNS = 3  # an agent moves, another one does, and it moves again
 
@@ -63,7 +63,13 @@ class OnPolicyConfig(AlgorithmConfig):
         help="where a continuous action's standard deviation comes from: a parameter, or the network",
         choices=("parameter", "network"),
     )
-    initial_log_std: float = option(0.0, help="of continuous actions, bounds scaled to -1..1", unit="nats")
+    initial_log_std: float = option(
+        0.0,
+        help="of continuous actions, bounds scaled to -1..1",
+        unit="nats",
+        ge=LOG_STD_RANGE[0],
+        le=LOG_STD_RANGE[1],
+    )
 
     @property
     def fixed_options(self) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ class StackedPPO:
         samples = _stacked([training_samples for training_samples, _ in acted])
         with fast_training(self._actor), fast_training(self._critic):
             names, metrics = self._learn(samples, bounds)
+        for learner in self.learners:
+            learner.policy.actor.bound_log_std()
         reports = torch.stack([torch.stack(tuple(report.values())) for _, report in acted])
         numbers = torch.cat((metrics, reports), dim=1).tolist()  # one transfer from the device
         n_epochs = float(self.learners[0].config.epochs)

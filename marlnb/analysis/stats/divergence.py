@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from marlnb.models.policies.choices import LOG_STD_RANGE
 from marlnb.models.policies.distributions import (
-    LOG_STD_RANGE,
     ActionDistribution,
     Categorical,
     Gaussian,

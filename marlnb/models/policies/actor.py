@@ -14,7 +14,7 @@ from marlnb.models.hooks.sites import Site
 from marlnb.models.networks.building import build_network
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
-from marlnb.models.policies.choices import Squash, StdOf
+from marlnb.models.policies.choices import LOG_STD_RANGE, Squash, StdOf
 from marlnb.models.policies.distributions import ActionDistribution, Gaussian, action_distribution
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import GroupSpec, InputSpec
@@ -68,6 +68,12 @@ class Actor(nn.Module):
         """Parameters `[..., agent, parameter]`, and the recurrent state after the step, `[..., agent, layer, unit]`."""
         output, recurrent = self.network(features(observation, self.observation_axes), recurrent)
         return self.with_std(output), recurrent
+
+    @torch.no_grad()
+    def bound_log_std(self) -> None:
+        """Clamps a log_std parameter to LOG_STD_RANGE. Beyond it the parameter has no gradient that brings it back."""
+        if self.log_std is not None:
+            self.log_std.clamp_(*LOG_STD_RANGE)
 
     def with_std(self, output: Tensor) -> Tensor:
         """The network's output, with log_std appended where it is a parameter."""

@@ -16,11 +16,9 @@ from torch.nn import functional as F
 
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.categorical import log_prob_and_entropy, log_softmax
-from marlnb.models.policies.choices import Squash
+from marlnb.models.policies.choices import LOG_STD_RANGE, Squash
 from marlnb.models.policies.random_numbers import Generators, fill
 from marlnb.specs import ActionSpec
-
-LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class Sample(NamedTuple):
