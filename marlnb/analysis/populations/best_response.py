@@ -17,6 +17,7 @@ from marlnb.populations.exact_evaluation import exploitability
 from marlnb.populations.league.roster import is_symmetric
 from marlnb.populations.matches.seating import label_of, league_rules, match_sides, player_side
 from marlnb.populations.run_league import LeaguePlayer
+from marlnb.training.learners import checkpoint_experiment
 from marlnb.training.policies.policy_source import as_policy_source
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
@@ -44,7 +45,7 @@ def best_response(
     of equal `env_steps`, seeds and algorithms only.
 
     Args:
-        player: a run or its folder, or a player or snapshot of a league.
+        player: a run or its folder, or a player or snapshot of a league. Of a population, its fittest member.
         env_steps: environment steps that the opponent learns from; rounded up to whole iterations.
         side: the player's, where sides have players of their own and a run acts for all of them.
         algorithm: the opponent's; None: the player's.
@@ -60,7 +61,10 @@ def best_response(
     """
     fixed = as_policy_source(player, trust=trust)
     if not isinstance(fixed, (Run, LeaguePlayer)):
-        raise AnalysisError(f"a best response needs a run, or a player of a league; got {type(fixed).__name__}")
+        raise AnalysisError(
+            f"a best response needs a run, or a player of a league; got {type(fixed).__name__}. The fittest member "
+            "of a population is a run after run.population.winner(path)"
+        )
     side = _side(fixed, side)
     experiment = replace(_experiment(fixed, algorithm, side), frames=env_steps, seed=seed)
     learned_by = _algorithms(fixed, algorithm, side)
@@ -91,8 +95,9 @@ def best_response(
 
 def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, side: str) -> Experiment:
     """The training of the opponent: the player's own, without its limits, in a league with the fixed player."""
-    base, rules = fixed.experiment, league_rules(fixed)
-    of_league = isinstance(fixed, LeaguePlayer)
+    base, rules, of_league = fixed.experiment, league_rules(fixed), isinstance(fixed, LeaguePlayer)
+    if base.evolution is not None:
+        base = checkpoint_experiment(base, fixed.spec, fixed.checkpoint().load())  # type: ignore[union-attr]
     league = BestResponseConfig(
         run=str((fixed.league.run if of_league else fixed).path.absolute()),  # type: ignore[union-attr]
         player=fixed.id if of_league else "",  # type: ignore[union-attr]

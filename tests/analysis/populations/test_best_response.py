@@ -9,7 +9,7 @@ import pytest
 
 import marlnb as mnb
 from marlnb.analysis.stats.bootstrap import Interval
-from marlnb.errors import AnalysisError, RunError
+from marlnb.errors import AnalysisError, CheckpointError, RunError
 
 RPS = (
     *("env=tree/biased_rps", "algorithm=ippo", "algorithm.lr=1e-2", "algorithm.epochs=4", "model.hidden=[16]"),
@@ -49,6 +49,21 @@ def test_a_response_to_a_snapshot_of_another_league(tmp_path: Path) -> None:
     assert set(ours["fixed"].policies()) == {"player"} and not ours["fixed"].player.learning
     for name, value in league["main_0@0"].policies()["player"].state_dict().items():
         assert (ours["fixed"].policies()["player"].state_dict()[name] == value).all()
+
+
+def test_a_response_to_a_population_has_the_networks_of_the_fittest_member(tmp_path: Path) -> None:
+    words = (*RPS[:2], "n_envs=2", "rollout_steps=8", "algorithm.epochs=1", "evolution=tournament")
+    evolution = ("elites=0", "population=2", "fitness=win_rate", "references=[random]", "generation_frames=16")
+    options = (*(f"evolution.{each}" for each in evolution), "evolution.probability.width=50", "evaluation_episodes=2")
+    run = trained(tmp_path / "run", *words, *options, "frames=160")
+    best = run.population.best
+    assert best.experiment.models != run.experiment.models  # they grew
+    response = mnb.best_response(run, env_steps=16, episodes=4, progress=False).run
+    assert response.experiment.models == best.experiment.models and response.experiment.evolution is None
+    with pytest.raises(AnalysisError, match=r"got PopulationMember.*is a run after run.population.winner\(path\)"):
+        mnb.best_response(best, env_steps=16)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match=r"'fixed' has other networks than .*models.fixed=.*population.winner"):
+        trained(tmp_path / "other", *RPS, "league=best_response", f"league.run={run.path}", "frames=16")
 
 
 def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from marlnb.algorithms.learner import weights_of
+from marlnb.errors import CheckpointError
 from marlnb.populations.league.players import NewPlayer, Player
 from marlnb.populations.training.league.files import PlayerHistory
 from marlnb.populations.training.league.learning_player import LearningPlayer
@@ -42,14 +43,29 @@ class PlayerWeights:
         self._players[player.id].load_weights(weights, player.parent)
 
     def copy_from_run(self, new: NewPlayer) -> str:
-        """A player gets its weights from another run, as they are there now; returns whose they are, in words."""
+        """A player gets its weights from another run, as they are there now; returns whose they are, in words.
+
+        Raises:
+            CheckpointError: it has other networks.
+        """
         source = opened_run(new.run)
         policies = (source.league[new.run_player] if new.run_player else source).policies()
         whose = f"{new.run_player or 'the policies'} of {source.path}"
         own = self._players[new.id].weights()
-        self._players[new.id].load_weights(
-            {name: _acting(own[name], weights_of(policies[name])) for name in own}, whose
-        )
+        weights = {name: _acting(own[name], weights_of(policies[name])) for name in own}
+        try:
+            self._players[new.id].load_weights(weights, whose)
+        except CheckpointError as error:
+            grown = (
+                ". Networks grow in a population: run.population.winner(path) writes its fittest member as a run whose "
+                "experiment has them"
+                if source.experiment.evolution is not None
+                else ""
+            )
+            raise CheckpointError(
+                f"league player {new.id!r} has other networks than {whose}; models.{new.id}=... and "
+                f"critics.{new.id}=... give it the same ones{grown}"
+            ) from error
         return whose
 
 
