@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from marlnb.config import resolve_config
 from marlnb.errors import ConfigError, RecordingError, unknown
 from marlnb.populations.league.matches import Match, check_competitive, even_scores, outcomes_of, scores_of
 from marlnb.populations.league.players import Side, columns_of
-from marlnb.populations.matches.seating import Seating, label_of, league_rules, match_sides, seatings
+from marlnb.populations.matches.seating import Seating, label_of, labels_of, league_rules, match_sides, seatings
 from marlnb.populations.matches.seating_file import write_players
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import recording_path
@@ -60,7 +61,7 @@ def match(
         sides: that a takes, by the names of the recordings; None: all that are possible.
         win_threshold: by side, the return above which it wins; None: that of the league.
         explore: sample actions, as in a league's matches; otherwise take the most likely.
-        name: of the folder; None: `<a>-<b>`.
+        name: of the folder; None: `<a>-<b>`, with as much of their paths as tells them apart.
         exist: "open" uses existing recordings of the same episodes; "error" raises an error.
         progress: show a line with the number of episodes.
         trust: allow the code that the folders name.
@@ -80,7 +81,8 @@ def match(
     for side in win_threshold or ():
         if side not in side_names:
             raise ConfigError(unknown(f"side of {first.spec.name} in win_threshold", side, side_names))
-    label = name or f"{label_of(first)}-{label_of(second)}"
+    labels = labels_of(first, second)
+    label = name or "-".join(labels).replace(os.sep, "-")
     folder = first.path / MATCHES / label
     iterations = (first.origin(checkpoints[0]).iteration, second.origin(checkpoints[1]).iteration)
     contestants = ((first, iterations[0]), (second, iterations[1]))
@@ -107,8 +109,8 @@ def match(
     table = pd.concat(tables, ignore_index=True)
     n_distinct = len(table.drop_duplicates(["side", "length", "return_a", "return_b"]))
     return MatchResult(
-        a=label_of(first),
-        b=label_of(second),
+        a=labels[0],
+        b=labels[1],
         env=first.spec.name,
         episodes=table,
         win_rate=wilson_interval(float(table["score"].mean()), len(table)),

@@ -15,7 +15,7 @@ from marlnb.analysis.representations.similarity import similarity_matrix
 from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.analysis.stats.similarity_measures import SimilarityMethod
 from marlnb.errors import AnalysisError
-from marlnb.populations.matches.seating import label_of
+from marlnb.populations.matches.seating import labels_of
 from marlnb.populations.ratings.elo import log_odds
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySource
@@ -54,7 +54,7 @@ def player_maps(
         ConfigError: two players cannot meet.
     """
     recording = opened_recording(recording)
-    names = [label_of(player) for player in players]
+    names = labels_of(*players)
     _check(names)
     scores = np.full((len(players), len(players)), 0.5)
     for i, j in combinations(range(len(players)), 2):

@@ -19,6 +19,7 @@ from marlnb.populations.run_league import LeaguePlayer
 from marlnb.specs import GroupSpec
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.comparable import distinct_names
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.run_folder import Which
 
@@ -42,7 +43,8 @@ class Seating:
     def __init__(self, first: Contestant, second: Contestant, side: Side, path: Path) -> None:
         self.contestants, self.side, self.path = (first, second), side, path
         self.spec, self.n_envs = first[0].spec, first[0].n_envs
-        self.source = f"match of {label_of(first[0])} ({side.name}) and {label_of(second[0])}"
+        labels = labels_of(first[0], second[0])
+        self.source = f"match of {labels[0]} ({side.name}) and {labels[1]}"
 
     def __repr__(self) -> str:
         return f"<Seating: {self.source}, in {self.spec.name}>"
@@ -99,9 +101,9 @@ def seatings(first: Contestant, second: Contestant, sides: Sequence[Side], path:
         if all(taker in (ANY_SIDE, side.name) for taker, side in zip(takers, sides)):
             possible.append(taken)
     if not possible:
-        names = ", ".join(side.name for side in sides)
+        names, labels = ", ".join(side.name for side in sides), labels_of(first[0], second[0])
         raise ConfigError(
-            f"{label_of(first[0])} plays only {own or 'any side'} and {label_of(second[0])} only "
+            f"{labels[0]} plays only {own or 'any side'} and {labels[1]} only "
             f"{other or 'any side'}, so they cannot meet in {first[0].spec.name}, whose sides are {names}"
         )
     return [Seating(first, second, side, path) for side in possible]
@@ -115,6 +117,17 @@ def player_side(source: PolicySource) -> str:
 def label_of(source: PolicySource) -> str:
     """A player's id, or the name of a run's folder."""
     return source.id if isinstance(source, LeaguePlayer) else source.path.name
+
+
+def labels_of(*sources: PolicySource) -> list[str]:
+    """As `label_of`; of those that share it, as much of the paths of their folders as tells them apart."""
+    names = [label_of(source) for source in sources]
+    labels = list(names)
+    for name in {each for each in names if names.count(each) > 1}:
+        same = [k for k, each in enumerate(names) if each == name]
+        for k, label in zip(same, distinct_names(sources[k].path for k in same)):
+            labels[k] = label
+    return labels
 
 
 def league_rules(*sources: PolicySource) -> LeagueConfig:

@@ -102,6 +102,18 @@ def test_equal_players_of_three_sides_win_equally_often(tmp_path: Path) -> None:
     assert "of equal players 0." in response.verdict
 
 
+def test_runs_whose_folders_have_the_same_name_get_different_labels(tmp_path: Path) -> None:
+    words = ("env=tests.populations.training.games:Majority", "n_envs=4", "rollout_steps=4", "frames=16")
+    x, y = (
+        mnb.train(mnb.Experiment.compose(*words, "algorithm=random"), tmp_path / name / "seed=0", progress=False)
+        for name in ("x", "y")
+    )
+    result = mnb.match(x, y, episodes=6, sites=(), progress=False)
+    assert (result.a, result.b) == ("x/seed=0", "y/seed=0") and "win rate of x/seed=0" in result.verdict
+    assert result.recording.path.parts[-3] == "x-seed=0-y-seed=0" and "(player_0) and y/seed=0" in str(result.seatings)
+    assert mnb.match(x, x, episodes=6, sites=(), progress=False).b == "seed=0"
+
+
 def test_each_seat_has_the_activations_of_its_own_player(league: RunLeague) -> None:
     players = {"a": league["main_exploiter_0"], "b": league["main_0@0"]}
     result = mnb.match(*players.values(), episodes=4, progress=False)
