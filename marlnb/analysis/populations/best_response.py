@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from dataclasses import replace
 
 from marlnb.analysis.populations.best_response_result import BestResponse
 from marlnb.analysis.populations.round_robin import pair_match
 from marlnb.analysis.stats.paired_test import paired_test
+from marlnb.codec import to_json
 from marlnb.config import AlgorithmConfig
 from marlnb.envs.games.tree import TreeConfig
 from marlnb.errors import AnalysisError, unknown
@@ -47,16 +50,18 @@ def best_response(
     Args:
         player: a run or its folder, or a player or snapshot of a league. Of a population, its fittest member.
         env_steps: environment steps that the opponent learns from; rounded up to whole iterations.
-        side: the player's, where sides have players of their own and a run acts for all of them.
+        side: the player's, where sides have players of their own and a run acts for all of them. Where any player takes
+            any seat, it is None.
         algorithm: the opponent's; None: the player's.
         episodes: of the games in which it is measured.
         seed: of the opponent's weights and games.
-        run: folder of the opponent's training; None: in `best_responses/` in the player's folder. A complete training
-            is not repeated, and an interrupted one is continued. If the player has learned more, a new one begins.
+        run: folder of the opponent's training; None: in `best_responses/` in the player's folder, one for each
+            `env_steps`, `side`, `algorithm` and `seed`. A complete training is not repeated, and an interrupted one is
+            continued. If the player has learned more, a new one begins.
         progress: show the progress of training and games.
         trust: allow the code that the player's folder names.
     Raises:
-        AnalysisError: the player has no experiment, or no side is given where one is needed.
+        AnalysisError: the player has no experiment, no side is given where one is needed, or one where none is.
         ConfigError: the environment has no sides that compete.
     """
     fixed = as_policy_source(player, trust=trust)
@@ -68,8 +73,10 @@ def best_response(
     side = _side(fixed, side)
     experiment = replace(_experiment(fixed, algorithm, side), frames=env_steps, seed=seed)
     learned_by = _algorithms(fixed, algorithm, side)
-    weights = fixed.origin().sha256[:8]
-    name = "-".join([*([side] if side else []), str(env_steps), *learned_by, str(seed), weights])
+    parts = [*([side] if side else []), str(env_steps), *learned_by, str(seed), fixed.origin().sha256[:8]]
+    if algorithm is not None:
+        parts.append(hashlib.sha256(json.dumps(to_json(algorithm), sort_keys=True).encode()).hexdigest()[:8])
+    name = "-".join(parts)
     folder = fixed.path / FOLDER / name if run is None else run
     trained = train(experiment, folder, resume=True, progress=progress)
     response = next(each for each in trained.league.players.values() if each.player.role == RESPONSE)
@@ -133,9 +140,14 @@ def _algorithms(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, si
 def _side(fixed: Run | LeaguePlayer, side: str | None) -> str:
     """The fixed player's side; empty where any player takes any seat."""
     sides = match_sides(fixed, fixed)
-    if is_symmetric(sides, fixed.spec):
-        return ""
     names = [each.name for each in sides]
+    if is_symmetric(sides, fixed.spec):
+        if side is not None:
+            raise AnalysisError(
+                f"any player of {fixed.spec.name} takes any of {', '.join(names)}, so it has no side; got "
+                f"side={side!r}; valid: None"
+            )
+        return ""
     chosen = player_side(fixed) or side
     if chosen not in names:
         if side is None:

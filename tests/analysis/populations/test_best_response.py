@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import marlnb as mnb
+from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.analysis.stats.bootstrap import Interval
 from marlnb.errors import AnalysisError, CheckpointError, RunError
 
@@ -64,6 +65,20 @@ def test_a_response_to_a_population_has_the_networks_of_the_fittest_member(tmp_p
         mnb.best_response(best, env_steps=16)  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match=r"'fixed' has other networks than .*models.fixed=.*population.winner"):
         trained(tmp_path / "other", *RPS, "league=best_response", f"league.run={run.path}", "frames=16")
+
+
+def test_each_choice_of_options_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    words = (*RPS[:2], "n_envs=2", "rollout_steps=8", "algorithm.epochs=1", "frames=16")
+    run = trained(tmp_path / "run", *words)
+    paths = {
+        mnb.best_response(run, env_steps=16, episodes=2, progress=False, algorithm=algorithm).run.path
+        for algorithm in (None, IPPOConfig(epochs=1), IPPOConfig(epochs=2), IPPOConfig(epochs=2))
+    }
+    assert len(paths) == 3
+    for side in ("plyer", "player_0"):
+        message = f"any player of tree/biased_rps takes any of player_0, player_1, so .* got side='{side}'; valid: None"
+        with pytest.raises(AnalysisError, match=message):
+            mnb.best_response(run, env_steps=16, side=side)
 
 
 def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> None:
