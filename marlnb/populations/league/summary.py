@@ -120,10 +120,8 @@ def summarise(
         for player in players
     ]
     n_rounds = max((match.round for match in matches), default=-1) + 1
-    title = (
-        f"{name}: {count(len(players), 'player')}, {count(len(snapshots), 'snapshot')}, {len(matches):,} matches in "
-        f"{count(n_rounds, 'round')}"
-    )
+    played = f"{len(matches):,} matches in {count(n_rounds, 'round')}" if matches else "no match has ended yet"
+    title = f"{name}: {count(len(players), 'player')}, {count(len(snapshots), 'snapshot')}, {played}"
     pools = {player.id: [player.id] for player in players}
     pools |= {f"{player}{SNAPSHOT_MARK}*": of_player for player, of_player in copies.items()}
     table = pd.DataFrame(rows, columns=COLUMNS, index=pd.RangeIndex(1, len(rows) + 1, name="#"))

@@ -209,6 +209,8 @@ def test_a_summary_by_hand() -> None:
     shown = summary.to_json()
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
     assert shown["title"] == "League toy: 3 players, 2 snapshots, 4 matches in 3 rounds"
+    without = summarise("League toy", events, [], PayoffTable.empty(tuple(players_after(events))), {})
+    assert without.title == "League toy: 3 players, 2 snapshots, no match has ended yet"
     assert [
         (row["player"], row["state"], row["frames"], row["snapshots"], row["games"]) for row in shown["players"]
     ] == [
