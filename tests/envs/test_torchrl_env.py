@@ -16,7 +16,7 @@ from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import differ, random_actions
 from marlnb.envs.torchrl import torchrl_vector_env
 from marlnb.envs.torchrl.config import CustomConfig
-from marlnb.errors import ConfigError, EnvError
+from marlnb.errors import ConfigError, EnvBuildError, EnvError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -309,3 +309,10 @@ def test_a_step_that_fails_says_which_episode() -> None:
     env.reset(40)
     with pytest.raises(EnvError, match=r"episodes with seeds \[40\] failed(.|\n)*out of paper"):
         env.step({"counters": torch.zeros(2, 2, dtype=torch.int64)})
+
+
+def test_an_observation_of_parts_with_different_sizes_is_named() -> None:
+    from torchrl.envs import GymEnv
+
+    with pytest.raises(EnvBuildError, match="'observation' has parts of different sizes, as of a Tuple space; supp"):
+        torchrl_vector_env(lambda: GymEnv("Blackjack-v1"), 2)

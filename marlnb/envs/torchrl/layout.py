@@ -138,6 +138,11 @@ def _group(env: EnvBase, name: str, group: str, prefix: tuple[str, ...], agents:
         ) from error
     if not leaves:
         raise EnvBuildError(f"{where} has no observations; its entries are {list(seen.keys(True, True))}")
+    if ragged := [leaf for leaf in leaves if -1 in shapes[leaf]]:
+        raise EnvBuildError(
+            f"{where}: its observation {ragged[0]!r} has parts of different sizes, as of a Tuple space; supported: "
+            "tensors of one shape, each with a key of its own, as of a Dict space"
+        )
     dones = env.full_done_spec
     flags = {n for n in ("done", "terminated", "truncated") if prefix and (*prefix, n) in dones.keys(True, True)}
     known = frozenset((set(_NOT_OBSERVED) & set(seen.keys())) | flags)
