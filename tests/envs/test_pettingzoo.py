@@ -372,3 +372,15 @@ def test_installed_names_are_listed_without_importing_them() -> None:
     assert names["multiwalker"] == "pettingzoo.sisl.multiwalker.multiwalker:parallel_env"
     assert names["simple_spread"] == "mpe2.simple_spread.simple_spread:parallel_env"
     assert {"knights_archers_zombies", "pistonball", "pursuit", "rps"} <= set(names)
+
+
+class WithStateOfBytes(sample_envs.Scripted):
+    def state(self) -> np.ndarray:
+        return np.array([0, 51, 255], np.uint8)
+
+
+def test_a_state_of_bytes_is_scaled_like_an_image() -> None:
+    with pettingzoo_vector_env(WithStateOfBytes, 1, state=True, workers=0) as env:
+        state = env.reset(0).state
+    assert state is not None
+    torch.testing.assert_close(state, torch.tensor([[0.0, 0.2, 1.0]]))

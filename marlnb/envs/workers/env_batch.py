@@ -212,7 +212,7 @@ class EnvSlot:
             return
         self.done[0] = True
         if self.final_state is not None:
-            self.final_state[...] = self.env.state()
+            self._write_state(self.final_state)
         if self.draw_end is not None:
             self.draw_end(self.index)
         self.episode += 1
@@ -254,4 +254,9 @@ class EnvSlot:
             for group in self.groups:
                 group.set_acting(self.env.acting, self.env.mask_may_forbid_all)
         if self.state is not None:
-            self.state[...] = self.env.state()
+            self._write_state(self.state)
+
+    def _write_state(self, row: np.ndarray) -> None:
+        """Writes the global state as critics read it: bytes are scaled to 0..1, as those of observations are."""
+        state = np.asarray(self.env.state())
+        row[...] = state.astype(np.float32) / 255 if state.dtype == np.uint8 else state
