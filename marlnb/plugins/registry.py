@@ -112,19 +112,15 @@ class Registry(Generic[T]):
         if name not in self._members and not is_import_path(name):
             self._load()
         if name not in self._members and is_import_path(name):
-            self._members[name] = self._imported(name)
+            self._members[name] = _with_known_options(self._imported(name))
         if name not in self._members:
             broken = "".join(f"\n{message}" for message in self._broken.values())
             raise UnknownNameError(self.lacking(name) or unknown(self.kind, name, self._members) + broken)
-        member = self._members[name]
-        if _has_unknown_options(member):
-            raise ConfigError(
-                f"{_path(member)} needs the decorator @dataclass(frozen=True), so that its options are known"
-            )
-        return member
+        return _with_known_options(self._members[name])
 
     def items(self) -> list[tuple[str, T]]:
-        return [(name, self.get(name)) for name in self.names()]
+        """All members, those included whose use would be an error."""
+        return [(name, self._members[name]) for name in self.names()]
 
     def broken(self) -> dict[str, str]:
         """A message for each entry point that could not be loaded, by the entry point's name."""
@@ -201,11 +197,12 @@ class Registry(Generic[T]):
                 )
 
 
-def _has_unknown_options(member: object) -> bool:
-    """Whether a class derived from a dataclass states options, but is not a dataclass itself."""
-    if not isinstance(member, type) or not is_dataclass(member) or "__dataclass_fields__" in vars(member):
-        return False
-    return bool(get_annotations(member))
+def _with_known_options(member: T) -> T:
+    """The class. Raises ConfigError if it states options and is derived from a dataclass, but is none itself."""
+    is_derived = isinstance(member, type) and is_dataclass(member) and "__dataclass_fields__" not in vars(member)
+    if is_derived and get_annotations(member):  # type: ignore[arg-type]
+        raise ConfigError(f"{_path(member)} needs the decorator @dataclass(frozen=True), so that its options are known")
+    return member
 
 
 def _path(member: object) -> str:

@@ -85,6 +85,7 @@ def experience(
     for name in ("terminated", "truncated"):
         rollout["next", "a", name] = ended.clone() if name == ending else torch.zeros_like(ended)
     rollout["next", "a", "done"] = ended.clone()
+    rollout["next", "b", "terminated"] = rollout["next", "a", "terminated"][:, :, :1]
     return rollout
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.config import MODELS, ModelConfig
+from marlnb.config import ENVIRONMENTS, MODELS, ModelConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
 from marlnb.plugins.registry import Registry
 
@@ -143,3 +143,18 @@ def test_a_class_with_options_that_is_no_dataclass_is_refused_when_it_is_used() 
     with pytest.raises(ConfigError, match=r"Wide needs the decorator @dataclass\(frozen=True\)"):
         registry.get("wide")
     assert registry.get("plain")().size == 1
+
+
+def test_such_a_class_by_its_import_path_is_not_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "import marlnb as mnb",
+        "class Bad(mnb.EnvConfig):",
+        "    size: int = 1",
+        "    def build(self, n_envs): ...",
+    ]
+    (tmp_path / "own_undecorated.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"Bad needs the decorator"):
+            ENVIRONMENTS.get("own_undecorated:Bad")
+    assert "own_undecorated:Bad" not in dict(ENVIRONMENTS.items())

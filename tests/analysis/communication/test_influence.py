@@ -132,7 +132,7 @@ def test_invalid_requests_are_rejected(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="recorded group"):
         influence(recording, "critic", group="talker")
     feature_sources = {"listener_0": {"speaker_9": ["message_*"]}}
-    with pytest.raises(AnalysisError, match="agent in feature_sources"):
+    with pytest.raises(AnalysisError, match="no agent 'speaker_9' in feature_sources"):
         influence(recording, "observation", feature_sources=feature_sources)
 
 

@@ -174,9 +174,9 @@ def test_findings_are_json_and_say_what_is_wrong_with_them():
         Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "unit": [1]}]})
     with pytest.raises(AnalysisError, match="missing: claims"):
         Finding.from_json({k: v for k, v in finding.to_json().items() if k != "claims"})
-    with pytest.raises(AnalysisError, match="kind of claim"):
+    with pytest.raises(AnalysisError, match="no kind 'neurons' of claim"):
         Finding.from_json({**finding.to_json(), "claims": [{"kind": "neurons", "units": [1]}]})
-    with pytest.raises(AnalysisError, match="kind of claim"):
+    with pytest.raises(AnalysisError, match="no kind 'neurons' of claim"):
         finding_of(("neurons",))
     with pytest.raises(AnalysisError, match="missing: site, units"):
         Finding.from_json({**finding.to_json(), "claims": [{"kind": "units", "agent": "agent_0"}]})
