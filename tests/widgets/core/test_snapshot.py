@@ -21,7 +21,8 @@ PNG = "image/png"
 
 
 @pytest.fixture(autouse=True)
-def shell() -> Iterator[None]:
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # another one than this is a warning of IPython
     InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     yield
     InteractiveShell.clear_instance()
