@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from marlnb.models.networks.fast_linear import weight_gradient
+from marlnb.models.networks.fast.linear import weight_gradient
 
 CALLS = 5
 Product = Callable[[], object]

@@ -17,7 +17,7 @@ from marlnb.errors import ConfigError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
-from marlnb.models.networks.building import network_problems
+from marlnb.models.networks.building.build_network import network_problems
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.network import Network

@@ -23,7 +23,7 @@ from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.building import build_network
+from marlnb.models.networks.building.build_network import build_network
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.network import NetworkConfig
 from marlnb.models.networks.configs.sequence import SequenceConfig

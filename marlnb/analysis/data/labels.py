@@ -256,8 +256,9 @@ def _from_field(
     action = source.env.group(group).action
     class_names: Sequence[str] = action.names if field == "action" and action.kind == "discrete" else ()
     if values.ndim > 2:
-        names: Sequence[str] = recording.feature_names(group) if field == "observation" else ()
-        names = action.component_names if field == "action" else names
+        names: Sequence[str] = ()
+        if field in ("observation", "action"):
+            names = action.component_names if field == "action" else recording.feature_names(group)
         values = _feature_column(values, feature, names, f"feature of {field} of {group!r}")
     elif feature is not None:
         raise AnalysisError(f"{field} of {group!r} has one value for each agent, no feature {feature!r}")

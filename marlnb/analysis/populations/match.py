@@ -49,7 +49,7 @@ def match(
 
     The first player takes each side that it can for an equal number of episodes, with the same seeds; the second takes
     all other sides. In a game of three sides or more, the first player also takes all but each side ("all-but-<side>"),
-    so that each of both plays alone against the other equally often. The recordings are in `matches/<name>` in the
+    so that both are alone against the other equally often. The recordings are in `matches/<name>` in the
     folder of `a`, one for each side. They open as any recording; where both players share a group of agents, sites have
     the agent's name, as `player/actor/player_0/hidden_1`.
 

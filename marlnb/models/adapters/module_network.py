@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from marlnb.errors import ConfigError, ShapeError, SiteError
 from marlnb.models.adapters.naming import chain_names
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.dry_run import ModuleCall, random_inputs, recorded_calls, wrong_shape
+from marlnb.models.networks.building.dry_run import ModuleCall, random_inputs, recorded_calls, wrong_shape
 from marlnb.models.networks.network import Network
 
 RECURRENT_HINT = (

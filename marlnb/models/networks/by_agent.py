@@ -15,7 +15,7 @@ from torch import Tensor
 from marlnb.config import ModelConfig, option
 from marlnb.errors import ConfigError
 from marlnb.models.hooks.sites import Site, SiteModule
-from marlnb.models.networks.building import build_network
+from marlnb.models.networks.building.build_network import build_network
 from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, unpad, widest_shape
 from marlnb.specs import GroupSpec, InputSpec

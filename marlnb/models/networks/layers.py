@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.networks.configs.mlp import HiddenConfig
 from marlnb.models.networks.configs.network import ActivationName
-from marlnb.models.networks.fast_linear import fast_linear, has_fast_linear
-from marlnb.models.networks.fast_tanh import fast_tanh_
+from marlnb.models.networks.fast.linear import fast_linear, has_fast_linear
+from marlnb.models.networks.fast.tanh import fast_tanh_
 
 HIDDEN_GAIN = 2**0.5
 

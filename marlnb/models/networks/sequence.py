@@ -10,7 +10,7 @@ from torch import Tensor
 
 from marlnb.config import NETWORKS
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.building import build_network
+from marlnb.models.networks.building.build_network import build_network
 from marlnb.models.networks.configs.sequence import SequenceConfig
 from marlnb.models.networks.network import Network, NetworkList
 from marlnb.models.networks.packing import pad, stacked_shape, unpad

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.models.hooks.sites import Site
-from marlnb.models.networks.building import build_network
+from marlnb.models.networks.building.build_network import build_network
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.choices import LOG_STD_RANGE, Squash, StdOf

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ShapeError
-from marlnb.models.networks.building import build_network
+from marlnb.models.networks.building.build_network import build_network
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.network import Network
 from marlnb.specs import EnvSpec, GroupSpec, InputRole, InputSpec

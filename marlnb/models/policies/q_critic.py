@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from marlnb.config import ModelConfig
-from marlnb.models.networks.building import build_network
+from marlnb.models.networks.building.build_network import build_network
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.layers import HiddenLayer
 from marlnb.models.networks.mlp import MLP

@@ -9,7 +9,7 @@ from typing import Any
 from marlnb.config import ALGORITHMS, MODELS, AlgorithmConfig, LearnerContext, ModelConfig
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
-from marlnb.models.networks.building import build_network
+from marlnb.models.networks.building.build_network import build_network
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 from marlnb.training.learners import build_learners
 

@@ -9,7 +9,7 @@ from torch import nn
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
-from marlnb.models.networks.fast_linear import fast_linear
+from marlnb.models.networks.fast.linear import fast_linear
 from marlnb.models.networks.layers import AgentGRUCell, AgentLinear, activation, fast_training
 from marlnb.specs import InputSpec
 

@@ -18,7 +18,7 @@ from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.models.hooks.capture import capture
 from marlnb.models.networks.configs.mlp import MLPConfig
-from marlnb.models.networks.fast_linear import MIN_ROWS
+from marlnb.models.networks.fast.linear import MIN_ROWS
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.networks.low_precision import full_precision
 from marlnb.specs import InputSpec

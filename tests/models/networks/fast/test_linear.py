@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from marlnb.models.networks.fast_linear import fast_linear, weight_gradient
+from marlnb.models.networks.fast.linear import fast_linear, weight_gradient
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 4])

@@ -1,4 +1,4 @@
-"""Builds the network of a config. One of a user's own kind makes a dry run, so that mistakes show before training."""
+"""Builds the network of a config. A user's own kind is checked by a dry run, so that mistakes show before training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ConfigError
-from marlnb.models.networks.dry_run import ModuleCall, random_inputs, recorded_calls, wrong_shape
+from marlnb.models.networks.building.dry_run import ModuleCall, random_inputs, recorded_calls, wrong_shape
 from marlnb.models.networks.network import Network
 from marlnb.plugins import user_code
 from marlnb.specs import InputSpec

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from marlnb.models.networks.fast_tanh import fast_tanh_
+from marlnb.models.networks.fast.tanh import fast_tanh_
 
 
 def test_tanh_is_tanh_with_tanhs_gradient() -> None:
