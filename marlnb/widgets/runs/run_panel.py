@@ -28,7 +28,7 @@ from marlnb.widgets.core.controls import Accordion, Tab
 from marlnb.widgets.core.curves import LiveCurves
 from marlnb.widgets.core.poller import Poller
 from marlnb.widgets.core.snapshot import Snapshot, learning_curve_figure, with_snapshot
-from marlnb.widgets.core.style import HTML, Message, log_html, note_html, row, styled
+from marlnb.widgets.core.style import HTML, Message, log_html, note_html, problem_html, row, styled
 from marlnb.widgets.core.trust_question import TrustQuestion
 from marlnb.widgets.core.ui_lock import with_ui_lock
 from marlnb.widgets.runs.metrics import MetricCurves
@@ -241,8 +241,12 @@ class RunPanel:
             self.opened[title].refresh()
         elif title in TABS:
             replace_children(self._pages[title], [HTML(note_html("opening"))])  # some take seconds
-            self.opened[title] = TABS[title](self)
-            replace_children(self._pages[title], [self.opened[title].widget])
+            try:
+                self.opened[title] = TABS[title](self)
+            except Exception as error:  # the tab is made again when it is next chosen
+                replace_children(self._pages[title], [HTML(problem_html(describe_error(error)))])
+            else:
+                replace_children(self._pages[title], [self.opened[title].widget])
 
     def _show(self, changes: RunChanges) -> float:
         """Shows what is new in the run's files. Returns the time until the next reading."""

@@ -18,7 +18,7 @@ from marlnb.training.runs.run import Run
 from marlnb.training.train import resume
 from marlnb.widgets.core.snapshot import learning_curve_figure
 from marlnb.widgets.runs.attach import attach
-from marlnb.widgets.runs.run_panel import RunPanel
+from marlnb.widgets.runs.run_panel import TABS, RunPanel, RunTab
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
 
@@ -174,6 +174,29 @@ def test_tabs_are_made_when_they_are_opened(run: Run) -> None:  # noqa: F811
         remove_checkpoint(run, 6)
         panel.tabs.selected_index = 2
         assert [value for _, value in panel.recording.checkpoint.options] == ["last", "best", "all", "9", "3"]
+    finally:
+        panel.close()
+
+
+def test_a_tab_that_cannot_be_made_says_why_and_is_made_again_later(
+    run: Run,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make, is_broken = TABS["Recordings"], True
+
+    def make_once_it_can_be(panel: RunPanel) -> RunTab:
+        if is_broken:
+            raise RunError("the folder cannot be read")
+        return make(panel)
+
+    monkeypatch.setitem(TABS, "Recordings", make_once_it_can_be)
+    panel = RunPanel(run)
+    try:
+        panel.tabs.selected_index = 2
+        assert "the folder cannot be read" in panel.tabs.children[2].children[0].value
+        panel.tabs.selected_index, is_broken = 1, False
+        panel.tabs.selected_index = 2
+        assert panel.recording is not None
     finally:
         panel.close()
 
