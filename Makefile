@@ -172,6 +172,7 @@ verify: $(READY) ## train every algorithm to its known target; hours; ARGS="spre
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.exploitability)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.evolution)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.default_settings)
+	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.score_tables)
 
 verify-leagues: $(READY) ## compare leagues, PSRO, fictitious play and self-play by exact exploitability, with plots; ARGS="--scale 0.15"
 	$(BIN)/python -m benchmarks.verify.exploitability $(ARGS)

@@ -65,7 +65,7 @@ def test_the_panel_follows_the_folders(lab: Lab, page: Page, keep: Callable[...,
     keep(page, "panel")
 
     shutil.rmtree(runs / "first")  # within seconds the panel shows what has changed
-    (runs / "both" / "seed=0" / "status.json").write_text(json.dumps({"state": "failed", "error": "a\nValueError: no"}))
+    (runs / "both" / "seed=0" / "status.json").write_text(json.dumps({"state": "failed", "error": "ValueError: no\nb"}))
     write_run(runs / HOSTILE, seed=7)
     (runs / "broken").mkdir()
     (runs / "broken" / "experiment.json").write_text("{")
