@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.trajectories import Trajectories
@@ -34,9 +35,13 @@ from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
+from marlnb.recording.tools.recorded_env import check_env
+from marlnb.recording.tools.recorded_policies import check_origin
+from marlnb.recording.tools.replay import check_start
 from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
-from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
+from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
+from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
 
 N_BOOTSTRAP = 1000
@@ -66,8 +71,9 @@ def trace(
     `recovered = (restored - corrupted) / (clean - corrupted)`.
 
     Args:
-        policy_source: a run, its folder, or other agents; or a recording or its path, whose checkpoint, seed and
-            episodes (up to `episodes` of them) are then played again.
+        policy_source: a run, its folder, or other agents; or a recording or its path, whose checkpoint and finished
+            episodes (the first `episodes` of them) are then played again. It must be of most likely actions, without
+            edits.
         corruption: edits, active at every step or in their own windows: another message
             (`PermuteChannel("listener")`), another goal (`PermuteChannel("speaker", units="goal_*")`), no message.
         outcome: "return", the mean return of `group`; "actions", how close its action distributions are to the clean
@@ -81,14 +87,17 @@ def trace(
         episodes: how many to play, 2 to 256, stepped at once.
         progress: show how many cells of the grid are done, if it takes more than two seconds.
     Raises:
-        AnalysisError: an unknown outcome, group or agent, a recording whose run does not exist, or no group= where
+        AnalysisError: an unknown outcome, group or agent, a recording that cannot be played again, or no group= where
             groups have different returns, whose mean would say nothing.
         ConfigError: episodes or span out of range.
+        RecordingError: the weights or the environment differ from those recorded; an episode has no known start.
         SiteError: a pattern that matches no site.
     """
-    policy_source = opened_if_file(policy_source)
+    policy_source, seeds = opened_if_file(policy_source), None
     if isinstance(policy_source, Recording):
-        policy_source, checkpoint, seed, episodes = _run_of(policy_source, episodes)
+        recording, policy_source = policy_source, _source_of(policy_source, env)
+        seed, seeds = int(recording.settings["seed"]), _seeds_of(recording, episodes)
+        checkpoint, episodes = recording.checkpoint[0], len(seeds)
     _check(outcome, episodes, span)
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
@@ -98,7 +107,7 @@ def trace(
     with policy_source.build_env(episodes, env=env) as built:
         check_fit(policy_source.spec, built.spec)
         groups = list(built.spec.group_names) if group is None else [built.spec.group(group).name]
-        rollouts = Rollouts(built, policies, seed, outcome, groups, {site for site, _ in lines})
+        rollouts = Rollouts(built, policies, seed, outcome, groups, {site for site, _ in lines}, seeds)
         if group is None and outcome == "return":
             _check_same_returns(rollouts.clean)
         corrupted = rollouts.score(edits)
@@ -128,12 +137,33 @@ def trace(
     )
 
 
-def _run_of(recording: Recording, episodes: int) -> tuple[Path, int, int, int]:
-    """The run folder of a recording, its checkpoint, its seed, and how many of its episodes to play."""
+def _source_of(recording: Recording, env: EnvConfig | None) -> PolicySource:
+    """Who played a recording, checked to play the same again: one checkpoint's most likely actions, without edits."""
     if recording.run_path is None:
         raise AnalysisError(f"{recording.path} is in no run folder: pass the run or the agents to trace instead")
-    checkpoint, seed = recording.checkpoint[0], int(recording.settings["seed"])
-    return recording.run_path, checkpoint, seed, min(episodes, len(recording.episodes))
+    iterations = recording.checkpoints["iteration"].unique().tolist()
+    reasons = {
+        f"episodes of the checkpoints {iterations}": len(iterations) > 1,
+        "sampled actions": recording.settings["explore"],
+        "edits": recording.settings.get("edits"),
+    }
+    if reason := next((reason for reason, holds in reasons.items() if holds), ""):
+        raise AnalysisError(
+            f"{recording.path.name} has {reason}; a recording is traced if it has one checkpoint's most likely actions "
+            "without edits: pass the run instead, with checkpoint="
+        )
+    source = as_policy_source(recording.run_path)
+    check_origin(recording, source, Origin(*recording.checkpoint))
+    check_env(recording, source, env)
+    return source
+
+
+def _seeds_of(recording: Recording, episodes: int) -> Tensor:
+    """Seeds of the first finished episodes, `[episode]`."""
+    finished = recording.episodes[recording.episodes["finished"]].head(episodes)
+    for episode in finished.index:
+        check_start(recording, episode)
+    return torch.tensor(finished["seed"].to_numpy())
 
 
 def _check(outcome: str, episodes: int, span: int) -> None:

@@ -56,6 +56,7 @@ class Rollouts:
     """Plays the episodes, clean or with edits, and scores each: larger is closer to the clean episode.
 
     Attributes:
+        seeds: of the episodes, `[episode]`, if they do not follow from `seed`.
         clean: the episodes without edits, with the activations of `sites`.
         clean_score: `[episode]`.
         units: of the scores.
@@ -67,6 +68,7 @@ class Rollouts:
     outcome: str
     groups: Sequence[str]
     sites: Iterable[str]
+    seeds: Tensor | None = None
 
     def __post_init__(self) -> None:
         self.units = "-"
@@ -84,7 +86,7 @@ class Rollouts:
         return self._score(self._play(edits, ()))
 
     def _play(self, edits: Sequence[Edit], sites: Sequence[str]) -> Trajectories:
-        return roll_out(self.env, self.policies, edits, seed=self.seed, sites=sites, labels=False)
+        return roll_out(self.env, self.policies, edits, seed=self.seed, sites=sites, labels=False, seeds=self.seeds)
 
     def _score(self, track: Trajectories) -> np.ndarray:
         if self.outcome == "return":

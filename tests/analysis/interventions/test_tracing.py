@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from marlnb.analysis.interventions.tracing import trace
-from marlnb.errors import AnalysisError, ConfigError, SiteError
+from marlnb.errors import AnalysisError, ConfigError, RecordingError, SiteError
 from marlnb.models.hooks.edits import Scale
 from marlnb.models.hooks.edits_channel import PermuteChannel
 from marlnb.recording.capture.recorder import record
+from marlnb.recording.tools.extract import extract
 from marlnb.training.runs.run import Run
 
 TALKERS = Path(__file__).parents[3] / "data" / "speaker_listener"
@@ -47,6 +49,32 @@ def test_an_outcome_of_actions_and_a_recording(talkers: Run) -> None:
     assert result.clean == 0.0 > result.corrupted and result.settings["checkpoint"] == 90
     np.testing.assert_allclose(result.recovered, 1.0, atol=1e-6)
     assert result.settings["episodes"] == 30 and result.settings["seed"] == 2000
+
+
+def test_the_episodes_of_a_recording_are_played_again(talkers: Run, tmp_path: Path) -> None:
+    """Also of an extract, and in an environment with other options than the run's."""
+    short = replace(talkers.experiment.env, max_cycles=10)
+    line = {"sites": "speaker/actor/head", "span": 25}
+    with record(talkers, name="short", episodes=8, env=short, sites=[], values=False, progress=False) as recording:
+        part = extract(recording, talkers.path / "recordings" / "part.h5", episodes=[3, 6])
+        with pytest.raises(RecordingError, match="max_cycles"):
+            trace(recording, OTHER_GOAL, **line)
+    with part:
+        returns = part.episodes["listener_0"]
+        result = trace(part, OTHER_GOAL, env=short, **line)
+    assert result.clean == pytest.approx(returns.mean(), abs=1e-6) and result.settings["episodes"] == 2
+
+
+def test_recordings_that_other_actions_made_are_rejected(talkers: Run) -> None:
+    options = {"episodes": 3, "sites": [], "values": False, "progress": False}
+    with (
+        record(talkers, name="sampled", explore=True, **options) as sampled,
+        record(talkers, name="edited", edits=[OTHER_GOAL], **options) as edited,
+        record(talkers, name="both", checkpoint=[90, 130], **options) as both,
+    ):
+        for recording, reason in ((sampled, "sampled"), (edited, "edits"), (both, r"checkpoints \[90, 130\]")):
+            with pytest.raises(AnalysisError, match=reason):
+                trace(recording, OTHER_GOAL)
 
 
 def test_an_empty_corruption_draws_a_warning_and_invalid_requests_are_rejected(talkers: Run) -> None:
