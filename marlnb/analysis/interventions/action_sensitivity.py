@@ -25,6 +25,8 @@ from marlnb.specs import GroupSpec
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.policies.policy_source import PolicySource
+from marlnb.training.runs.run import Origin
+from marlnb.training.runs.run_folder import Which
 
 NEGLIGIBLE = 0.02
 """An effect that does not count as use, unless the user says otherwise."""
@@ -42,6 +44,26 @@ def acting_group(policy_source: PolicySource, agent: str, site: str) -> GroupSpe
     if group is None or part_of(site) == "critic":
         raise AnalysisError(f"{site!r} of {agent!r} chooses no actions; the agents are {policy_source.spec.agents}")
     return group
+
+
+def origin_to_play(policy_source: PolicySource, checkpoint: Which | None, fitted: int | None) -> Origin:
+    """The weights to play: those asked for, else those on whose activations something was fitted, else the last.
+
+    Args:
+        fitted: the iteration of those weights; None: unknown.
+    Raises:
+        CheckpointError: there is no such checkpoint.
+    """
+    if checkpoint is None:
+        checkpoint = "last" if fitted is None else fitted
+    return policy_source.origin(checkpoint)
+
+
+def other_weights_warning(what: str, fitted: int | None, played: Origin) -> tuple[str, ...]:
+    """A warning if other weights are played than those on whose activations something was fitted."""
+    if fitted is None or fitted == played.iteration:
+        return ()
+    return (f"{what} was fitted to checkpoint {fitted}, but checkpoint {played.iteration} is played",)
 
 
 def play_episodes(

@@ -22,6 +22,8 @@ from marlnb.analysis.interventions.action_sensitivity import (
     ActionSensitivity,
     acting_group,
     baseline_warnings,
+    origin_to_play,
+    other_weights_warning,
     play_episodes,
 )
 from marlnb.analysis.interventions.intervene import MAX_INTERVENTION_ENVS
@@ -66,6 +68,7 @@ class Mediation(Result):
         rest_low: lower end of its 95% t interval.
         rest_high: upper end of that interval.
         n_episodes: how many were played.
+        checkpoint: iteration of the weights that were tested.
         warnings: reasons not to trust the result.
     """
 
@@ -87,6 +90,7 @@ class Mediation(Result):
     rest_low: float | None
     rest_high: float | None
     n_episodes: int
+    checkpoint: int
     warnings: tuple[str, ...] = ()
 
     @property
@@ -149,7 +153,7 @@ def mediation(
     episodes: int = 100,
     seed: int = 1000,
     negligible: float = NEGLIGIBLE,
-    checkpoint: Which = "last",
+    checkpoint: Which | None = None,
     n_envs: int | None = None,
     explore: bool = False,
     progress: bool = True,
@@ -166,6 +170,7 @@ def mediation(
         tuned: the result of `tuning`.
         episodes: how many to play.
         negligible: an effect that does not count.
+        checkpoint: whose weights are tested; None: those whose units are `tuned`.
         n_envs: environments stepped at once.
         explore: sample actions; False takes the most likely ones.
         progress: show how many edits were measured, if it takes more than two seconds.
@@ -175,7 +180,8 @@ def mediation(
     """
     policy_source = as_policy_source(policy_source)
     group = acting_group(policy_source, tuned.agent, tuned.site)
-    policies = policy_source.policies(policy_source.origin(checkpoint).iteration)
+    origin = origin_to_play(policy_source, checkpoint, tuned.checkpoint)
+    policies = policy_source.policies(origin.iteration)
     n_envs = choose_n_envs(policy_source, episodes, n_envs, MAX_INTERVENTION_ENVS)
     with policy_source.build_env(n_envs) as env:
         check_fit(policy_source.spec, env.spec)
@@ -192,6 +198,7 @@ def mediation(
         p_pair = _corrected(pair_tests, negligible)
         (rest,) = held([others.tolist()]) if len(others) > 1 else (None,)
     warnings = (
+        *other_weights_warning("the tuning", tuned.checkpoint, origin),
         *tuned.warnings,
         *baseline_warnings(baseline, greedy=not explore),
         *few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS),
@@ -215,6 +222,7 @@ def mediation(
         rest_low=None if rest is None else max(rest.low, 0.0),
         rest_high=None if rest is None else rest.high,
         n_episodes=episodes,
+        checkpoint=origin.iteration,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 

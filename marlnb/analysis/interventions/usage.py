@@ -24,6 +24,8 @@ from marlnb.analysis.interventions.action_sensitivity import (
     LabelFunctions,
     acting_group,
     baseline_warnings,
+    origin_to_play,
+    other_weights_warning,
     play_episodes,
 )
 from marlnb.analysis.interventions.confounds import with_own_action
@@ -51,8 +53,10 @@ MIN_RANDOM_DIRECTIONS = 39
 
 
 class DirectionSource(Protocol):
-    """A decoding: the directions of a label, and how well it was read."""
+    """A decoding: the directions of a label, how well it was read, and the iteration whose rows were read."""
 
+    @property
+    def checkpoint(self) -> int | None: ...
     def directions(self, agent: str | None = None) -> tuple[Direction, ...]: ...
     def of(self, agent: str | None = None) -> Any: ...
 
@@ -71,7 +75,7 @@ def usage(
     strength: float = 2.0,
     n_random_directions: int = MIN_RANDOM_DIRECTIONS,
     negligible: float = NEGLIGIBLE,
-    checkpoint: Which = "last",
+    checkpoint: Which | None = None,
     env: EnvConfig | None = None,
     n_envs: int | None = None,
     explore: bool = False,
@@ -105,6 +109,7 @@ def usage(
         strength: of the steering, in standard deviations along the direction, forwards and backwards.
         n_random_directions: the smallest possible p-value is 1 / (1 + n_random_directions).
         negligible: an effect that does not count as use.
+        checkpoint: whose weights are tested; None: those of the decoding, for directions alone the last ones.
         n_envs: environments stepped at once.
         explore: sample actions; False takes the most likely ones.
         progress: show how many edits were measured, if it takes more than two seconds.
@@ -117,12 +122,13 @@ def usage(
         raise ConfigError(
             f"n_random_directions must be 1 or more and episodes 2 or more; got {n_random_directions} and {episodes}"
         )
+    fitted = None if isinstance(directions, Direction | Sequence) else directions.checkpoint
     directions, decodable = _resolve_directions(directions, agent)
     site, agent, name = directions[0].site, directions[0].agent, _concept(directions)
     _check_free_dimensions(directions)
     policy_source = as_policy_source(policy_source)
     group = acting_group(policy_source, agent, site)
-    origin = policy_source.origin(checkpoint)
+    origin = origin_to_play(policy_source, checkpoint, fitted)
     policies = policy_source.policies(origin.iteration)
     n_envs = choose_n_envs(policy_source, episodes, n_envs, MAX_INTERVENTION_ENVS)
     with (
@@ -167,6 +173,7 @@ def usage(
         carried_by=evidence.correlates.carried_by,
         notes=(*rows_note(rows_name(rows)), *usage_notes(name, evidence)),
         warnings=(
+            *other_weights_warning("the decoder", fitted, origin),
             *baseline_warnings(baseline, greedy=not explore),
             *usage_warnings(evidence, episodes, MIN_RANDOM_DIRECTIONS),
         ),

@@ -247,6 +247,7 @@ def tuning(
         notes=(*rows_note(rows_name(rows)), *tuned_rows.missing.notes, *no_control),
         given="" if tuned_rows.given is None else ", ".join(tuned_rows.given_names),
         rows=rows_name(rows),
+        checkpoint=units.source.resolve_checkpoint(checkpoint),
     )
 
 

@@ -61,6 +61,7 @@ class Tuning(Result):
         notes: facts that are no reason for distrust, such as rows without a label.
         given: names of what was taken as known and removed from the units; empty: nothing.
         rows: the condition that chose the rows; empty: none.
+        checkpoint: iteration whose rows were read.
     """
 
     MAX_HTML_ROWS: ClassVar[int | None] = 12
@@ -89,6 +90,7 @@ class Tuning(Result):
     notes: tuple[str, ...] = ()
     given: str = ""
     rows: str = ""
+    checkpoint: int | None = None
 
     @property
     def n_units(self) -> int:

@@ -13,9 +13,11 @@ import torch
 
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.interventions.confounds import with_own_action
+from marlnb.analysis.interventions.mediation import mediation
 from marlnb.analysis.interventions.usage import usage
 from marlnb.analysis.interventions.usage_conclusion import conclude
 from marlnb.analysis.interventions.usage_result import UsageTest
+from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.stats.given_patterns import explained_share, patterns, without
 from marlnb.analysis.stats.random_directions import matched_directions, random_directions
 from marlnb.errors import AnalysisError
@@ -25,6 +27,7 @@ from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.recording.capture.recorder import record
 from marlnb.training.policies.agents import Agents
+from marlnb.training.runs.run import Run
 from tests.recording.runs import LivesConfig
 
 DATA = Path(__file__).parents[3] / "data"
@@ -63,6 +66,7 @@ class PerfectDecoding:
     p_value: float = 0.01
     low: float = 0.9
     chance: float = 0.5
+    checkpoint: int | None = None
 
     def directions(self, agent: str | None = None) -> tuple[Direction, ...]:
         return (self.direction,)
@@ -277,6 +281,25 @@ def test_what_one_hunter_knows_of_anothers_action_is_not_separable_from_its_own(
     assert result.verdict.startswith("Not separable from ") and "action: whether adversary_0 uses" in result.verdict
     unasked = usage(run, decoding, agent="adversary_0", episodes=16, seed=5200, progress=False)
     assert unasked.verdict == result.verdict and unasked.settings["given"] == ["own action"]
+
+
+def test_the_weights_are_those_that_were_decoded(tmp_path: Path) -> None:
+    """Of several checkpoints of a run the decoded one, also for tuned units, unless another is asked for."""
+    copytree(DATA / "speaker_listener", tmp_path / "talkers")
+    run, site = Run.open(tmp_path / "talkers"), "listener/actor/hidden_2"
+    options = {"site": site, "agent": "listener_0", "label": "goal"}
+    with record(run, episodes=12, checkpoint=[10, 130], sites=site, values=False, progress=False) as recording:
+        decoding = decode(recording, checkpoint=10, n_shuffles=1, progress=False, **options)
+        tuned = tuning(recording, checkpoint=10, n_shuffles=20, n_bootstrap=20, **options)
+    few = {"episodes": 2, "progress": False}
+    used = usage(run, decoding, n_random_directions=1, **few)
+    assert used.settings["checkpoint"] == 10 == mediation(run, tuned, **few).checkpoint
+    assert not any("checkpoint" in warning for warning in used.warnings)
+    last = usage(run, decoding, n_random_directions=1, checkpoint="last", **few)
+    assert last.settings["checkpoint"] == 130
+    warning = "was fitted to checkpoint 10, but checkpoint 130 is played"
+    assert f"the decoder {warning}" in last.warnings
+    assert f"the tuning {warning}" in mediation(run, tuned, checkpoint=130, **few).warnings
 
 
 def test_the_own_action_is_given_where_the_concept_is_what_another_agent_does() -> None:
