@@ -144,7 +144,7 @@ def _spread(values: Sequence[float], form: Callable[[float], str], mark: str) ->
     low, middle, high = (form(number) for number in (min(values), median(values), max(values)))
     spread = "" if low == high else f" ({low} to {high})"
     seeds = "" if len(values) >= ENOUGH_SEEDS else f", {count(len(values), 'seed')}"
-    return f"{middle}{spread}{seeds}{mark and ' '}{mark}"
+    return f"{middle}{spread}{seeds}{mark}"
 
 
 def table(rows: Sequence[Task], cells: Callable[[Task, str], str], *columns: tuple[str, Callable[[Task], str]]) -> str:
@@ -185,15 +185,18 @@ def _goal_cell(task: Task, algorithm: str, of_machine: Sequence[Curve], goal: fl
     return f"{_spread(scores, task.format, '')}{'' if median(scores) >= goal else ', missed'}"
 
 
+def _without_training(task: Task) -> str:
+    known = scripted(task.env)
+    return task.format(task.random) + ("" if known is None else f"; {task.format(known)}")
+
+
 def tables(folder: Path = FOLDER) -> dict[str, str]:
     """By caption."""
     measured, random = read(folder)
     rows = tasks(measured, random)
-    random_column = ("random", lambda task: task.format(task.random))
-    scripted_column = ("scripted", lambda task: "" if (known := scripted(task.env)) is None else task.format(known))
     by_score = {
         f"after {seconds:g} seconds": table(
-            rows, partial(score_cell, measured=measured, seconds=seconds), random_column, scripted_column
+            rows, partial(score_cell, measured=measured, seconds=seconds), ("random; scripted", _without_training)
         )
         for seconds in (GOAL_S, LATE_S)
     }
