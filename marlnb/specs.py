@@ -16,7 +16,7 @@ from marlnb.errors import ConfigError, unknown
 
 ActionKind = Literal["discrete", "multi_discrete", "continuous"]
 SEED_SPAN = 2**31  # every seed is in [0, SEED_SPAN)
-RESERVED_NAMES = ("next", "done", "is_init", "state", "t", "env_id", "episode")
+RESERVED_NAMES = ("next", "done", "is_init", "paused", "state", "t", "env_id", "episode")
 """Fields of rollouts and recordings, which no group of agents can be named."""
 
 
@@ -189,6 +189,8 @@ class EnvSpec:
         max_steps: steps after which an episode is truncated; None: no limit.
         labels: that the environment can compute.
         simultaneous: whether every living agent acts at every step; False if agents take turns.
+        pauses: whether an env is paused in steps in which none of its agents acts, as without a player. False if such
+            steps are part of the game.
     """
 
     name: str
@@ -197,6 +199,7 @@ class EnvSpec:
     max_steps: int | None = None
     labels: tuple[LabelSpec, ...] = field(default=())
     simultaneous: bool = True
+    pauses: bool = False
 
     def __post_init__(self) -> None:
         names = [agent for group in self.groups for agent in group.agents]

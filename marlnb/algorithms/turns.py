@@ -30,7 +30,8 @@ def own_turns(rollout: Rollout, group: GroupSpec) -> Rollout:
 
     The turn that a truncation interrupts is left out as well, if the agent waits anywhere in the rollout. Its target
     would be the value of the final observation, which the agent may see while it waits, and values of waiting agents
-    are not trained. A rollout does not say who would have moved next, so that player's turn is left out too.
+    are not trained. A rollout does not say who would have moved next, so that player's turn is left out too. An agent
+    does not wait while its env is paused.
 
     Args:
         rollout: `[env, time]`, as `marlnb.training.collect.rollout` describes.
@@ -111,7 +112,10 @@ def ends_of(rollout: Rollout, group: GroupSpec) -> TurnEnds:
     acting, after = rollout[group.name, "acting"], rollout["next", group.name]
     ends = turn_ends(acting, done)
     truncated = ends.gather(after["truncated"] & ~after["terminated"]).squeeze(-1)
-    waits = (rollout[group.name, "alive"] & ~acting).any(1).any(0)  # [agent]
+    waiting = rollout[group.name, "alive"] & ~acting
+    if (paused := rollout.get("paused")) is not None:
+        waiting = waiting & ~paused
+    waits = waiting.any(1).any(0)  # [agent]
     return ends._replace(is_turn=ends.is_turn & ~(truncated & waits))
 
 

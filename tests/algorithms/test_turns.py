@@ -144,6 +144,33 @@ def test_turns_before_a_truncation_by_hand() -> None:
         assert got[0, turns["g", "acting"][0, :, agent], agent].tolist() == pytest.approx(expected[agent])
 
 
+def test_a_pause_is_no_waiting_by_hand() -> None:
+    """Both agents act, wait for their slow player, act and are cut short; the second env has no player.
+
+    A move at step t earns 2^t, V(t) = t + 1, and the final observation is worth 10. gamma 0.5, lambda 0.5.
+    """
+    plays = by_hand([[1, 0, 1]] * 2, [[1, 0, 4]] * 2, [[0, 0, 1]] * 2, [0, 0, 1])
+    flags = plays["next", "g"]
+    flags["terminated"], flags["truncated"] = flags["truncated"], flags["terminated"]
+    rollout = torch.cat((plays, by_hand([[0] * 3] * 2, [[0] * 3] * 2, [[0] * 3] * 2, [0] * 3)))
+    assert own_turns(rollout, GROUP)["g", "acting"].nonzero().tolist() == [[0, 0, 0], [0, 0, 1]]  # in a game they wait
+    rollout["paused"] = ~rollout["g", "acting"].any(-1, keepdim=True)
+    ends = ends_of(rollout, GROUP)
+    turns = with_turns(rollout, GROUP, ends)
+    assert torch.equal(turns["g", "acting"], rollout["g", "acting"])
+    assert turns["next", "g", "truncated"][0, 2].all() and not turns["next", "g", "done"][0, 0].any()
+    value = torch.tensor([1.0, 2, 3]).view(1, 3, 1).expand(2, 3, 2)
+    after = torch.tensor([2.0, 3, 10]).view(1, 3, 1).expand(2, 3, 2)
+    got = advantages(
+        turns, "g", RolloutValues(value, ends.gather(after), None, None), gamma=0.5, gae_lambda=0.5, turn_based=True
+    )
+    last = 4 + 0.5 * 10 - 3
+    assert got[0, [0, 2]].tolist() == [[1 + 0.5 * 3 - 1 + 0.25 * last] * 2, [last] * 2]
+
+    rollout["g", "acting"][1, 0, 0], rollout["paused"][1, 0] = True, False  # there agent 1 waits for agent 0
+    assert own_turns(rollout, GROUP)["g", "acting"][0].tolist() == [[True, True], [False, False], [True, False]]
+
+
 def played(n_envs: int, n_steps: int) -> tuple[GroupSpec, Rollout]:
     """Random moves in the game of echoes."""
     env = Echo(n_envs)

@@ -132,7 +132,7 @@ class ExternalOptions(EnvConfig):
         """
         groups = self.groups or self._groups_in_file()
         specs = tuple(group.spec(name) for name, group in groups.items())
-        return EnvSpec(self.name, specs, max_steps=self.max_steps, simultaneous=False)
+        return EnvSpec(self.name, specs, max_steps=self.max_steps, simultaneous=False, pauses=True)
 
     def for_evaluation(self) -> ExternalOptions:
         """The options of another environment than the training's, with an address and an address file that are free."""

@@ -4,6 +4,7 @@ Layout, batch `[env, time]`, for each group g of n agents:
 
 - `is_init` `[env, time, 1]`: the first step of an episode. `("next", "done")` `[env, time, 1]`: the episode ended here.
 - `state`, `("next", "state")` `[env, time, *state_shape]`, if the environment has a state.
+- `paused` `[env, time, 1]`, no agent acts, if the environment `pauses`.
 - `(g, "observation")` `[env, time, agent, *shape]`, `(g, "action")`, `(g, "log_prob")` `[env, time, agent]`,
   `(g, "alive")`, `(g, "acting")` `[env, time, agent]`, `(g, "action_mask")` `[env, time, agent, choice]` if there is
   one, `(g, "recurrent")` `[env, time, agent, layer, unit]`, the actor's state before the step, if there is one, and
@@ -87,6 +88,7 @@ class Collector:
         ]
         self._is_init = torch.ones(env.n_envs, n_steps, 1, dtype=torch.bool, device=self._device)
         self._done = torch.zeros_like(self._is_init)
+        self._paused = torch.zeros_like(self._is_init) if env.spec.pauses else None
         self._done_at = self._done[..., 0].unbind(1)
         self._is_first = torch.ones(env.n_envs, 1, dtype=torch.bool, device=self._device)
         self._state = (
@@ -196,11 +198,16 @@ class Collector:
             group.finish(step.groups[group.name], done, self.by_mask)
         if self._state is not None:
             self._state.finish(step, done, self.by_mask)
+        if self._paused is not None:
+            acting = torch.cat([group.now["acting"] for group in self._groups], -1)
+            self._paused.copy_(~acting.any(-1, keepdim=True))
 
     def _build(self) -> Rollout:
         tree: dict[str, Any] = {"is_init": self._is_init, "next": {"done": self._done}}
         if self._state is not None:
             tree["state"], tree["next"]["state"] = self._state.now, self._state.next
+        if self._paused is not None:
+            tree["paused"] = self._paused
         for group in self._groups:
             tree[group.name], tree["next"][group.name] = group.now, group.next
         return Rollout(tree, (self.env.n_envs, self._n_steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -16,15 +17,19 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.turns import own_turns
 from marlnb.client import Client, ConnectionRefused, EpisodeOver, InvalidReport, ServerGone, WireError
 from marlnb.client.messages import HEADER, MAGIC, Inbox, Message
-from marlnb.config import EnvConfig
+from marlnb.config import EnvConfig, LearnerContext
 from marlnb.envs.external.config import ExternalConfig
 from marlnb.envs.external.env import ExternalEnv
 from marlnb.envs.external.interface import evaluation_config, publish_evaluation
 from marlnb.envs.external.options import ExternalGroup
 from marlnb.errors import ConfigError, EnvError
 from marlnb.experiment import Experiment
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.training.collect.rollout import Collector
 
 GROUPS = {
     "a": ExternalGroup(agents=2, observation=(2,), actions=3, action_mask=True),
@@ -256,6 +261,33 @@ def test_the_others_wait_once_for_a_slow_one() -> None:
         assert ended.tolist() == [1, 1]
         for simulator in simulators:
             simulator.join()
+
+
+def test_truncated_episodes_are_learned_from_next_to_an_env_without_a_simulator() -> None:
+    """Each episode is one action and a truncation."""
+
+    def play(client: Client) -> None:
+        with contextlib.suppress(ServerGone):
+            while True:
+                episode = client.begin_episode()
+                episode.act({"p_0": [1.0]})
+                episode.reward({"p_0": 3.0})
+                episode.end(truncated=True)
+
+    with built(2, groups={"p": ExternalGroup(observation=(1,), actions=2)}) as env:
+        model, group = MLPConfig(hidden=(4,)), env.spec.groups[0]
+        learner = IPPOConfig().build(LearnerContext(group, env.spec, model, model, 2, 8))
+        collector = Collector(env, {"p": learner.policy}, 8, generator=torch.Generator().manual_seed(0))
+        collector.reset(0)
+        simulator = Simulator(env, play)
+        rollout = collector.collect()
+    simulator.join()
+    acting, truncated = rollout["p", "acting"], rollout["next", "p", "truncated"].squeeze(-1)
+    assert acting.sum() == 7 and torch.equal(acting, truncated)  # one env at a time, and none at first
+    assert torch.equal(rollout["paused"], ~acting)
+    turns = own_turns(rollout, group)
+    assert torch.equal(turns["p", "acting"], acting) and (turns["next", "p", "reward"][acting] == 3).all()
+    assert learner.update(rollout)["value_loss"] > 0
 
 
 def test_longer_episodes_are_truncated_and_the_simulator_is_notified() -> None:
