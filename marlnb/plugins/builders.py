@@ -52,6 +52,8 @@ class Builders(Generic[T]):
     def of(self, config: object) -> T:
         """What is registered for the config's class, or for the nearest of its base classes.
 
+        A class that is defined again, as by a notebook's cell, has the builder of its last definition.
+
         Raises:
             ConfigError: for none of them.
         """
@@ -60,8 +62,15 @@ class Builders(Generic[T]):
                 importlib.import_module(kind.__module__.replace(".configs.", "."))
             if kind in self._builders:
                 return self._builders[kind]
+            if earlier := [other for other in self._builders if _is_defined_again(kind, other)]:
+                return self._builders[earlier[-1]]
         name = type(config).__name__
         raise ConfigError(f"nothing is registered to be built from {name}; decorate it: @{self.name}.register({name})")
+
+
+def _is_defined_again(kind: type, earlier: type) -> bool:
+    """Whether two classes have one place in the code; a function makes different ones at the same place."""
+    return _path(kind) == _path(earlier) and "<locals>" not in kind.__qualname__
 
 
 def _path(builder: object) -> str:

@@ -54,6 +54,30 @@ def test_registering_twice_replaces_the_same_builder_and_refuses_another() -> No
     assert things.of(Options()) is first
 
 
+def defined(**place: str) -> type[Options]:
+    """As a cell defines it each time it runs."""
+    return dataclass(frozen=True)(type("Mine", (Options,), {"__module__": "__main__", **place}))
+
+
+def test_a_class_that_is_defined_again_keeps_its_builder() -> None:
+    things = Builders("THINGS")
+    things.register(Options)(first)
+    things.register(defined())(second)
+    assert things.of(defined()()) is second
+    renamed = things.register(defined())(lambda config: "renamed")
+    assert things.of(defined()()) is renamed
+    for other in ({"__module__": "elsewhere"}, {"__qualname__": "Mine.Inner"}):
+        assert things.of(defined(**other)()) is first
+
+
+def test_classes_that_a_function_makes_are_different_ones() -> None:
+    things, place = Builders("THINGS"), {"__qualname__": "make.<locals>.Mine"}
+    things.register(Options)(first)
+    one, other = defined(**place), defined(**place)
+    things.register(one)(second)
+    assert things.of(one()) is second and things.of(other()) is first
+
+
 def test_an_unregistered_class_is_an_error_that_says_what_to_write() -> None:
     with pytest.raises(ConfigError, match=r"to be built from Options; decorate it: @THINGS.register\(Options\)"):
         Builders("THINGS").of(Options())
