@@ -37,7 +37,8 @@ class ExternalEnv(ServedEnv):
     until one does, until `timeout_s`, or until `interrupt` is called; then no step waits before the next `reset`.
 
     Saving does not disturb episodes. After a restore, every simulator counts as disconnected: the episodes that were in
-    progress are cut off at their last observations in the first step.
+    progress are cut off at their last observations in the first step, except those in which no agent has acted, which
+    are not counted.
 
     Attributes:
         address: where simulators connect.
@@ -131,18 +132,19 @@ class ExternalEnv(ServedEnv):
         return {
             "seed": torch.tensor(self._seed),
             "number": torch.tensor([slot.episode for slot in self._slots]),
-            "shown": torch.tensor([slot.has_acted or bool(slot.requested) for slot in self._slots]),
+            "has_acted": torch.tensor([slot.has_acted for slot in self._slots]),
             **{f"{name}/observation": group.observation.clone() for name, group in groups},
             **{f"{name}/alive": group.alive.clone() for name, group in groups},
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> Step:
         self.reset(int(state["seed"]))
-        for slot, episode, has_acted in zip(self._slots, state["number"].tolist(), state["shown"].tolist()):
-            slot.episode, slot.has_acted = episode, has_acted
+        has_acted = state["has_acted"]
+        for slot, episode, acted in zip(self._slots, state["number"].tolist(), has_acted.tolist()):
+            slot.episode, slot.has_acted = episode, acted
         for name, group in self._cpu_step.groups.items():
-            group.observation.copy_(state[f"{name}/observation"])
-            group.alive.copy_(state[f"{name}/alive"])
+            group.observation[has_acted] = state[f"{name}/observation"][has_acted]
+            group.alive[has_acted] = state[f"{name}/alive"][has_acted]
         self._cut_off = [slot for slot in self._slots if slot.has_acted]
         return self._on_device()
 

@@ -358,6 +358,37 @@ def test_restored_it_continues_as_if_every_simulator_had_died() -> None:
         assert step.groups["b"].final_observation[0].tolist() == [[2]]
 
 
+def test_restored_an_episode_without_an_action_leaves_no_trace() -> None:
+    def begin_another(client: Client) -> None:
+        episode = client.begin_episode()
+        episode.act({"boss": [1.0]})
+        episode.end()
+        with pytest.raises(ServerGone):
+            client.begin_episode().act({"boss": [2.0]})
+
+    def play(client: Client) -> None:
+        episode = client.begin_episode()
+        assert episode.seed == 6
+        episode.act({"boss": [3.0]})
+
+    with built() as env:
+        env.reset(5)
+        first = Simulator(env, begin_another)
+        env.step(actions(env))
+        assert env.step(actions(env)).groups["b"].observation.tolist() == [[[2]]]
+        saved = env.state_dict()
+        assert saved is not None
+    first.join()
+    with built() as env:
+        step = env.load_state_dict(saved)
+        assert step.episode_seed.tolist() == [6] and not step.groups["b"].observation.any()
+        second = Simulator(env, play)
+        env.step(actions(env))
+        assert not step.done.any() and step.groups["b"].observation.tolist() == [[[3]]]
+        env.step(actions(env))
+        second.join()
+
+
 def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARLNB_TOKEN", "the right one")
     with built() as env:
