@@ -229,7 +229,7 @@ class Episode:
         if not self._has_acted:
             raise InvalidReport(f"end of {name!r}: no agent has acted in this episode yet")
         if observation is not None:
-            self._finals[name] = agent.observation(observation)
+            self._finals[name] = agent.observation(observation).copy()  # sent later; the caller may reuse its array
         if action_mask is not None:
             self._final_masks[name] = agent.mask(action_mask)
         self._ended[name] = bool(truncated)

@@ -90,7 +90,9 @@ def test_an_episode_number_by_number() -> None:
         episode.reward({"a_0": 0.5})
         seen["second"] = episode.act({"a_1": [3, 4]})
         episode.reward({"a_1": 2.0})
-        episode.end_agent("a_0", [9, 9])
+        last = np.float32([9, 9])
+        episode.end_agent("a_0", last)
+        last[:] = 10  # the simulator uses its buffer again
         seen["third"] = episode.act({"boss": [8.0]})
         episode.reward({"boss": 4.0, "a_1": 8.0})
         episode.end({"boss": [6.0]}, truncated=True)
