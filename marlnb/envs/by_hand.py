@@ -37,7 +37,8 @@ def vector_env(
 
     Args:
         env: a registered name (`pettingzoo/` may be omitted) or `module:Class`; a configuration; an Experiment; or a
-            function or class that returns a PettingZoo environment, parallel or turn-based, or a torchrl EnvBase.
+            function or class that returns a PettingZoo environment, parallel or turn-based, or a torchrl EnvBase. It is
+            called with `n_envs` and `device` if it has these arguments.
         n_envs: B; None: the Experiment's `n_envs`, or 1.
         device: where the step's tensors are.
         groups: agents by group; None: the Experiment's groups, or the environment's own.
@@ -67,7 +68,9 @@ def vector_env(
             "vector_env takes a name such as 'mpe/simple_spread', an EnvConfig, an Experiment, or a function or class "
             f"that returns an environment; got a {type(env).__name__}"
         )
-    return _from_function(env, n_envs, device, groups, options)
+    parameters, values = parameters_of(env), {"n_envs": n_envs, "device": device}
+    kwargs = {name: value for name, value in values.items() if name in parameters} | dict(options.pop("kwargs", {}))
+    return env_of_function(env, n_envs, device, kwargs, options, groups)
 
 
 def env_class(name: str) -> type[EnvConfig]:
@@ -89,30 +92,45 @@ def is_env_base(env: object) -> bool:
     return envs is not None and isinstance(env, envs.EnvBase)
 
 
-def _from_function(
-    function: Callable[..., Any], n_envs: int, device: str, groups: Groups | None, options: Mapping[str, Any]
+def env_of_function(
+    function: Callable[..., Any],
+    n_envs: int,
+    device: str,
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
+    groups: Groups | None = None,
 ) -> VectorEnv:
-    """What `function` returns decides how it is stepped."""
+    """B = `n_envs` envs of a function; what it returns decides how they are stepped.
+
+    Args:
+        function: returns a VectorEnv, a torchrl EnvBase, or a PettingZoo environment.
+        n_envs: B.
+        device: where the step's tensors are.
+        kwargs: the keyword arguments of each call.
+        options: of the kind of environment, except `kwargs`; None: a PettingZoo environment is stepped in this process.
+        groups: agents by group; None: the environment's own.
+    Raises:
+        ConfigError, EnvBuildError: as vector_env.
+    """
     from marlnb.envs.custom import pettingzoo_vector_env
     from marlnb.envs.regroup import Regrouped
     from marlnb.envs.torchrl.config import torchrl_vector_env
     from marlnb.envs.vector import VectorEnv
 
-    parameters = parameters_of(function)
-    arguments = {key: value for key, value in (("n_envs", n_envs), ("device", device)) if key in parameters}
     name = str(getattr(function, "__name__", "custom"))
-    env = construct(name, function, {**arguments, **options.get("kwargs", {})})
+    env = construct(name, function, kwargs)
     if isinstance(env, VectorEnv):
-        _check_options(name, options, ("kwargs",))
+        _check_options(name, options or {}, ("kwargs",))
         built = env
     elif is_env_base(env):
         env.close()
-        _check_options(name, options, ("kwargs", "max_steps"))
-        built = torchrl_vector_env(function, n_envs, device=device, **options)
+        _check_options(name, options or {}, ("kwargs", "max_steps"))
+        built = torchrl_vector_env(function, n_envs, device=device, name=name, kwargs=kwargs, **(options or {}))
     else:
         close_env(env)
+        options = {"workers": 0} if options is None else options
         grouped: dict[str, Any] = {"groups": groups} if groups else {}
-        return pettingzoo_vector_env(function, n_envs, device=device, **options, **grouped)
+        return pettingzoo_vector_env(function, n_envs, device=device, kwargs=kwargs, **options, **grouped)
     return Regrouped(built, groups) if groups else built
 
 

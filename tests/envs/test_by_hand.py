@@ -52,6 +52,18 @@ def test_pettingzoo_classes_and_functions_step() -> None:
             assert len(envs.spec.agents) == agents
 
 
+def test_a_function_of_pettingzoo_environments_gets_the_arguments_that_it_has() -> None:
+    calls: list[tuple[int, str]] = []
+
+    def rooms(n_envs: int, device: str) -> Rooms:
+        calls.append((n_envs, device))
+        return Rooms()
+
+    with mnb.vector_env(rooms, 2, workers=0) as envs:
+        assert envs.n_envs == 2 and len(envs.spec.agents) == 3
+    assert set(calls) == {(2, "cpu")}
+
+
 @pytest.mark.parametrize("arguments", ["", "n_envs, device"])
 def test_torchrl_functions_step(arguments: str) -> None:
     from torchrl.envs import EnvBase

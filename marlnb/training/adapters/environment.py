@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from marlnb.config import EnvConfig
-from marlnb.envs.by_hand import env_class, is_env_base
-from marlnb.envs.constructor_errors import construct, parameters_of
+from marlnb.envs.by_hand import env_class, env_of_function, is_env_base
+from marlnb.envs.constructor_errors import parameters_of
 from marlnb.envs.vector import VectorEnv
-from marlnb.envs.workers.env_batch import close_env
 from marlnb.errors import ConfigError
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.agents import EnvMaker
@@ -39,7 +38,7 @@ def env_maker(env: EnvLike) -> EnvConfig | EnvMaker:
     if is_env_base(env):
         return _deep_copies(env)
     if callable(env):
-        return _built_by(env)
+        return lambda n_envs, device: env_of_function(env, n_envs, device, _arguments(env, n_envs, device))
     raise ConfigError(
         "env must be an EnvConfig, a name such as 'pettingzoo/simple_spread', a torchrl EnvBase, or a function that "
         f"returns an environment; got {type(env).__name__}"
@@ -87,25 +86,6 @@ def _deep_copies(env: EnvBase) -> EnvMaker:
     return make
 
 
-def _built_by(function: Callable[..., Any]) -> EnvMaker:
-    """A function that builds environments with `function`; its first result shows their kind."""
-    from marlnb.envs.torchrl.config import torchrl_vector_env
-
-    name = str(getattr(function, "__name__", "environment"))
-
-    def make(n_envs: int, device: str) -> VectorEnv:
-        env = construct(name, function, _arguments(function, n_envs, device))
-        if isinstance(env, VectorEnv):
-            return env
-        if is_env_base(env):
-            env.close()
-            return torchrl_vector_env(function, n_envs, device=device, name=name)
-        close_env(env)
-        return _pettingzoo(function, name, n_envs, device)
-
-    return make
-
-
 def _arguments(function: Callable[..., Any], n_envs: int, device: str) -> dict[str, Any]:
     """`n_envs` and `device` under these names, as far as `function` has them; or its only two required arguments."""
     parameters, values = parameters_of(function), {"n_envs": n_envs, "device": device}
@@ -117,11 +97,3 @@ def _arguments(function: Callable[..., Any], n_envs: int, device: str) -> dict[s
     if len(required) == 2:
         return {name: values.get(name, value) for name, value in zip(required, values.values())}
     return {name: value for name, value in values.items() if name in parameters}
-
-
-def _pettingzoo(function: Callable[..., Any], name: str, n_envs: int, device: str) -> VectorEnv:
-    from marlnb.envs.parallel import ParallelVectorEnv
-    from marlnb.envs.workers.source import EnvSource
-
-    source = EnvSource(name=name, constructor=function, kwargs={}, groups={}, max_steps=None)
-    return ParallelVectorEnv(source, n_envs, 0, device)

@@ -178,3 +178,13 @@ def test_an_environment_class_keeps_its_own_first_arguments(tmp_path: Path) -> N
     assert agents.spec.agents == ("a_0", "a_1", "a_2")
     with pytest.raises(EnvBuildError, match="size must be at least 2"):
         mnb.agents_from_module(nn.Linear(3, 3), Strict, path=tmp_path)
+
+
+def test_a_function_of_environments_has_arguments_of_any_names(tmp_path: Path) -> None:
+    def scripted(n: int, where: str) -> Scripted:
+        assert (n, where) in ((1, "cpu"), (2, "cpu"))
+        return Scripted()
+
+    agents = mnb.agents_from_module(nn.Linear(3, 3), scripted, path=tmp_path)
+    with agents.build_env(2) as env:
+        assert env.n_envs == 2 and env.spec.agents == ("a_0", "a_1", "a_2")
