@@ -123,7 +123,8 @@ def env_of_function(
         _check_options(name, options or {}, ("kwargs",))
         built = env
     elif is_env_base(env):
-        env.close()
+        if not env.is_closed:  # batched envs are closed until their first reset
+            env.close()
         _check_options(name, options or {}, ("kwargs", "max_steps"))
         built = torchrl_vector_env(function, n_envs, device=device, name=name, kwargs=kwargs, **(options or {}))
     else:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.by_hand import vector_env
 from marlnb.envs.contract import check_vector_env
 from marlnb.envs.steps import differ, random_actions
 from marlnb.envs.torchrl import torchrl_vector_env
@@ -22,7 +23,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from tensordict import TensorDict
     from torchrl.data import Binary, Bounded, Categorical, Composite, MultiCategorical, MultiOneHot, OneHot, Unbounded
-    from torchrl.envs import EnvBase, GymEnv, PettingZooWrapper, VmasEnv
+    from torchrl.envs import EnvBase, GymEnv, PettingZooWrapper, RewardScaling, SerialEnv, TransformedEnv, VmasEnv
 
 
 class Counters(EnvBase):  # type: ignore[misc]
@@ -106,6 +107,10 @@ def many(n_envs: int, **kwargs: Any) -> EnvBase:
     return Counters(n_envs=n_envs, **kwargs)
 
 
+def serial(n_envs: int, **kwargs: Any) -> EnvBase:
+    return SerialEnv(n_envs, lambda: one(**kwargs))
+
+
 def zoo() -> EnvBase:
     from mpe2 import simple_spread_v3
 
@@ -129,7 +134,7 @@ def test_contract_of_its_kinds(kwargs: dict[str, Any]) -> None:
     check_vector_env(lambda n_envs: torchrl_vector_env(one, n_envs, kwargs=kwargs))
 
 
-@pytest.mark.parametrize("constructor", [one, many])
+@pytest.mark.parametrize("constructor", [one, many, serial])
 def test_what_counters_see_and_get(constructor: Callable[..., EnvBase]) -> None:
     """By hand: 5 steps, then a reset; a reset after 3 where a time limit is set."""
     env = torchrl_vector_env(constructor, 2, kwargs={"action": Categorical(4)}, max_steps=3)
@@ -147,6 +152,18 @@ def test_what_counters_see_and_get(constructor: Callable[..., EnvBase]) -> None:
         if ends:
             assert (rows.final_observation[..., 0] == 3).all()
     assert step.episode_seed.tolist() == [4, 5]
+
+
+def test_batched_envs_with_a_transform_start_when_they_are_reset() -> None:
+    def scaled(n_envs: int) -> EnvBase:
+        return TransformedEnv(serial(n_envs), RewardScaling(0, 10, in_keys=[("counters", "reward")]))
+
+    for reset_first in (False, True):
+        with vector_env(scaled, 2) as env:
+            if reset_first:
+                env.reset(0)
+                step = env.step({"counters": torch.zeros(2, 2, dtype=torch.int64)})
+                assert step.groups["counters"].reward.tolist() == [[10, 20]] * 2  # a one-hot choice sums to 1
 
 
 def test_one_that_leaves() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,7 +11,8 @@ import torch
 from tensordict import NestedKey, TensorDictBase
 from torch import Tensor
 from torchrl.data import Bounded, Composite, NonTensor
-from torchrl.envs import EnvBase
+from torchrl.envs import EnvBase, TransformedEnv
+from torchrl.envs.batched_envs import BatchedEnvBase
 
 from marlnb.errors import EnvBuildError
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
@@ -89,30 +90,71 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
     Raises:
         EnvBuildError: a spec that is not supported; the message names the group and what is valid.
     """
-    _check_turns(env, name)
-    prefixes = {group: (group,) for group in env.group_map} if hasattr(env, "group_map") else {"agent": ()}
-    agents = {group: tuple(members) for group, members in getattr(env, "group_map", {"agent": ["agent_0"]}).items()}
-    groups = tuple(_group(env, name, group, prefix, agents[group]) for group, prefix in prefixes.items())
+    attributes = _attributes_of(env)
+    if not attributes.parallel and PLAYER not in set(env.full_observation_spec.keys()):
+        raise EnvBuildError(
+            f"{name}: torchrl's wrapper of a turn-based environment is not supported: it does not report which "
+            "agents are alive; use marlnb's own `pettingzoo/...`, or `openspiel/...`"
+        )
+    if attributes.group_map is None:
+        groups: tuple[GroupLayout, ...] = (_group(env, name, "agent", (), ("agent_0",)),)
+    else:
+        groups = tuple(
+            _group(env, name, group, (group,), tuple(agents)) for group, agents in attributes.group_map.items()
+        )
     seen, dones = env.full_observation_spec, env.full_done_spec
     state = tuple(_unbatched(env, seen["state"])) if "state" in set(seen.keys()) else None
     if state is not None and isinstance(seen["state"], NonTensor):
         raise EnvBuildError(f"{name}: its state is not a tensor; build it without a state")
     turns = PLAYER in set(seen.keys())
-    # as_torchrl's environments always have the entry `acting`, so they say it themselves
-    simultaneous = getattr(env, "simultaneous", not (turns or any("acting" in group.known for group in groups)))
+    simultaneous = attributes.simultaneous
+    if simultaneous is None:
+        simultaneous = not (turns or any("acting" in group.known for group in groups))
     spec = EnvSpec(name, tuple(g.spec for g in groups), state, max_steps, simultaneous=bool(simultaneous))
     flags = frozenset(
         key for key in set(dones.keys()) if isinstance(key, str) and not isinstance(dones[key], Composite)
     )
-    return Layout(spec, groups, flags, tuple(env.agent_names) if turns else ())
+    return Layout(spec, groups, flags, tuple(attributes.agent_names) if turns else ())
 
 
-def _check_turns(env: EnvBase, name: str) -> None:
-    if getattr(env, "parallel", True) is False and PLAYER not in set(env.full_observation_spec.keys()):
-        raise EnvBuildError(
-            f"{name}: torchrl's wrapper of a turn-based environment is not supported: it does not report which "
-            "agents are alive; use marlnb's own `pettingzoo/...`, or `openspiel/...`"
-        )
+@dataclass(frozen=True)
+class _Attributes:
+    """What a torchrl environment states outside its specs.
+
+    Attributes:
+        group_map: agents by group; None: one agent.
+        parallel: False for torchrl's wrapper of a turn-based PettingZoo environment.
+        simultaneous: as in EnvSpec; only as_torchrl's environments have it, since all have the entry `acting`.
+        agent_names: by player number, for games.
+    """
+
+    group_map: Mapping[str, Sequence[str]] | None
+    parallel: bool
+    simultaneous: bool | None
+    agent_names: Sequence[str]
+
+
+def _attributes_of(env: EnvBase) -> _Attributes:
+    """The attributes of an environment.
+
+    torchrl's SerialEnv and ParallelEnv have those of their envs neither before they start nor as single values, so one
+    more of their envs is built to read them, as torchrl does for their specs.
+    """
+    base = env
+    while isinstance(base, TransformedEnv):
+        base = base.base_env
+    if isinstance(base, BatchedEnvBase):
+        member = base.create_env_fn[0](**base.create_env_kwargs[0])
+        attributes = _attributes_of(member)
+        if not member.is_closed:
+            member.close()
+        return attributes
+    return _Attributes(
+        getattr(env, "group_map", None),
+        getattr(env, "parallel", True) is not False,
+        getattr(env, "simultaneous", None),
+        getattr(env, "agent_names", ()),
+    )
 
 
 def _unbatched(env: EnvBase, spec: Any) -> torch.Size:
