@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, unknown
 from marlnb.models.adapters.critic import ExternalCritic
 from marlnb.models.adapters.module_network import ModuleNetwork
 from marlnb.models.adapters.parameters import Kind, distribution_of
@@ -28,7 +28,7 @@ def agents_from_module(
     env: EnvLike,
     *,
     distribution: Kind | Mapping[str, Kind] | None = None,
-    critics: Mapping[str, nn.Module] | None = None,
+    critics: Mapping[str, nn.Module] | nn.ModuleDict | None = None,
     cross_agent: bool | None = None,
     recurrent_shape: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
     path: str | os.PathLike[str] = "runs/agents_from_module",
@@ -61,6 +61,12 @@ def agents_from_module(
     """
     maker, spec = env_and_spec(env)
     by_group = _by_group(modules, spec)
+    if isinstance(critics, nn.Module) and not isinstance(critics, nn.ModuleDict):
+        raise ConfigError(f"critics must be {{group: module}}; got {type(critics).__name__}")
+    for option, values in (("distribution", distribution), ("critics", critics), ("recurrent_shape", recurrent_shape)):
+        for name in values if isinstance(values, (Mapping, nn.ModuleDict)) else ():
+            if name not in spec.group_names:
+                raise ConfigError(f"{option}: {unknown(f'group of {spec.name}', str(name), spec.group_names)}")
     policies, networks = {}, {}
     for group in spec.groups:
         given = by_group[group.name]
@@ -68,8 +74,9 @@ def agents_from_module(
         family, parameters, greedy = distribution_of(kind, group.action)
         state_shape = recurrent_shape.get(group.name) if isinstance(recurrent_shape, Mapping) else recurrent_shape
         actor = _network(given, group, cross_agent, state_shape)
-        module = (critics or {}).get(group.name)
-        critic = None if module is None else ExternalCritic(group, network_of([module], group), spec)
+        critic = None
+        if critics is not None and group.name in critics:
+            critic = ExternalCritic(group, network_of([critics[group.name]], group), spec)
         policies[group.name] = ExternalPolicy(group, actor, family, parameters=parameters, greedy=greedy, critic=critic)
         networks[group.name] = network_numbers(given, group)
     return Agents(policies, maker, path, source=source, n_envs=n_envs, networks=networks)

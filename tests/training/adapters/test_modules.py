@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,6 +123,22 @@ def test_what_cannot_be_taken(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be an EnvConfig"):
         mnb.agents_from_module(chain(), 3, path=tmp_path)
     assert mnb.agents_from_module(Bare(), ENV, path=tmp_path).by_group["agent"].sites()[0].kind == "head"
+
+
+@pytest.mark.parametrize("values", [{"agents": "greedy"}, {"agents": nn.Linear(18, 1)}, {"agents": (1, 8)}])
+def test_options_by_group_name_groups(values: dict[str, Any], tmp_path: Path) -> None:
+    option = {str: "distribution", nn.Linear: "critics", tuple: "recurrent_shape"}[type(values["agents"])]
+    with pytest.raises(ConfigError, match=f"{option}: no group 'agents' of {ENV}; did you mean 'agent'"):
+        mnb.agents_from_module(chain(), ENV, path=tmp_path, **{option: values})  # type: ignore[arg-type]
+
+
+def test_critics_may_be_a_module_dict_but_not_one_module(tmp_path: Path) -> None:
+    critic = chain(4, n_outputs=1)
+    agents = mnb.agents_from_module(chain(), ENV, critics=nn.ModuleDict({"agent": critic}), path=tmp_path)
+    seen = torch.randn(4, 3, 18)
+    torch.testing.assert_close(agents.by_group["agent"].value({"agent": seen})[0], critic(seen)[..., 0])
+    with pytest.raises(ConfigError, match=r"critics must be \{group: module\}; got Sequential"):
+        mnb.agents_from_module(chain(), ENV, critics=critic, path=tmp_path)  # type: ignore[arg-type]
 
 
 class Remembers(nn.Module):
