@@ -21,6 +21,7 @@ from marlnb.training.adapters.environment import EnvLike, env_and_spec, indices_
 from marlnb.training.policies.agents import Agents
 
 Modules = nn.Module | Mapping[str, nn.Module]
+BY_NAME = (Mapping, nn.ModuleDict)  # types of modules by group or by agent; torch's is no Mapping
 
 
 def agents_from_module(
@@ -61,10 +62,10 @@ def agents_from_module(
     """
     maker, spec = env_and_spec(env)
     by_group = _by_group(modules, spec)
-    if isinstance(critics, nn.Module) and not isinstance(critics, nn.ModuleDict):
+    if isinstance(critics, nn.Module) and not isinstance(critics, BY_NAME):
         raise ConfigError(f"critics must be {{group: module}}; got {type(critics).__name__}")
     for option, values in (("distribution", distribution), ("critics", critics), ("recurrent_shape", recurrent_shape)):
-        for name in values if isinstance(values, (Mapping, nn.ModuleDict)) else ():
+        for name in values if isinstance(values, BY_NAME) else ():
             if name not in spec.group_names:
                 raise ConfigError(f"{option}: {unknown(f'group of {spec.name}', str(name), spec.group_names)}")
     policies, networks = {}, {}
@@ -84,7 +85,7 @@ def agents_from_module(
 
 def network_numbers(given: Modules, group: GroupSpec) -> list[int]:
     """The index of each agent's network."""
-    if isinstance(given, Mapping):
+    if isinstance(given, BY_NAME):
         members = indices_by_object([given[agent] for agent in group.agents])
         return [next(k for k, rows in enumerate(members) if index in rows) for index in range(group.n_agents)]
     shared = getattr(given, "share_params", True)
@@ -92,13 +93,13 @@ def network_numbers(given: Modules, group: GroupSpec) -> list[int]:
 
 
 def _by_group(modules: Modules | Mapping[str, Modules], spec: EnvSpec) -> dict[str, Modules]:
-    if isinstance(modules, nn.Module) and not isinstance(modules, nn.ModuleDict):
+    if isinstance(modules, nn.Module) and not isinstance(modules, BY_NAME):
         if len(spec.groups) > 1:
             raise ConfigError(
                 f"{spec.name} has the groups {list(spec.group_names)}; pass {{group: module}} instead of one module"
             )
         return {spec.groups[0].name: modules}
-    if not isinstance(modules, (Mapping, nn.ModuleDict)):
+    if not isinstance(modules, BY_NAME):
         raise ConfigError(f"modules must be a module, or modules by group; got {type(modules).__name__}")
     given = dict(modules.items())
     if set(given) != set(spec.group_names):
@@ -121,7 +122,7 @@ def _kind(distribution: Kind | Mapping[str, Kind] | None, group: GroupSpec) -> K
 def _network(
     given: Modules, group: GroupSpec, cross_agent: bool | None, state_shape: tuple[int, int] | None
 ) -> Network:
-    if isinstance(given, (Mapping, nn.ModuleDict)):
+    if isinstance(given, BY_NAME):
         return _by_agent(dict(given.items()), group, state_shape)
     if state_shape is not None:
         return _module_network(given, group, group.n_agents, state_shape, cross_agent)

@@ -57,10 +57,11 @@ def test_a_shared_chain_has_marlnbs_names(tmp_path: Path) -> None:
     assert np.abs(attribution.convergence_delta).max() < 0.05
 
 
-def test_one_module_an_agent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [dict, nn.ModuleDict])
+def test_one_module_an_agent(kind: type[Any], tmp_path: Path) -> None:
     modules = {f"agent_{index}": chain(index) for index in range(3)}
     modules["agent_2"] = modules["agent_0"]  # two share
-    agents = mnb.agents_from_module({"agent": modules}, ENV, path=tmp_path)
+    agents = mnb.agents_from_module({"agent": kind(modules)}, ENV, path=tmp_path)
     assert agents.networks == {"agent": [0, 1, 0]}
     policy = agents.by_group["agent"]
     seen = torch.randn(4, 3, 18)
