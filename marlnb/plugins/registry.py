@@ -58,13 +58,13 @@ class Registry(Generic[T]):
     def register(self, name: str) -> Callable[[S], S]:
         """A class decorator that registers the class as `name` and sets its class attribute `name`.
 
-        It replaces an earlier definition of the same class. In a notebook or a script it may have had another name.
+        It replaces an earlier definition of the same class. In a notebook or a script it may have had another name, or
+        come from a module since: a cell that was moved there, or a script that is imported as well.
         """
 
         def enter(member: S) -> S:
             present = self._members.get(name)
-            in_main = getattr(present, "__module__", "") == "__main__" == getattr(member, "__module__", "")
-            if present is not None and _path(present) != _path(member) and not in_main:
+            if present is not None and not _is_redefined(present, member):
                 raise ConfigError(f"{self.kind} {name!r} is registered already, by {_path(present)}")
             member.name = name  # type: ignore[attr-defined]
             self._members[name] = member  # type: ignore[assignment]
@@ -203,6 +203,16 @@ def _with_known_options(member: T) -> T:
     if is_derived and get_annotations(member):  # type: ignore[arg-type]
         raise ConfigError(f"{_path(member)} needs the decorator @dataclass(frozen=True), so that its options are known")
     return member
+
+
+def _is_redefined(present: object, member: object) -> bool:
+    """Whether `member` is a new definition of the class `present`."""
+    modules = {str(getattr(each, "__module__", "")) for each in (present, member)}
+    if "__main__" not in modules:
+        return _path(present) == _path(member)
+    is_built_in = any(module.startswith("marlnb.") for module in modules)
+    have_one_name = getattr(present, "__qualname__", None) == getattr(member, "__qualname__", None)
+    return modules == {"__main__"} or (have_one_name and not is_built_in)
 
 
 def _path(member: object) -> str:

@@ -90,6 +90,18 @@ def test_registering_twice_replaces_the_same_class_and_refuses_another() -> None
         registry.register("cell's")(other)
 
 
+@pytest.mark.parametrize("modules", [("__main__", "theirs"), ("theirs", "__main__")])
+def test_a_cell_that_moved_to_a_module_and_a_script_that_is_imported_are_redefined(modules: tuple[str, str]) -> None:
+    registry: Registry[type] = Registry("thing", "marlnb.models")
+    first, again = (type("Mine", (), {"__module__": module}) for module in modules)
+    registry.register("mine")(first)
+    registry.register("mine")(again)
+    assert registry._members["mine"] is again
+    registry.register("built in")(type("Mine", (), {"__module__": "marlnb.models.theirs"}))
+    with pytest.raises(ConfigError, match=r"registered already, by marlnb.models.theirs.Mine"):
+        registry.register("built in")(type("Mine", (), {"__module__": "__main__"}))
+
+
 def test_members_know_their_name_and_unknown_ones_the_nearest() -> None:
     member = MODELS.get("mlp")
     assert member.name == "mlp" and issubclass(member, ModelConfig)
