@@ -145,7 +145,7 @@ class RowsToExplain:
             n_steps=config.n_steps if method.integrates else 0,
             baseline_name=self.baseline.name,
             sources=target.sources,
-            origin=self.source.origin(),
+            origin=self.source.origin(config.checkpoint),
             site="" if self.task.site is None else self.task.site.name,
             feature_groups=dict(axis.members or {}),
             tolerance=convergence_tolerance(target.policy, output),

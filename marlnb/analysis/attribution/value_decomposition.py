@@ -181,7 +181,7 @@ def decompose_value(
     return ValueDecomposition(
         q.numpy(), weight.numpy(), share.numpy(), total.numpy(), rest.numpy(), baseline_q.numpy(), rows.episode, rows.t,
         policy.group.agents, group, "sum" if isinstance(policy.mixer, SumMixer) else "monotonic", of, baseline,
-        source.origin(),
+        source.origin(checkpoint),
     )  # fmt: skip
 
 

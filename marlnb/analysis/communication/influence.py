@@ -138,7 +138,7 @@ def influence(
         units=units,
         n_episodes=n_episodes,
         messages=tuple(messages),
-        origin=source.origin(),
+        origin=source.origin(checkpoint),
     )
 
 

@@ -298,7 +298,7 @@ class RowSource:
         _, start, number = np.unique(rows.episode, return_index=True, return_inverse=True)
         return bool(np.array_equal(rows.t, np.arange(len(rows)) - start[number]))
 
-    def origin(self, checkpoint: int | None = None) -> dict[str, Any]:
+    def origin(self, checkpoint: int | None) -> dict[str, Any]:
         """What made the recording, as plain JSON: its last checkpoint, or the one of an iteration."""
         iteration, sha256 = self.recording.checkpoint
         if checkpoint is not None and checkpoint != iteration:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -226,3 +227,14 @@ def test_one_policy_does_not_explain_the_rows_of_two(tmp_path: Path) -> None:
         influenced = communication(alone, **options).influence  # type: ignore[arg-type]
     assert influenced is not None and both[first].influence is not None
     assert both[first].influence.value == pytest.approx(influenced.value, rel=1e-4)
+
+
+def test_results_name_the_checkpoint_whose_networks_they_explain(tmp_path: Path) -> None:
+    short = ("n_envs=2", "frames=100", "algorithm.learning_starts=50", "algorithm.updates=1", "checkpoint_every=1")
+    made = make_run(tmp_path / "run", "mpe/simple_spread", "algorithm=qmix", "model=gru", *short)
+    first, second = made.checkpoints
+    options: dict[str, Any] = {"group": "agent", "checkpoint": first.iteration, "n_steps": 2}
+    with record(made, episodes=2, checkpoint=[first.iteration, second.iteration], progress=False) as recording:
+        for explain in (attribute, attribute_over_time, decompose_value, influence):
+            stated = explain(recording, **options).origin["checkpoint"]
+            assert stated == {"iteration": first.iteration, "sha256": first.sha256}, explain

@@ -102,7 +102,7 @@ def attribute_over_time(
         episode=all_rows.episode[last], t=all_rows.t[last], agents=tuple(spec.agents[k] for k in members), group=group,
         feature_names=axis.names, to=to, target=output.describe(spec.action), units=output.units, n_steps=n_steps,
         baseline_name=baselines.name,
-        tolerance=convergence_tolerance(policy, output), origin=source.origin(),
+        tolerance=convergence_tolerance(policy, output), origin=source.origin(checkpoint),
         rows=rows_name(rows),
         given=() if baselines.strata is None else baselines.strata.given,
     )  # fmt: skip
