@@ -19,6 +19,7 @@ from marlnb.analysis.attribution.task import AttributionTask, FeatureAxis, conve
 from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
 from marlnb.analysis.data.strata import strata_of
 from marlnb.analysis.progress import AnalysisProgress
+from marlnb.training.policies.agents import weights_sha256
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class RowsToExplain:
         output, spec, method = target.output, target.policy.group, config.settings
         no_scores = np.zeros((0, len(target.members)), np.float32)
         members, values = list(target.members), self.baseline.values
+        weights = weights_sha256({spec.name: target.policy})
         by_agent = values[:, members] if values.ndim == 3 else values.unsqueeze(1).expand(-1, len(members), -1)
         return Attribution(
             values=np.zeros((0, len(target.members), len(axis.names)), np.float32),
@@ -145,11 +147,12 @@ class RowsToExplain:
             n_steps=config.n_steps if method.integrates else 0,
             baseline_name=self.baseline.name,
             sources=target.sources,
-            origin=self.source.origin(config.checkpoint),
+            origin=self.source.origin(config.checkpoint) | {"weights_sha256": weights},
             site="" if self.task.site is None else self.task.site.name,
             feature_groups=dict(axis.members or {}),
             tolerance=convergence_tolerance(target.policy, output),
             smooth=config.smooth,
+            noise=config.noise if config.smooth else 0.0,
             seed=config.seed,
             rows=config.rows or "",
             given=() if self.classes is None else self.classes.given,

@@ -53,11 +53,12 @@ class Attribution(Result):
         n_steps: quadrature points; 0 for methods without a quadrature.
         baseline_name: the baseline in words.
         sources: own, all or state.
-        origin: recording, checkpoint, experiment as JSON, and code version.
+        origin: recording, checkpoint, experiment as JSON, code version, and a hash of the explained weights.
         site: whose units are the features; empty for observations.
         feature_groups: by group, the names of its features.
         tolerance: share of the output that may be unexplained.
         smooth: noisy copies averaged over.
+        noise: standard deviation of their noise, as a share of each feature's; 0 without copies.
         seed: of everything that was drawn.
         n_samples: permutations or coalitions; 0 for methods that draw none.
         faithfulness: how well the values predict the output; measured where they need not add up.
@@ -90,6 +91,7 @@ class Attribution(Result):
     feature_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tolerance: float = TOLERANCE
     smooth: int = 0
+    noise: float = 0.0
     seed: int = 0
     n_samples: int = 0
     faithfulness: Faithfulness | None = None

@@ -35,20 +35,22 @@ class AttributionFile:
         path: the file.
         done: rows that it holds.
     Raises:
-        AnalysisError: the file exists and is complete, or has other options, and `overwrite` is not set.
+        AnalysisError: the file exists and is complete, or has other options, rows, baselines or weights, and
+            `overwrite` is not set.
     """
 
     def __init__(
         self, path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shape: tuple[int, ...],
         *, overwrite: bool = False,
     ) -> None:  # fmt: skip
-        self.path, text = path, json.dumps(meta, sort_keys=True)
+        self.path = path
         if path.exists() and not overwrite:
-            self._resume(text)
+            self._resume(meta, arrays)
             return
         with writing(path, kind=AnalysisError):
             path.parent.mkdir(parents=True, exist_ok=True)
             with nullcontext(path) if overwrite else replacing(path) as part, h5py.File(part, "w") as file:
+                text = json.dumps(meta, sort_keys=True)
                 file.attrs.update(format=FORMAT, version=VERSION, meta=text, complete=False, rows_done=0)
                 for name, array in arrays.items():
                     file[name] = array
@@ -57,16 +59,18 @@ class AttributionFile:
                 file["values"].attrs.update(axes="row, agent, feature", units=str(meta["units"]))
             self.file, self.done = h5py.File(path, "r+"), 0
 
-    def _resume(self, text: str) -> None:
+    def _resume(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         try:
             inspect(self.path)
             file = h5py.File(self.path, "r+")
         except (OSError, RecordingError) as error:
             raise AnalysisError(f"{self.path} cannot be continued: {error}") from error
-        same_options = file.attrs.get("meta") == text
-        if file.attrs.get("complete", True) or not same_options:
+        different = _different(file, meta, arrays) if file.attrs.get("format") == FORMAT else ["format"]
+        if file.attrs.get("complete", True) or different:
             file.close()
-            why = "exists and is complete; Attribution.load reads it" if same_options else "has other options"
+            why = "exists and is complete; Attribution.load reads it"
+            if different:
+                why = f"has other options, which differ in {', '.join(different)}"
             raise AnalysisError(f"{self.path} {why}; overwrite=True would replace it")
         self.file, self.done = file, int(file.attrs["rows_done"])
 
@@ -95,6 +99,25 @@ class AttributionFile:
         except AnalysisError:
             if error is None:  # else it is an error of this disk already
                 raise
+
+
+def _different(file: h5py.File, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Names of the fields, of the parts of `origin` and of the arrays that a file does not share."""
+    new, stored = (_fields_as_text(fields) for fields in (meta, json.loads(file.attrs["meta"])))
+    names = [name for name in new if stored.get(name) != new[name]]
+    return names + [name for name, array in arrays.items() if name not in file or not _close(file[name][()], array)]
+
+
+def _fields_as_text(meta: Mapping[str, Any]) -> dict[str, str]:
+    """Each option and part of `origin` as JSON; faithfulness is measured, no option."""
+    fields = {**meta, **meta["origin"]}
+    names = fields.keys() - {"origin", "faithfulness"}
+    return {name: json.dumps(fields[name], sort_keys=True) for name in sorted(names)}
+
+
+def _close(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether shapes and numbers agree up to rounding, since another machine may compute another last digit."""
+    return first.shape == second.shape and np.allclose(first, second, equal_nan=True)
 
 
 def _allocate(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from math import factorial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from marlnb.analysis.attribution.faithfulness import measure_faithfulness
 from marlnb.analysis.attribution.kernel_shap import coalitions, shapley_by_regression
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.target import Examples
+from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
@@ -330,3 +332,29 @@ def test_an_interrupted_file_is_continued(recording: Recording, monkeypatch: pyt
     with pytest.raises(AnalysisError, match="without folders"):
         attribute(recording, save="../stream", **options)  # type: ignore[arg-type]
     assert Path(path).exists()
+
+
+def test_a_file_is_continued_with_the_same_rows_baseline_and_weights_only(
+    recording: Recording, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"group": "listener", "method": "saliency", "smooth": 1, "baseline": np.zeros(11)}
+    options |= {"episodes": range(2), "batch_size": 30, "save": "same_options"}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(AnalysisProgress, "add", interrupt)
+        attribute(recording, **options)
+    changed = run.policies()
+    with torch.no_grad():
+        next(changed["listener"].parameters()).add_(1)
+    others = {"episode": {"episodes": range(1, 3)}, "t": {"episodes": range(3), "steps": range(17)}}
+    others |= {"baseline": {"baseline": np.ones(11)}, "noise": {"noise": 0.2}, "weights_sha256": {"policies": changed}}
+    for name, other in others.items():
+        with pytest.raises(AnalysisError, match=f"has other options, which differ in .*{name}"):
+            attribute(recording, **options | other)
+    file = attribute(recording, **options)
+    memory = attribute(recording, **options | {"save": None})
+    np.testing.assert_array_equal(file.values, memory.values)
+    with pytest.raises(AnalysisError, match="has other options, which differ in baseline"):
+        attribute(recording, **options | {"baseline": np.ones(11)})
