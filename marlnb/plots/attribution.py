@@ -65,7 +65,7 @@ def attribution_bars(
     middle_half = {"errorbar": ("pi", 50), "err_kws": {"color": INK, "linewidth": 1.4}, "capsize": 0.2}
     bars = [values[:, feature] for feature in order]
     sns.barplot(bars, orient="h", color=colour, saturation=1, width=0.72, ax=ax, **middle_half)
-    names = _names(attribution)
+    names = attribution.feature_labels
     ax.set_yticks(range(len(order)), [names[feature] for feature in order])
     ax.set_ylim(len(order) - 0.3, -0.7)
     if signed:
@@ -99,7 +99,7 @@ def attribution_over_time(
     """
     who = choose_agent(agent, attribution.agents, "attribution")
     size = np.abs(attribution.values[:, attribution.agents.index(who)])
-    groups = _groups(list(_names(attribution)), size, features, max_features)
+    groups = _groups(list(attribution.feature_labels), size, features, max_features)
     marker_every = max(1, len(np.unique(attribution.t)) // 8)
     ax = axes(ax)
     for k, (name, members) in enumerate(groups.items()):
@@ -127,7 +127,7 @@ def attribution_by_agent(
         agents: all agents of the environment, for the colours.
         max_features: how many features are drawn, the largest on top.
     """
-    names, n_agents = _names(attribution), len(attribution.agents)
+    names, n_agents = attribution.feature_labels, len(attribution.agents)
     size = np.abs(attribution.values)
     mean, low, high = np.full((3, n_agents, len(names)), np.nan)
     for k in range(n_agents):
@@ -215,12 +215,6 @@ def provenance(attribution: Attribution) -> str:
         worst = float(np.quantile(share, 0.95)) if share.size else float("nan")
         text += f"; unexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"
     return text
-
-
-def _names(attribution: Attribution) -> tuple[str, ...]:
-    if not attribution.feature_agents:
-        return attribution.feature_names
-    return tuple(f"{who}: {name}" for who, name in zip(attribution.feature_agents, attribution.feature_names))
 
 
 def _groups(

@@ -104,6 +104,13 @@ class Attribution(Result):
         return rows_note(self.rows)
 
     @property
+    def feature_labels(self) -> tuple[str, ...]:
+        """Names of the last axis, with the source agent's where there are sources: agents have features of one name."""
+        if not self.feature_agents:
+            return self.feature_names
+        return tuple(f"{agent}: {name}" for agent, name in zip(self.feature_agents, self.feature_names))
+
+    @property
     def complete(self) -> bool:
         """Whether the method guarantees that values add up to score - baseline_score."""
         return METHODS[self.method].complete and not self.smooth
@@ -162,12 +169,9 @@ class Attribution(Result):
 
     def to_pandas(self) -> pd.DataFrame:
         """One line per row and agent: episode, t, agent, score, convergence_delta, then a column per feature."""
-        names = list(self.feature_names)
-        if self.feature_agents:
-            names = [f"{agent}: {name}" for agent, name in zip(self.feature_agents, names)]
         scores = {"score": self.score, "convergence_delta": self.convergence_delta}
         head = grid_table({"episode": self.episode, "t": self.t}, {"agent": self.agents}, scores)
-        return pd.concat([head, pd.DataFrame(self.values.reshape(len(head), -1), columns=names)], axis=1)
+        return pd.concat([head, pd.DataFrame(self.values.reshape(len(head), -1), columns=self.feature_labels)], axis=1)
 
     def by_source(self) -> dict[str, np.ndarray]:
         """By source agent, the values of its observation's features, `[row, agent, feature]`.
@@ -252,7 +256,7 @@ class Attribution(Result):
     @property
     def verdict(self) -> str:
         size = f"{len(self.values)} steps of {len(np.unique(self.episode))} episodes"
-        largest = largest_shares(self.summary())
+        largest = largest_shares(self.summary().assign(feature=self.feature_labels * len(self.agents)))
         if not largest:
             return f"No agent of {self.group} acts at the explained steps; {size}."
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -186,3 +187,14 @@ def test_an_interrupted_file_with_something_given_is_continued(recording: Record
     file = attribute(recording, group="listener", n_steps=5, given="action", rows="t < 6", save="given", batch_size=50)
     np.testing.assert_allclose(file.values, memory.values, atol=1e-6)
     assert file.given == ("action",) and Attribution.load(recording.path.with_suffix(".attributions") / "given.h5").rows
+
+
+def test_the_verdict_names_features_with_the_agent_that_observes_them(recording: Recording) -> None:
+    """Features that several agents observe are not pooled, since they have nothing but a name in common."""
+    result = attribute(recording, group="listener", to="value", sources="all", episodes=[0], n_steps=2)
+    values = np.zeros((2, 2, 3), np.float32)
+    values[:, 0], values[:, 1] = (3, 1, 4), (1, 1, 2)  # the means over agents are x of b 3, x of a 2, y of a 1
+    sources = {"feature_names": ("x", "y", "x"), "feature_agents": ("a", "a", "b")}
+    scores = {"score": values.sum(-1), "baseline_score": np.zeros((2, 2))}
+    of_two = replace(result, values=values, agents=("a", "b"), **scores, **sources)  # type: ignore[arg-type]
+    assert "attributed most to b: x 50%, a: x 33%, a: y 17% (" in of_two.verdict
