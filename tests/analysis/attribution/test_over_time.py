@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
+from marlnb.analysis.attribution.outputs import resolve_output
 from marlnb.analysis.attribution.over_time.attribute import attribute_over_time
+from marlnb.analysis.attribution.over_time.unrolled import Unrolled
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
 from marlnb.training.runs.run import Run
+from tests.analysis.conftest import copy_with
 
 LOOKBACK = 3
 
@@ -91,3 +96,38 @@ def test_rows_and_given_choose_steps_and_baselines(team: Recording) -> None:
     assert given.given == ("action",) and "the same action" in given.verdict and np.isfinite(given.values).all()
     with pytest.raises(AnalysisError, match="baseline='mean'"):
         attribute_over_time(team, given="action", baseline="start", **options)
+
+
+def test_the_state_of_an_agent_that_is_absent_moves_on_where_all_act_at_once(team: Recording, tmp_path: Path) -> None:
+    """As while playing. What an absent agent did not observe contributes nothing."""
+    t = team.rows["t"].to_numpy()
+    fields = {name: team.steps("agent", name).to_numpy().copy() for name in ("observation", "alive", "acting")}
+    for values in fields.values():
+        values[np.isin(t, (8, 9)), 0] = 0  # agent_0 is absent at two steps
+    options = {"group": "agent", "agent": "agent_0", "to": "logit", "target": 1, "lookback": LOOKBACK, "n_steps": 20}
+    with copy_with(team, tmp_path / "absent.h5", "agent", **fields) as absent:
+        result = attribute_over_time(absent, t=10, **options)  # type: ignore[arg-type]
+        here = int(np.flatnonzero(t == 10)[5])
+        past = torch.from_numpy(fields["observation"][here - LOOKBACK : here + 1, 0]).reshape(1, -1)
+        state = torch.from_numpy(team.recurrent("agent").to_numpy()[here - LOOKBACK, 0])[None, None]
+        with torch.no_grad():
+            assert result.score[5, 0] == pytest.approx(ByHand(team)(past, state).item(), abs=1e-6)
+    by_lag = np.abs(result.values[5, 0]).sum(-1)
+    assert (by_lag[[1, 2]] == 0).all() and (by_lag[[0, 3]] > 0).all() and result.warnings == ()
+    absent.path.unlink()
+
+
+def test_the_state_of_an_agent_that_waits_for_its_turn_does_not_move_on(team: Recording) -> None:
+    assert team.run_path is not None
+    policy = Run.open(team.run_path).policies()["agent"]
+    unrolled = Unrolled(policy, resolve_output(policy.group.action, "logit", 1), [0, 1, 2])
+    seen, action = torch.randn(2, 4, 3, 18, generator=torch.Generator().manual_seed(0)), torch.zeros(2, 3).long()
+    turns = torch.ones(2, 4, 3, dtype=torch.bool)
+    turns[:, 1:3, 0] = False  # agent_0 waits for two steps
+    start = policy.initial_recurrent(2, torch.device("cpu"))
+    assert start is not None
+    with torch.no_grad():
+        result = unrolled.by_agent(seen, start, action, None, turns)
+        without_waiting, all_steps = (unrolled.by_agent(x, start, action, None, None) for x in (seen[:, [0, 3]], seen))
+    np.testing.assert_allclose(result[:, 0], without_waiting[:, 0], atol=1e-6)
+    np.testing.assert_allclose(result[:, 1:], all_steps[:, 1:], atol=1e-6)

@@ -16,6 +16,7 @@ from marlnb.analysis.attribution.gradients import by_sum
 from marlnb.analysis.attribution.outputs import Output
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.models.policies.policy import Policy
+from marlnb.training.collect.rollout import next_recurrent
 from marlnb.training.collect.threads import torch_threads
 
 
@@ -34,7 +35,7 @@ class Unrolled(nn.Module):
         return self.by_agent(*inputs)[:, self.members].sum(1)
 
     def by_agent(
-        self, observation: Tensor, state: Tensor, action: Tensor, mask: Tensor | None, acting: Tensor
+        self, observation: Tensor, state: Tensor, action: Tensor, mask: Tensor | None, turns: Tensor | None
     ) -> Tensor:
         """The agents' scalars at the last step, `[row, agent]`.
 
@@ -43,16 +44,17 @@ class Unrolled(nn.Module):
             state: that enters the first step, `[row, agent, layer, unit]`.
             action: of the last step.
             mask: of the last step.
-            acting: `[row, lag, agent]` bool; the state of an agent that does not act does not change.
+            turns: `[row, lag, agent]` bool, in turn-based environments; an agent that waits keeps its state. None:
+                every agent's state moves on, also that of one that is absent, as in `play`.
         """
         shape = self.policy.group.observation.shape
         flat = observation.view(*observation.shape[:3], *shape)
         steps = as_policy_input(self.policy, flat, self.policy.group).unbind(1)
-        for step, acts in zip(steps[:-1], acting.unbind(1)):
-            _, next_state = self.policy.logits(step, recurrent=state)
-            assert next_state is not None
-            state = torch.where(acts[..., None, None], next_state, state)
-        return actor_scalar(self.policy, self.output, steps[-1], action, state, mask)
+        memory: Tensor | None = state
+        for lag, step in enumerate(steps[:-1]):
+            _, after = self.policy.logits(step, recurrent=memory)
+            memory = next_recurrent(memory, after, None if turns is None else turns[:, lag])
+        return actor_scalar(self.policy, self.output, steps[-1], action, memory, mask)
 
 
 def explain_by_class(
@@ -81,7 +83,7 @@ def explain_by_class(
 
 
 def windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> dict[str, Tensor | None]:
-    """Windows that end at the rows `last`, as the arguments of `Unrolled`."""
+    """Windows that end at the rows `last`: the arguments of `Unrolled`; `alive` and `acting`, `[row, lag, agent]`."""
     positions = (last[:, None] + np.arange(-lookback, 1)).ravel()
     window_rows = rows.at(positions)
     (batch,) = source.batches(window_rows, len(window_rows))
@@ -91,13 +93,16 @@ def windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> d
 
     observation = batch.observations[source.group].float()
     state, action, mask = by_lag(batch.recurrent), by_lag(batch.action), by_lag(batch.action_mask)
+    acting, alive = by_lag(batch.acting), by_lag(torch.from_numpy(source.field("alive", window_rows)))
     assert state is not None and action is not None
     return {
         "observation": observation.reshape(len(last), lookback + 1, batch.acting.shape[1], -1),
         "state": state[:, 0],
         "action": action[:, -1],
         "mask": None if mask is None else mask[:, -1],
-        "acting": by_lag(batch.acting),
+        "turns": None if source.env.simultaneous else acting,
+        "alive": alive,
+        "acting": acting,
     }
 
 
@@ -105,11 +110,14 @@ def windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> d
 def _explain(
     unrolled: Unrolled, windows: dict[str, Tensor | None], baseline: Tensor, n_steps: int, groups: Tensor | None
 ) -> list[np.ndarray]:
-    """Values `[row, agent, lag, feature]`, the state's `[row, agent]`, scores; NaN where the agent did not act."""
-    x, state, acting = windows["observation"], windows["state"], windows["acting"]
-    assert x is not None and state is not None and acting is not None
-    extras = (windows["action"], windows["mask"], acting)
-    baselines = (baseline.expand_as(x).contiguous(), torch.zeros_like(state))
+    """Values `[row, agent, lag, feature]`, the state's `[row, agent]`, scores; NaN where the agent did not act.
+
+    A step at which an agent was absent is the same in its baseline, so what it did not observe contributes nothing.
+    """
+    x, state, alive, acting = (windows[name] for name in ("observation", "state", "alive", "acting"))
+    assert x is not None and state is not None and alive is not None and acting is not None
+    extras = (windows["action"], windows["mask"], windows["turns"])
+    baselines = (torch.where(alive.unsqueeze(-1), baseline, x), torch.zeros_like(state))
     values, state_values = by_sum(IntegratedGradients(unrolled)).attribute(
         (x, state), baselines, additional_forward_args=extras, n_steps=n_steps, method="gausslegendre"
     )
