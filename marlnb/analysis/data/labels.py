@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -29,7 +29,8 @@ class Labels:
 
     Attributes:
         values: `[row, agent of the group]`.
-        known: `[row, agent of the group]` bool, False where there is no value, or no number.
+        known: `[row, agent of the group]` bool, False where there is no value, as of an agent that is dead, or no
+            number.
         name: of the label.
         class_names: of the values 0, 1, ...; empty where they have none.
     """
@@ -132,8 +133,7 @@ def resolve_label(source: RowSource, rows: Rows, label: Label) -> Labels:
         return _from_array(source, rows, np.asarray(label), "label")
     if label not in source.recording.labels:
         return _from_name(source, rows, label)
-    values, name, class_names = source.label(label, rows)
-    return _labels_of_group(source, values, name, class_names)
+    return _recorded(source, rows, label)
 
 
 def own_action(source: RowSource, rows: Rows) -> list[Labels]:
@@ -160,6 +160,12 @@ def _from_name(source: RowSource, rows: Rows, name: str) -> Labels:
     field, feature = (name, None) if name in FIELD_LABELS else ("observation", name)
     values, known, class_names = _from_field(source, rows, field, feature)
     return Labels(values, known & ~not_a_number(values), name, class_names)
+
+
+def _recorded(source: RowSource, rows: Rows, name: str) -> Labels:
+    values, known, class_names = source.label(name, rows)
+    labels = _labels_of_group(source, values, name, class_names)
+    return replace(labels, known=labels.known & known.reshape(len(known), -1))
 
 
 def _from_array(source: RowSource, rows: Rows, values: np.ndarray, name: str) -> Labels:
@@ -223,9 +229,8 @@ def _from_agent(source: RowSource, rows: Rows, label: AgentLabel) -> Labels:
     group = source.env.group_of(agent)
     group_source = RowSource(source.recording, group.name)
     if field in source.recording.labels:
-        values, _, class_names = group_source.label(field, rows)
-        by_agent = _labels_of_group(group_source, values, field, class_names)
-        values, known = by_agent.values, by_agent.known
+        by_agent = _recorded(group_source, rows, field)
+        values, known, class_names = by_agent.values, by_agent.known, by_agent.class_names
     else:
         values, known, class_names = _from_field(group_source, rows, field, feature)
     column = [group.agents.index(agent)]

@@ -33,7 +33,7 @@ class MissingLabels:
         """
         n_rows, dropped = int(considered.sum()), considered & ~known
         n_nan, n_unknown = int((dropped & not_numbers).sum()), int((dropped & ~not_numbers).sum())
-        why = "that agent did not act, had ended, or its episode's end was not recorded"
+        why = "that agent did not act, was not alive, or its episode's end was not recorded"
         reasons = [
             *([f"at {n_nan} {label!r} is not a number"] if n_nan else []),
             *([f"at {n_unknown} it is unknown because {why}"] if n_unknown else []),

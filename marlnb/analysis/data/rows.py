@@ -273,21 +273,26 @@ class RowSource:
                 critic_recurrent=self._read_state(states.get("critic"), index),
             )
 
-    def label(self, label: str, rows: Rows) -> tuple[np.ndarray, str, Sequence[str]]:
-        """A recorded label `[row]` or `[row, agent of the group]`, its name and the names of its classes.
+    def label(self, label: str, rows: Rows) -> tuple[np.ndarray, np.ndarray, Sequence[str]]:
+        """A recorded label, where it has a value, and the names of its classes.
 
+        Returns:
+            the values and where they are known, `[row]` or `[row, agent of the group]` each, and the names. A label of
+            agents is known while its agent is alive.
         Raises:
             AnalysisError: the label belongs to other agents.
         """
         array = self.recording.label(label)
         values, class_names = array.read_rows(rows.index), self.recording.classes(label)
         if values.ndim == 1:
-            return values, label, class_names
+            return values, np.ones(values.shape, bool), class_names
         owners = list(array.labels["agent"])
         if owners == self.recorded_agents():
-            return self._expand_to_group(self.group, values), label, class_names
+            return self._expand_to_group(self.group, values), self.field("alive", rows), class_names
         if len(owners) == 1:
-            return values[:, 0], label, class_names
+            group = self.env.group_of(owners[0])
+            alive = self._read_field("alive", group.name, rows.index)[:, group.agents.index(owners[0])]
+            return values[:, 0], alive, class_names
         raise AnalysisError(
             f"label {label!r} belongs to the agents {owners}, not to {self.group!r}: choose one, such as "
             f"({owners[0]!r}, {label!r})"

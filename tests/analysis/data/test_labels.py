@@ -56,6 +56,20 @@ def test_the_return_to_go_is_unknown_where_the_end_was_not_recorded(tmp_path: Pa
     assert result.values[:3, 1].tolist() == [6, 5, 3]  # of 1, 2 and 3
 
 
+def test_a_label_of_an_agent_is_unknown_once_it_is_dead(tmp_path: Path) -> None:
+    """a_1 lives at t = 0, 1, 2."""
+    run = make_run(tmp_path / "run", LivesConfig(shortest=6), centralised=False)
+    with record(run, episodes=2, agents=["a_1", "b_0"], n_envs=1, progress=False) as recording:
+        source, group = RowSource(recording, "b"), RowSource(recording, "a")
+        rows = source.rows(None)
+        for label in (("a_1", "height"), "height"):
+            np.testing.assert_array_equal(resolve_label(source, rows, label).known[:, 0], rows.t < 3)
+        assert resolve_label(source, rows, "odd").known.all()
+        of_group = resolve_label(group, rows, "height")
+        np.testing.assert_array_equal(of_group.known, (rows.t < 3)[:, None] & [False, True, False])
+        np.testing.assert_array_equal(of_group.later(rows, 1).known, (rows.t < 2)[:, None] & [False, True, False])
+
+
 def test_several_sites_and_offsets_are_one_result(recording: Recording) -> None:
     speed = ("listener_0", "observation", "velocity_x")
     result = decode(recording, site="listener/actor/hidden_*", label=speed, offset=[-1, 0], n_shuffles=3)

@@ -107,7 +107,7 @@ def test_words_are_classes_as_their_numbers_are(recording: Recording) -> None:
 def test_counts_by_hand() -> None:
     considered = np.array([True, True, True, True, False])
     known = np.array([True, True, True, False, False])
-    gone = "it is unknown because that agent did not act, had ended, or its episode's end was not recorded"
+    gone = "it is unknown because that agent did not act, was not alive, or its episode's end was not recorded"
     result = MissingLabels()
     result.add("a", "x", considered, known, np.zeros(5, bool))
     assert result.notes == [f"a: 1 of 4 rows are left out: at 1 {gone}"] and not result.warnings
