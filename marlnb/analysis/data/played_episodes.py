@@ -96,10 +96,7 @@ class PlayedEpisodes:
         return list(next((spec.classes for spec in self.spec.labels if spec.name == label), ()))
 
     def steps(self, group: str, field: str) -> _PlayedArray:
-        """`[row, agent, ...]` of one of FIELDS; agents count as alive until their episode ends."""
-        if field == "alive":
-            n_agents = self.spec.group(group).n_agents
-            return _PlayedArray(np.ones((len(self), n_agents), bool))
+        """`[row, agent, ...]` of one of FIELDS."""
         return _PlayedArray(self.by_row(lambda track: getattr(track, field)[group]))
 
     def label(self, name: str) -> _PlayedArray:

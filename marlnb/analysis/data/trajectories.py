@@ -38,6 +38,7 @@ class Trajectories:
         logits: by group, as in `ActorOutput`.
         mask: by group, the action mask; None where there is none.
         acting: by group, `[time, env, agent]` bool, False after the episode.
+        alive: as `acting`, also True while an agent waits for its turn.
         state: `[time, env, *state_shape]`; None where the environment has none.
         labels: by name, `[time, env]` or `[time, env, agent]`.
         activations: by site, `[time, env, agent, unit]`, of the captured sites.
@@ -52,6 +53,7 @@ class Trajectories:
     logits: Mapping[str, Tensor]
     mask: Mapping[str, Tensor | None]
     acting: Mapping[str, Tensor]
+    alive: Mapping[str, Tensor]
     state: Tensor | None
     labels: Mapping[str, Tensor]
     activations: Mapping[str, Tensor]
@@ -65,7 +67,7 @@ class Trajectories:
     def of_envs(self, envs: Tensor | slice) -> Trajectories:
         """The episodes of some environments, `[env]` int64, which may repeat, or a slice; numbered from `first` on."""
         table, rows = self.table, envs if isinstance(envs, slice) else envs.numpy()
-        names = ("observation", "action", "logits", "mask", "acting", "labels", "activations")
+        names = ("observation", "action", "logits", "mask", "acting", "alive", "labels", "activations")
         tensors: dict[str, Any] = {name: _of_envs(getattr(self, name), envs) for name in names}
         returns = {group: values[rows] for group, values in table.returns.items()}
         return replace(
@@ -228,7 +230,8 @@ class _TrajectoryRecorder:
             self._append("observation", name, time_step.observation[name].to(device))
             self._append("action", name, output.action)
             self._append("logits", name, output.logits)
-            self._append("acting", name, time_step.acting[name].to(device) & in_episode.to(device)[:, None])
+            for kind, flag in (("acting", time_step.acting[name]), ("alive", time_step.alive[name])):
+                self._append(kind, name, flag.to(device) & in_episode.to(device)[:, None])
             mask = time_step.action_mask[name]
             if mask is not None:
                 self._append("mask", name, mask.to(device))
@@ -258,6 +261,7 @@ class _TrajectoryRecorder:
             logits=by_kind["logits"],
             mask={name: by_kind.get("mask", {}).get(name) for name in by_kind["action"]},
             acting=by_kind["acting"],
+            alive=by_kind["alive"],
             state=by_kind[""].get("state"),
             labels=by_kind.get("labels", {}),
             activations=by_kind.get("activations", {}),

@@ -135,7 +135,10 @@ def action_distance(before: Tensor, after: Tensor, policy: Policy) -> tuple[Tens
 
 
 def _labels(baseline: Trajectories, edited: Trajectories) -> Outcomes:
-    """Quantities and two-class labels; the index of one of several classes is no number that could be averaged."""
+    """Quantities and two-class labels; the index of one of several classes is no number that could be averaged.
+
+    A label of agents counts at the steps at which its agent is alive.
+    """
     outcomes: Outcomes = {}
     for label in baseline.env.labels:
         if len(label.classes) > 2 or label.name not in baseline.labels:
@@ -143,17 +146,21 @@ def _labels(baseline: Trajectories, edited: Trajectories) -> Outcomes:
         agents = baseline.env.group(label.group).agents if label.group is not None else ("",)
         means, last = [], []  # of each rollout, [episode, column]
         for track in (baseline, edited):
-            counts = track.in_episode.cpu()
-            values = track.labels[label.name].float().reshape(*counts.shape, -1)
-            means.append(mean_over_time(values, counts.unsqueeze(-1)))
-            last_step = (counts.sum(0) - 1)[None, :, None].expand(1, -1, values.shape[-1])
-            last.append(values.gather(0, last_step)[0].double().numpy())
+            when = track.in_episode.unsqueeze(-1) if label.group is None else track.alive[label.group]
+            values = track.labels[label.name].float().reshape(*when.shape)
+            means.append(mean_over_time(values, when.cpu()))
+            last.append(mean_over_time(values, _last(when).cpu()))
         units = "share" if label.classes else "label's units"
         for column in range(means[0].shape[1]):
             name = f"{label.name}/{agents[column]}" if len(agents) > 1 else label.name
             outcomes[OutcomeKey("label", name, units)] = PairedOutcome(*(values[:, column] for values in means))
             outcomes[OutcomeKey("label_end", name, units)] = PairedOutcome(*(values[:, column] for values in last))
     return outcomes
+
+
+def _last(when: Tensor) -> Tensor:
+    """The last step of each column at which `when` `[time, ...]` is True, bool of its shape."""
+    return when & (when.flip(0).cumsum(0).flip(0) == 1)
 
 
 def mean_over_time(values: Tensor, when: Tensor) -> np.ndarray:

@@ -28,7 +28,9 @@ def test_a_label_belongs_to_the_group_of_its_size_as_in_a_recording(tmp_path: Pa
     source, rows = PlayedEpisodes([track]).source("a")
     for name, added in (("sum", 2), ("a/named", 0)):
         expected = (rows.t + added) / 10
-        np.testing.assert_allclose(resolve_label(source, rows, name).values[:, 2], expected, atol=1e-6)
+        label = resolve_label(source, rows, name)
+        np.testing.assert_allclose(label.values[:, 2], expected, atol=1e-6)
+        np.testing.assert_array_equal(label.known[:, 1], rows.t < 3)  # a_1 is dead then
     with pytest.raises(RecordingError, match=r"label 'wrong' has 2 agents, and the groups have \{'a': 3, 'b': 1\}"):
         resolve_label(source, rows, "wrong")
     del labels["wrong"]

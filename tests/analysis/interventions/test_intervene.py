@@ -124,6 +124,15 @@ def test_steering_changes_action_distributions_as_the_heads_weights_predict(live
     assert any("only" in note for note in result.warnings)
 
 
+def test_a_label_of_an_agent_counts_while_the_agent_lives(lives: Run) -> None:
+    """Height is 10 t + agent; a_1 lives at t = 0, 1, 2, and a_0 for 3 steps in episode 0 and 4 in episode 1."""
+    result = intervene(lives, Scale("a/actor/hidden_1", 1.0), episodes=2, seed=0)
+    heights = {"a_0": ((10 + 15) / 2, (20 + 30) / 2), "a_1": (11, 21)}
+    for agent, expected in heights.items():
+        effects = [result.of(outcome, f"height/{agent}") for outcome in ("label", "label_end")]
+        assert tuple(effect.before for effect in effects) == tuple(effect.after for effect in effects) == expected
+
+
 def test_an_edit_without_effect_draws_a_warning(lives: Run) -> None:
     result = intervene(lives, Scale("a/actor/hidden_1", 1.0), episodes=4)
     assert any("nothing at all" in note for note in result.warnings) and "NOT TO BE TRUSTED" in repr(result)
@@ -226,7 +235,7 @@ def test_actions_are_compared_at_steps_at_which_the_agent_acts_in_both_episodes(
     def episode(actions: list[int], acting: list[bool]) -> Trajectories:
         action, acts = (torch.tensor(values)[:, None, None] for values in (actions, acting))
         spec, present = EnvSpec("test", (group,)), torch.ones(2, 1, dtype=torch.bool)
-        return Trajectories(spec, 0, present, {}, {"a": action}, {}, none, {"a": acts}, None, {}, {}, None)  # type: ignore[arg-type]
+        return Trajectories(spec, 0, present, {}, {"a": action}, {}, none, {"a": acts}, {}, None, {}, {}, None)  # type: ignore[arg-type]
 
     before, after = episode([0, 0], [True, True]), episode([0, 1], [True, False])
     (outcome,) = _actions(policy, before, after, None, before.acting["a"]).values()
