@@ -71,7 +71,7 @@ class Classes:
     note: str = ""
 
     @staticmethod
-    def from_labels(labels: Sequence[Labels], kind: Kind | None) -> Classes:
+    def from_labels(labels: Labels, kind: Kind | None) -> Classes:
         """The kind requested; None: whole numbers, booleans and words are classes.
 
         Raises:
@@ -79,18 +79,16 @@ class Classes:
         """
         if kind not in (None, *get_args(Kind)):
             raise AnalysisError(unknown("kind of decoding", str(kind), get_args(Kind)))
-        first = labels[0]
-        whole_numbers = first.values.dtype.kind in "iub"
+        whole_numbers, present = labels.values.dtype.kind in "iub", np.unique(labels.values[labels.known])
         chosen: Kind = kind or ("classification" if whole_numbers else "regression")
         if chosen == "regression":
-            if first.values.dtype.kind not in "iubf":
+            if labels.values.dtype.kind not in "iubf":
                 raise AnalysisError(
-                    f"label {first.name!r} holds {first.values.dtype}, not numbers; for classes, give whole numbers or "
-                    "words, or kind='classification'"
+                    f"label {labels.name!r} holds {labels.values.dtype}, not numbers; for classes, give whole numbers "
+                    "or words, or kind='classification'"
                 )
-            return Classes(chosen, np.empty(0), (), "" if kind else _note_on_class_like_values(labels))
-        present = _present_values(labels)
-        known_names = first.class_names
+            return Classes(chosen, np.empty(0), (), "" if kind else _note_on_class_like_values(labels.name, present))
+        known_names = labels.class_names
         names = tuple(
             known_names[int(v)] if whole_numbers and 0 <= int(v) < len(known_names) else str(v) for v in present
         )
@@ -103,19 +101,12 @@ class Classes:
         return np.minimum(np.searchsorted(self.present, values), max(0, len(self.present) - 1))
 
 
-def _present_values(labels: Sequence[Labels]) -> np.ndarray:
-    return np.unique(np.concatenate([label.values[label.known] for label in labels]))
-
-
-def _note_on_class_like_values(labels: Sequence[Labels]) -> str:
+def _note_on_class_like_values(name: str, present: np.ndarray) -> str:
     """Points out a quantity that looks like classes, as whole numbers with NaN do; empty otherwise."""
-    present = _present_values(labels)
     if not 2 <= len(present) <= MAX_CLASS_LIKE_VALUES or (present % 1 != 0).any():
         return ""
     values = ", ".join(f"{value:g}" for value in present)
-    return (
-        f"{labels[0].name!r} holds {values} as floats and is taken as a quantity; kind='classification' makes classes"
-    )
+    return f"{name!r} holds {values} as floats and is taken as a quantity; kind='classification' makes classes"
 
 
 def resolve_label(source: RowSource, rows: Rows, label: Label) -> Labels:

@@ -117,18 +117,26 @@ def decode(
     labels = {group: resolve_label(source, all_rows, label) for group, source in sources.items()}
     known = {group: given_columns(source, all_rows, given) for group, source in sources.items()}
     selected = {group: rows_where(source, all_rows, rows) for group, source in sources.items()}
-    classes = Classes.from_labels(list(labels.values()), kind)
+    classes = {group: Classes.from_labels(of_group, kind) for group, of_group in labels.items()}
     offsets = tuple(offset) if isinstance(offset, Sequence) else (offset,)
     agents = _match_agents(recording, sources, sites, agent)
     label_name = labels[groups[0]].name
-    settings = DecodingSettings(at, label_name, classes, folds, n_shuffles, seed)
+    _check_one_kind(label_name, classes)
     diagnostics = Diagnostics(single_problem=len(sites) * len(agents) * len(offsets) == 1)
     diagnostics.messages.extend(duplicate_episode_warnings(recording, all_rows.episode))
-    diagnostics.missing.notes.extend([classes.note] if classes.note else [])
+    diagnostics.missing.notes.extend(each.note for each in classes.values() if each.note)
     shown = AnalysisProgress(f"decoding {label_name}", "scores", shown=progress)
     tasks = [
         SiteDecoding(
-            sources[group], all_rows, name, labels[group], settings, diagnostics, known[group], selected[group], shown
+            sources[group],
+            all_rows,
+            name,
+            labels[group],
+            DecodingSettings(at, label_name, classes[group], folds, n_shuffles, seed),
+            diagnostics,
+            known[group],
+            selected[group],
+            shown,
         )
         for name, group in zip(sites, map(group_of, sites))
     ]
@@ -141,8 +149,8 @@ def decode(
     result = Decoding(
         site=", ".join(sites),
         label=label_name,
-        kind=classes.kind,
-        classes=classes.names,
+        kind=classes[groups[0]].kind,
+        classes=tuple(dict.fromkeys(name for each in classes.values() for name in each.names)),
         folds=folds,
         n_shuffles=n_shuffles,
         scores=tuple(outcome.score for outcome in outcomes),
@@ -163,6 +171,13 @@ def _check(folds: int, n_shuffles: int, at: At) -> None:
         raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
 
 
+def _check_one_kind(label: str, classes: Mapping[str, Classes]) -> None:
+    """Raises AnalysisError where the label is classes for some of the groups and a quantity for others."""
+    if len({each.kind for each in classes.values()}) > 1:
+        kinds = ", ".join(f"{each.kind} for {group}" for group, each in classes.items())
+        raise AnalysisError(f"label {label!r} is decoded by {kinds}: choose kind=, or decode each group by itself")
+
+
 @dataclass(frozen=True)
 class SiteDecoding:
     """Decoding of one site: a problem for each agent and offset.
@@ -172,7 +187,7 @@ class SiteDecoding:
         rows: all rows of the chosen episodes.
         site: the site's name.
         labels: of the group's agents at these rows.
-        settings: what all problems share.
+        settings: what all problems of the group share.
         diagnostics: collects warnings and notes.
         given: what is taken as known; None where nothing is.
         selected: `[row, agent of the group]` bool, the rows that meet the condition.

@@ -31,7 +31,7 @@ NOT_CONVERGED = "a logistic regression did not converge"
 
 @dataclass(frozen=True)
 class DecodingSettings:
-    """What all problems of one call of `decode` share.
+    """What all problems of one group share in one call of `decode`.
 
     Attributes:
         at: which time steps: all in one model, each by itself, or one.

@@ -220,7 +220,7 @@ def _concept(units: Units, label: Label, folds: int, seed: int, diagnostics: Dia
     source: RowSource = units.source
     rows = Rows(units.index, units.episode, units.t)
     labels = resolve_label(source, rows, label)
-    classes = Classes.from_labels([labels], None)
+    classes = Classes.from_labels(labels, None)
     known = np.flatnonzero(labels.known[:, units.agent_index])
     y, episode = classes.encode(labels.values[:, units.agent_index])[known], units.episode[known]
     settings = DecodingSettings("all", labels.name, classes, folds, 1, seed)

@@ -85,6 +85,23 @@ def test_several_sites_and_offsets_are_one_result(recording: Recording) -> None:
         result.of(offset=0)
 
 
+def test_each_group_has_classes_of_its_own(recording: Recording) -> None:
+    """What the speaker says and how the listener moves have equal numbers and other names."""
+    options = {"label": "action", "n_shuffles": 1, "progress": False}
+    both = decode(recording, site="*/actor/hidden_1", **options)  # type: ignore[arg-type]
+    names: list[str] = []
+    for decoder, score in zip(both.decoders, both.scores):
+        alone = decode(recording, site=decoder.site, **options)  # type: ignore[arg-type]
+        assert decoder.classes == alone.classes and (score.score, score.chance) == (alone.of().score, alone.of().chance)
+        assert set(decoder.classes) <= set(recording.spec.group_of(decoder.agent).action.names)
+        names += decoder.classes
+    assert both.agents == ("speaker_0", "listener_0") and both.classes == tuple(names)
+    np.testing.assert_array_equal(
+        both.direction("speaker_0", "say_1").vector,
+        decode(recording, site="speaker/actor/hidden_1", **options).direction(value="say_1").vector,  # type: ignore[arg-type]
+    )
+
+
 def test_a_planted_share_of_variance_is_recovered(recording: Recording) -> None:
     units = recording["listener/actor/hidden_1"].to_numpy()[:, 0]
     noise = np.random.default_rng(0).standard_normal(len(units))
