@@ -25,9 +25,9 @@ class Patch(Edit):
     """Activation patching: replaces activations by those of a source, `h_target' = h_source`.
 
     With a recording as `source`, the values come from its episode `episode`, at the step `at` or at the environment's
-    own step plus `shift`. Where that episode has no such step the activation stays unchanged. Without one, they come
-    from other agents of the same group at the same step. Path patching is a Patch at the receiving site whose source
-    recording was made with an edit at the sending site.
+    own step plus `shift`. Where that episode has no such step, or the agent is dead there, its activation stays
+    unchanged. Without one, they come from other agents of the same group at the same step. Path patching is a Patch at
+    the receiving site whose source recording was made with an edit at the sending site.
 
     Attributes:
         source: a recording, or its path.
@@ -72,18 +72,18 @@ class Patch(Edit):
         recorded = torch.stack(  # [row, agent, unit]
             [torch.from_numpy(source.values(target.site.name, agent)[:, units_list]) for agent in agents], dim=1
         )
-        table = RowTable(source)
+        table, alive = RowTable(source), _alive(source, agents, target)
 
         def insert(values: Tensor, output: Tensor) -> Tensor:
             time_step = episode_context.now(f"the patch at {self.site!r}")
             check_one_time_step(output, time_step.t, target)
             t = time_step.t + self.shift if self.at is None else torch.full_like(time_step.t, self.at)
             rows = table.rows(table.episodes(self.episode, time_step.episode), t)
-            exists = rows >= 0
+            exists = (rows >= 0)[:, None] & alive[rows.clamp(min=0)]  # [env, agent]
             patched = recorded[rows.clamp(min=0)].to(values)
             if bool(exists.all()):
                 return patched
-            return torch.where(exists.to(values.device)[:, None, None], patched, values)
+            return torch.where(exists.to(values.device)[..., None], patched, values)
 
         return insert
 
@@ -99,6 +99,13 @@ class Patch(Edit):
                 "give one, or one for each"
             )
         return self.from_agents
+
+
+def _alive(source: ActivationSource, agents: Sequence[str], target: EditTarget) -> Tensor:
+    """`[row, agent]` bool, where an agent to copy from is alive; everywhere if one forward pass serves all agents."""
+    if target.site.shared_forward:
+        return torch.ones(len(source.t), len(agents), dtype=torch.bool)
+    return torch.stack([torch.from_numpy(source.alive(agent)) for agent in agents], dim=1)
 
 
 class RowTable:

@@ -71,11 +71,11 @@ def test_patching_with_its_own_activations_changes_nothing_and_with_others_repro
     for key, logits in again.logits.items():
         assert np.array_equal(exact.logits[key], logits)
         np.testing.assert_allclose(same.logits[key], logits, atol=1e-5)
-    # another seed, patched whole: the recorded logits, at whatever step both episodes have
+    # another seed, patched whole: the recorded logits of living agents, at whatever step both episodes have
     other = Played(run, [Patch("a/actor/head", recording)], seed=500)  # type: ignore[arg-type]
     rows = recording.rows
     recorded = recording["a/actor/head"].to_numpy()
-    mask = recording.steps("a", "action_mask").to_numpy()
+    mask = recording.steps("a", "action_mask").to_numpy() & recording.steps("a", "alive").to_numpy()[..., None]
     n = 0
     for row, (episode, t) in enumerate(zip(rows["episode"], rows["t"])):
         if (episode, t) in other.logits:
@@ -89,18 +89,21 @@ def test_other_episodes_times_and_agents(tmp_path: Path) -> None:
     run, recording = make(tmp_path, "mlp", True)
     head, rows = recording["a/actor/head"].to_numpy(), recording.rows
     where = {(e, t): row for row, (e, t) in enumerate(zip(rows["episode"], rows["t"]))}
+    alive = recording.steps("a", "alive").to_numpy()  # a_1 is dead from t = 3 on
     plain = Played(run, [])
     cases = {
         "other": (Patch("a/actor/head", recording, episode="other"), lambda e, t: ((e + 1) % 9, t)),  # type: ignore[arg-type]
         "shifted": (Patch("a/actor/head", recording, shift=-1), lambda e, t: (e, t - 1)),  # type: ignore[arg-type]
         "fixed": (Patch("a/actor/head", recording, episode=3, at=2), lambda e, t: (3, 2)),  # type: ignore[arg-type]
+        "one is dead": (Patch("a/actor/head", recording, episode=3, at=4), lambda e, t: (3, 4)),  # type: ignore[arg-type]
     }
     for edit, donor in cases.values():
         patched = Played(run, [edit])
         for (e, t), logits in patched.logits.items():
             row = where.get(donor(e, t))
             allowed = logits > -1e30
-            expected = plain.logits[e, t] if row is None else head[row]
+            own = plain.logits[e, t]
+            expected = own if row is None else np.where(alive[row][:, None], head[row], own)
             assert np.array_equal(logits[allowed], expected[allowed])
     patched = Played(run, [Patch("a/actor/head", recording, from_agents="a_2", agents=("a_0",))])  # type: ignore[arg-type]
     for key, logits in patched.logits.items():
