@@ -54,8 +54,11 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
     settings, problems = _settings(paths)
     readable = [path for path in paths if path in settings]
     names = dict(zip(readable, distinct_names(readable)))
+    environment_of = {path: str(settings[path].get("env.name")) for path in readable}
     differing = differences([settings[path] for path in readable])
     refusals: list[str] = []
+    rows = _returns(readable, refusals)
+    by_group = _rewarding_differently(rows, environment_of)
     averages: list[Scored] = []
     choices = [key for key in differing if not is_part_of(key, (*IRRELEVANT, CODE))]
     groups = groups_to_average({path: settings[path] for path in readable}, average_over)
@@ -64,17 +67,22 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
         reasons = reasons_against_average({path: settings[path] for path in members}, average_over)
         refusals += [f"{label}: {reason}" for reason in reasons]
         for group in [[path] for path in members] if reasons else [members]:
-            averages += _curves(f"{label}, {names[group[0]]}" if reasons else label, group, names, refusals)
-    environments = {json.dumps(settings[path].get("env.name")) for path in readable}
+            averages += _curves(
+                f"{label}, {names[group[0]]}" if reasons else label,
+                {path: rows[path] for path in group if path in rows},
+                names,
+                refusals,
+                by_group=environment_of[group[0]] in by_group,
+            )
+    environments = set(environment_of.values())
     if len(environments) > 1:
         refusals.append(
             f"the runs are of {len(environments)} environments, whose returns are on different scales: "
-            f"{', '.join(sorted(map(json.loads, environments)))}; their curves are not comparable"
+            f"{', '.join(sorted(environments))}; their curves are not comparable"
         )
     tasks: dict[tuple[str, str], list[Scored]] = {}  # by environment and group of agents
     for curve, points in averages:
-        environment = str(settings[curve["runs"][0]].get("env.name"))
-        tasks.setdefault((environment, curve["group"]), []).append((curve, points))
+        tasks.setdefault((environment_of[curve["runs"][0]], curve["group"]), []).append((curve, points))
     comparable = [task for task in tasks.values() if _score_common_frames(task, refusals)]
     curves = [curve for curve, _ in averages]
     return {
@@ -130,21 +138,30 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _curves(label: str, members: Sequence[str], names: Mapping[str, str], refusals: list[str]) -> list[Scored]:
-    """The curves of runs that can be averaged, one for each group of agents that earns differently, and the runs'.
+def _rewarding_differently(rows: Mapping[str, Sequence[Row]], environment_of: Mapping[str, str]) -> set[str]:
+    """The environments in which groups of agents earned differently in any of the runs.
+
+    A run does not say that alone: hunters and prey may both have earned 0 in it.
+    """
+    from marlnb.training.shared_return import earn_differently
+
+    return {environment_of[path] for path, of_run in rows.items() if any(earn_differently(row[1]) for row in of_run)}
+
+
+def _curves(
+    label: str, read: Mapping[str, Sequence[Row]], names: Mapping[str, str], refusals: list[str], *, by_group: bool
+) -> list[Scored]:
+    """The curves of runs that can be averaged, one for all agents or one for each group, and the runs'.
 
     Args:
+        read: by path, the rows of the runs.
         names: of the paths, for messages.
     """
     from marlnb.analysis.benchmarking.run_curves import average_curves
-    from marlnb.training.shared_return import earn_differently
 
-    read = _returns(members, refusals)
     if not read:
         return []
-    groups: list[str | None] = [None]
-    if any(earn_differently(returns) for rows in read.values() for _, returns in rows):
-        groups = list(next(iter(read.values()))[0][1])
+    groups = list(next(iter(read.values()))[0][1]) if by_group else [None]
     curves = []
     for group in groups:
         points = [_points(rows, group) for rows in read.values()]

@@ -24,7 +24,7 @@ from marlnb.lab.run_page import RESUMED
 from marlnb.lab.service import reply
 from marlnb.lab.verbs import Session
 from marlnb.training.control import is_requested
-from marlnb.training.runs.files import is_run, numbered
+from marlnb.training.runs.files import is_run, line_of, numbered
 from marlnb.training.runs.listing import list_runs
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
@@ -176,6 +176,21 @@ def test_scores_are_tested_in_pairs(tmp_path: Path) -> None:
     assert (test["better"], test["worse"]) == (labels[paths[0]], labels[paths[5]])
     assert test["probability"] == [1, 1, 1]
     assert test["p"] == pytest.approx(2 / math.comb(10, 5))  # no order of the ten runs separates them more
+
+
+def test_settings_are_tested_by_group_if_the_groups_of_any_run_earn_differently(tmp_path: Path) -> None:
+    """Hunters and prey of the second setting never met: both earned 0 in all of its runs."""
+    lr = json.loads((DATA / "experiment.json").read_text())["algorithm"]
+    paths = [write_run(tmp_path / f"a{seed}", seed=seed, rows=1) for seed in range(2)]
+    paths += [write_run(tmp_path / f"b{seed}", seed=seed, rows=1, algorithm=lr | {"lr": 0.1}) for seed in range(2)]
+    for path, catches in zip(paths, (1, 2, 0, 0)):
+        returns = {"adversary": catches, "agent": -catches}
+        (path / "metrics.jsonl").write_text(line_of({"iteration": 1, "frames": 100_000, "returns": returns}) + "\n")
+    answer = ask(Session(), "compare", paths=[str(path) for path in paths])["answer"]
+    assert [(curve["group"], curve["scores"]) for curve in answer["curves"]] == [
+        ("adversary", [1, 2]), ("agent", [-1, -2]), ("adversary", [0, 0]), ("agent", [0, 0]),
+    ]  # fmt: skip
+    assert [test["probability"][0] for test in answer["tests"]] == [1, 1]
 
 
 def test_settings_are_scored_and_tested_at_the_same_frames(tmp_path: Path) -> None:

@@ -71,6 +71,29 @@ class TrainingResult:
         return self.state == "complete" and len(self.frames) > 0
 
 
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """What is read of a training.
+
+    Attributes:
+        frames: `[point]`, ascending; points that were not measured are left out.
+        returns: by group, mean returns of one agent `[point]`.
+    """
+
+    job: str
+    swept: Mapping[str, Any]
+    run: Run
+    task: str
+    frames: np.ndarray
+    returns: Mapping[str, np.ndarray]
+
+    @property
+    def earns_differently(self) -> bool:
+        """Whether the returns of its groups differ at any point."""
+        points = zip(*self.returns.values())
+        return any(earn_differently(dict(zip(self.returns, point))) for point in points)
+
+
 @dataclass(frozen=True, repr=False)
 class BatchComparison:
     """The complete trainings of a batch, and why others are excluded.
@@ -145,14 +168,17 @@ def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None 
         raise BatchError(unknown("measure", str(measure), MEASURES))
     statuses = batch.statuses()
     folders = {job.name: job.folder for job in batch.jobs()}
-    trainings = [(name, swept, run, task) for name, swept in swept_of(batch) for run, task in _runs_in(folders[name])]
-    complete = [run for _, _, run, _ in trainings if run.status()["state"] == "complete"]
+    runs = [(name, swept, run, task) for name, swept in swept_of(batch) for run, task in _runs_in(folders[name])]
+    complete = [run for _, _, run, _ in runs if run.status()["state"] == "complete"]
     is_evaluated = bool(complete) and all(run.evaluations() for run in complete)
     chosen: Measure = measure or ("evaluation" if is_evaluated else "training")
+    trainings = [_Training(name, swept, run, task, *_curves(run, chosen)) for name, swept, run, task in runs]
+    # decided for all runs of a task: hunters and prey of a run without a catch may both have earned 0
+    tasks_by_group = {training.task for training in trainings if training.earns_differently}
     results = [
         result
-        for name, swept, run, task in trainings
-        for result in _results(name, swept, task, run, chosen, statuses[name])
+        for training in trainings
+        for result in _results(training, chosen, statuses[training.job], by_group=training.task in tasks_by_group)
     ]
     compared = tuple(result for result in results if result.can_be_compared)
     others = tuple(result for result in results if not result.can_be_compared)
@@ -214,29 +240,34 @@ def _runs_in(folder: Path) -> list[tuple[Run, str]]:
     return runs
 
 
-def _results(
-    name: str, swept: Mapping[str, Any], task: str, run: Run, measure: Measure, status: JobStatus
-) -> list[TrainingResult]:
-    """One result of a training; where its groups are rewarded differently, as hunters and prey, one for each."""
-    frames, returns = _curves(run, measure)
-    last = 1 if measure == "evaluation" else max(1, round(LAST_SHARE * len(frames)))
-    run_status = run.status()
+def _results(training: _Training, measure: Measure, status: JobStatus, *, by_group: bool) -> list[TrainingResult]:
+    """One result of a training; where groups are rewarded differently, as hunters and prey, one for each."""
+    last = 1 if measure == "evaluation" else max(1, round(LAST_SHARE * len(training.frames)))
+    run_status = training.run.status()
     total, state = int(run_status.get("frames", 0)), str(run_status["state"])
-    results = []
-    for group, curve in returns.items():
-        score = float(curve[-last:].mean()) if len(curve) else nan
-        own_task = task if group is None else f"{task}, {group}"
-        results.append(
-            TrainingResult(name, swept, own_task, group, run, state, frames, curve, score, total, status.seconds)
+    curves: list[tuple[str | None, np.ndarray]] = [*training.returns.items()]
+    if not by_group or not curves:
+        curves = [(None, next(iter(training.returns.values()), np.array([])))]
+    return [
+        TrainingResult(
+            job=training.job,
+            swept=training.swept,
+            task=training.task if group is None else f"{training.task}, {group}",
+            group=group,
+            run=training.run,
+            state=state,
+            frames=training.frames,
+            returns=curve,
+            score=float(curve[-last:].mean()) if len(curve) else nan,
+            total_frames=total,
+            seconds=status.seconds,
         )
-    return results
+        for group, curve in curves
+    ]
 
 
-def _curves(run: Run, measure: Measure) -> tuple[np.ndarray, dict[str | None, np.ndarray]]:
-    """Frames `[point]` and, by group, mean returns `[point]`; None: of all groups, which share their reward.
-
-    Points that were not measured are left out.
-    """
+def _curves(run: Run, measure: Measure) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Frames `[point]` and, by group, mean returns `[point]`; points that were not measured are left out."""
     if measure == "evaluation":
         rows = [
             (row["frames"], {group: _mean(episodes) for group, episodes in row["returns"].items()})
@@ -247,15 +278,9 @@ def _curves(run: Run, measure: Measure) -> tuple[np.ndarray, dict[str | None, np
         known_rows = (row for row in read_rows(run.path / METRICS) if "frames" in row)
         rows = [(row["frames"], row.get("returns", {})) for row in known_rows]
     known = [(frames, returns) for frames, returns in rows if returns and all(map(_is_number, returns.values()))]
-    frames = np.array([frames for frames, _ in known], dtype=float)
-    groups: list[str | None] = [None]
-    if any(earn_differently(returns) for _, returns in known):
-        groups = list(known[0][1])
-    curves = {
-        group: np.array([returns[group] if group else next(iter(returns.values())) for _, returns in known], float)
-        for group in groups
-    }
-    return frames, curves
+    groups = known[0][1] if known else ()
+    curves = {group: np.array([returns[group] for _, returns in known], dtype=float) for group in groups}
+    return np.array([frames for frames, _ in known], dtype=float), curves
 
 
 def _mean(episodes: Sequence[float | None]) -> float:

@@ -213,6 +213,19 @@ def test_groups_that_are_rewarded_differently_are_compared_one_by_one(tmp_path: 
     assert list(table["frames"]) == [100, 100] and "-40.00" in linked(table, batch, tmp_path)
 
 
+def test_a_run_whose_groups_happen_to_earn_the_same_counts_in_both(tmp_path: Path) -> None:
+    """Hunters and prey of a seed without a catch both earn 0; its score counts as those of the other seeds do."""
+    batch = batch_of(tmp_path, {"seed": [0, 1, 2, 3]})
+    for job, catches in zip(batch.jobs(), (3.0, 2.0, 0.0, 1.0)):
+        run = train(job.folder, [0.0], env="simple_tag")
+        run.append_evaluation({"iteration": 1, "frames": 100, "returns": {"adversary": [catches], "agent": [-catches]}})
+    comparison = compare_batch(batch)
+    assert comparison.tasks == ["mpe/simple_tag, adversary", "mpe/simple_tag, agent"] and not comparison.excluded
+    scores = score_table(comparison.settings("mpe/simple_tag, adversary")).iloc[0]
+    assert (scores["runs"], scores["score"]) == (4, 1.5)  # the interquartile mean of 0, 1, 2, 3
+    assert list(job_table(batch, comparison)["score of agent"]) == [-3, -2, 0, -1]
+
+
 def test_any_value_has_a_label_of_its_own_and_any_name_a_column(tmp_path: Path) -> None:
     values = ("a'; echo $(whoami)", "x\ny", "", "_hidden", 0.5, "0.5", None, [64, 64], "a" * 60, "a" * 59 + "b")
     shown = list(labels({"value": values}).values())
