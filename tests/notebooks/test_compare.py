@@ -1,4 +1,4 @@
-"""The comparison of a batch: executed over a small real one, and over one that has trained nothing.
+"""The comparison of a batch: executed over a small real one of hunters and prey, and over one that has trained nothing.
 
 About a minute on two idle cores: six notebooks are executed, each with a kernel of its own.
 """
@@ -23,7 +23,7 @@ TRAIN = """\
 import marlnb as mnb
 
 experiment = mnb.Experiment.compose(
-    "env=mpe/simple_speaker_listener", f"algorithm={algorithm}", "n_envs=4", "rollout_steps=25", "frames=400",
+    "env=mpe/simple_tag", f"algorithm={algorithm}", "n_envs=4", "rollout_steps=25", "frames=400",
     "threads=1", "algorithm.epochs=1", "algorithm.minibatch_frames=50", "model.hidden=[8]", f"seed={seed}",
 )
 trained = mnb.train(experiment, run=run, resume=True, progress=False)
@@ -57,10 +57,10 @@ def test_a_batch_ends_in_its_comparison_and_what_failed_is_explained(tmp_path: P
     assert "4 jobs of train.ipynb; 4 complete" in text
     assert "compared: algorithm; repeated: seed" in text
     assert "nothing is missing: 4 trainings of 4 jobs are compared" in text
-    assert figures == 3  # curves, scores, which is better
+    assert figures == 6  # curves, scores, which is better, each for both groups
     for job in batch.jobs():
         href = f"../jobs/{job.name.replace('=', '%3D').replace(',', '%2C')}/notebook.html"
-        assert href in tables and (job.folder / "notebook.html").is_file()
+        assert href in tables and tables.count(f">{job.folder}</td>") == 1 and (job.folder / "notebook.html").is_file()
     assert "image/png" in (report.folder / "notebook.html").read_text(encoding="utf-8")
 
 
