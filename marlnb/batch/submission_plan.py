@@ -50,6 +50,7 @@ class SubmissionPlan:
         report: what happens to the report; None without one.
         cost: estimated time and storage.
         n_submissions: number of the batch's submissions when the plan was made.
+        query_error: why it is not known which jobs are queued; empty if it is.
         notes: what else a person should know.
     """
 
@@ -60,12 +61,18 @@ class SubmissionPlan:
     report: PlannedJob | None
     cost: Cost
     n_submissions: int
+    query_error: str = ""
     notes: tuple[str, ...] = ()
 
     @property
     def submits(self) -> list[Job]:
         """The jobs that are submitted now."""
         return [planned.job for planned in self.jobs if planned.submits]
+
+    @property
+    def starts_nothing(self) -> bool:
+        """Whether neither a job nor the report is submitted."""
+        return not (self.submits or (self.report is not None and self.report.submits))
 
     def describe(self) -> str:
         """The plan as text for a terminal."""
@@ -125,7 +132,8 @@ def make_plan(
         if name not in names and not (name == REPORT and then is not None):
             raise BatchError(unknown(f"job of {batch.path}", name, names))
     n_submissions = len(batch.submissions())  # read first, to notice a submission by another process
-    infos, notes = _query(batch)
+    infos, query_error = _query(batch)
+    notes = [query_error] if query_error else []
     if n_submissions:
         _check_left_out(batch, infos)
     statuses = batch.statuses()
@@ -141,7 +149,7 @@ def make_plan(
                 "batch now: their files stay, tables and reports ignore them"
             )
     cost = estimate(batch, notebook, statuses, sum(planned.submits for planned in jobs))
-    return SubmissionPlan(batch, notebook, then, jobs, report, cost, n_submissions, tuple(notes))
+    return SubmissionPlan(batch, notebook, then, jobs, report, cost, n_submissions, query_error, tuple(notes))
 
 
 def _plan_job(job: Job, status: JobStatus, info: JobInfo, is_requested: bool, retry_failed: bool) -> PlannedJob:
@@ -197,21 +205,21 @@ def _check_left_out(batch: Batch, infos: Mapping[str, JobInfo]) -> None:
         )
 
 
-def _query(batch: Batch) -> tuple[Mapping[str, JobInfo], list[str]]:
-    """What the executor of an existing batch knows, with a note if it does not answer; nothing for a new batch.
+def _query(batch: Batch) -> tuple[Mapping[str, JobInfo], str]:
+    """What the executor of an existing batch knows, and why it does not answer; nothing for a new batch.
 
     Raises:
         BatchError: the batch changes its executor while the old one has jobs; the new one does not know them and would
             start them a second time.
     """
     if not batch.submissions():
-        return {}, []
+        return {}, ""
     existing = Batch.open(batch.path)
     before = existing.profile.executor
     try:
         infos = executor_of(existing).query(existing)
     except BatchError as error:
-        return {}, [f"the {before} executor did not say which jobs are queued: {error}"]
+        return {}, f"the {before} executor did not say which jobs are queued: {error}"
     active = [name for name, info in infos.items() if info.is_active]
     if before != batch.profile.executor and active:
         raise BatchError(
@@ -219,4 +227,4 @@ def _query(batch: Batch) -> tuple[Mapping[str, JobInfo], list[str]]:
             f"the {batch.profile.executor} executor would start them a second time; wait until they have ended, cancel "
             f"them with `marlnb cancel {shlex.quote(str(batch.path))}`, or give --out another folder"
         )
-    return infos, []
+    return infos, ""

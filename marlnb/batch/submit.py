@@ -63,13 +63,14 @@ def submit(
         only: names of jobs; the others are not submitted.
         retry_failed: False does not run failed jobs again.
         update_notebook: if the notebook has changed since, jobs that are not complete continue with the new one.
-        force: start even if the disk seems too small.
+        force: start even if the disk seems too small, or if the scheduler does not say which jobs are queued.
         wait: return when all jobs have ended, and restart killed ones until then; by default True for local jobs. An
             interrupt then ends local jobs after they have saved; jobs on a cluster continue.
         progress: show progress while waiting.
     Raises:
         ConfigError: no such notebook, profile or parameter, or an invalid value of a parameter.
-        BatchError: the folder holds something else, the executor cannot run the jobs, or the disk is too small.
+        BatchError: the folder holds something else, the executor cannot run the jobs, the disk is too small, or the
+            scheduler does not say which jobs are queued.
     """
     plan = plan_submission(
         notebook,
@@ -146,13 +147,19 @@ def submit_plan(plan: SubmissionPlan, *, force: bool = False) -> Batch:
     """Writes the batch and submits the jobs of the plan.
 
     Raises:
-        BatchError: another process submits the same batch, the disk is too small, or the executor refuses.
+        BatchError: another process submits the same batch, the disk is too small, the executor refuses, or it is not
+            known which jobs are queued.
     """
     batch = plan.batch
     if not plan.cost.fits and not force:
         raise BatchError(
             f"{batch.path}: not enough disk space: {plan.cost.lines()[1]}; free some, give --out a folder on another "
             "disk, or give --force to start anyway"
+        )
+    if plan.query_error and not force and not plan.starts_nothing:
+        raise BatchError(
+            f"{batch.path}: nothing was submitted, since jobs could run twice: {plan.query_error}\nTry again later, "
+            "or give --force if none of these jobs is queued"
         )
     batch.make_folder()
     try:

@@ -31,6 +31,7 @@ class Noting(Executor):
     grace_s = 0.5
     calls: ClassVar[list[tuple[list[str], bool]]] = []
     answers: ClassVar[dict[str, JobInfo]] = {}
+    problems: ClassVar[list[str]] = []
 
     def check(self) -> None:
         if self.profile.cores > 4:
@@ -47,6 +48,8 @@ class Noting(Executor):
         return "noted"
 
     def query(self, batch: Batch) -> Mapping[str, JobInfo]:
+        for problem in self.problems:
+            raise BatchError(problem)
         return self.answers
 
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
@@ -64,6 +67,7 @@ def noting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tup
     notebook(tmp_path / "a.ipynb", "print(n)")
     Noting.calls.clear()
     Noting.answers.clear()
+    Noting.problems.clear()
     yield Noting.calls
 
 
@@ -166,6 +170,23 @@ def test_a_full_disk_and_another_submitter_are_reported(noting: list[tuple[list[
     with RunLock(batch.path / SUBMIT_LOCK), pytest.raises(BatchError, match="another process is submitting"):
         submit_plan(other)
     assert [job.name for job in Batch.open(batch.path).jobs()] == ["only"]  # the first submitter's
+    assert noting == []
+
+
+def test_nothing_is_submitted_while_it_is_not_known_what_is_queued(noting: list[tuple[list[str], bool]]) -> None:
+    batch = submit("a.ipynb", N, on="noting")
+    noting.clear()
+    Noting.problems.append("Socket timed out")
+    for values in (N, {"n": range(4)}):
+        with pytest.raises(BatchError, match=r"the noting executor did not say .*: Socket timed out\n.* --force"):
+            submit("a.ipynb", values)
+    assert noting == [] and len(batch.submissions()) == 1
+    assert any("Socket timed out" in note for note in plan_submission("a.ipynb", values_of_python(N)).notes)
+    submit("a.ipynb", N, force=True)
+    assert noting.pop() == (["n=0", "n=1", "n=2"], False)
+    for job in batch.jobs():
+        job.write_status(JobStatus("complete"))
+    submit("a.ipynb", N)  # nothing to submit
     assert noting == []
 
 

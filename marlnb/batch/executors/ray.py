@@ -156,7 +156,7 @@ class _Submitted:
             return None
         return BatchError(
             f"{self.path}: its jobs were submitted to Ray at {one_line(others[0])!r}, and {ADDRESS_VARIABLES[0]} "
-            f"names {cluster.address}; set it to that address, or submit the jobs again"
+            f"names {cluster.address}; set it to that address, or submit the jobs again with --force"
         )
 
     def infos(self, known: Mapping[str, JobInfo]) -> dict[str, JobInfo]:

@@ -18,7 +18,7 @@ from marlnb.batch.slurm.commands import call
 from marlnb.batch.slurm.queue import Site, cancel_tasks, query_accounting, query_queue, query_site
 from marlnb.batch.slurm.refusals import check_path, check_profile
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
-from marlnb.batch.slurm.submission_record import Array, SubmissionRecord, Task, tasks
+from marlnb.batch.slurm.submission_record import Array, SubmissionRecord, Task, all_tasks, tasks
 from marlnb.disk import writing
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError, MarlnbError
@@ -115,22 +115,27 @@ class SlurmExecutor(Executor):
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Asks running jobs to save and end; a second call lets SLURM end them. Other jobs never start.
 
+        If a job was submitted more than once, all of its tasks end.
+
         The request is a file, and the job has time to save: after `scancel` it has only KillWait, about 30 s. Jobs
         count as stopped once SLURM has answered, so that a call that failed can be repeated.
 
         Raises:
             BatchError: SLURM does not answer.
         """
-        submitted, to_end = tasks(batch), []
+        submitted, to_end, to_cancel = all_tasks(batch), [], list[Task]()
         for job in jobs:
             status = job.status()
-            if job.name in submitted and status.has_ended_since(submitted[job.name].updated):
+            of_job = [task for task in submitted.get(job.name, ()) if not status.has_ended_since(task.updated)]
+            if job.name in submitted and not of_job:
                 continue
             if job.is_executing and not (job.folder / STOP).exists():
                 request(job.folder, "stop", "cancelled")
+                if status.scheduler_id in {task.id for task in of_job}:
+                    to_cancel += [task for task in of_job if task.id != status.scheduler_id]
                 continue
             to_end.append((job, status))
-        to_cancel = [submitted[job.name] for job, _ in to_end if job.name in submitted]
+            to_cancel += of_job
         for cluster in sorted({task.record.cluster for task in to_cancel}):
             cancel_tasks(cluster, [task.id for task in to_cancel if task.record.cluster == cluster])
         for job, status in to_end:

@@ -60,7 +60,7 @@ class SubmissionRecord:
 
 @dataclass(frozen=True)
 class Task:
-    """The newest SLURM task of a job.
+    """A SLURM task of a job.
 
     Attributes:
         id: as `17_3`.
@@ -80,12 +80,17 @@ class Task:
 
 
 def tasks(batch: Batch) -> dict[str, Task]:
-    """The newest task of each submitted job, and of the report, by name.
+    """The newest task of each submitted job, and of the report, by name."""
+    return {name: of_job[-1] for name, of_job in all_tasks(batch).items()}
+
+
+def all_tasks(batch: Batch) -> dict[str, list[Task]]:
+    """The tasks of each submitted job, and of the report, by name, oldest first.
 
     Submissions that sbatch refused have no record and are skipped, as are records of another folder: cancelling a
     copy must not end the jobs of the original.
     """
-    by_name: dict[str, Task] = {}
+    by_name: dict[str, list[Task]] = {}
     for submission in batch.submissions():
         if not (submission / RECORD).exists():
             continue
@@ -96,10 +101,11 @@ def tasks(batch: Batch) -> dict[str, Task]:
             for task, name in enumerate(_jobs_of(array.part, content, submission)):
                 log = submission / array.part.log(task)
                 updated = content.updated.get(name, 0.0)
-                by_name[name] = Task(f"{array.id}_{task}", array.id, content.when, updated, log, record)
+                new = Task(f"{array.id}_{task}", array.id, content.when, updated, log, record)
+                by_name.setdefault(name, []).append(new)
         if record.report is not None:
             id, updated, log = record.report, content.updated.get(REPORT, 0.0), submission / REPORT_LOG
-            by_name[REPORT] = Task(f"{id}_0", id, content.when, updated, log, record)
+            by_name.setdefault(REPORT, []).append(Task(f"{id}_0", id, content.when, updated, log, record))
     return by_name
 
 

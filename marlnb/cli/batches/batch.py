@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     waiting.add_argument("--wait", action="store_true", default=None, help="wait for the end (default for local)")
     waiting.add_argument("--detach", action="store_false", dest="wait", help="return at once (default on a cluster)")
     add("--yes", action="store_true", help=f"do not ask before more than {MAX_UNASKED_JOBS} jobs")
-    add("--force", action="store_true", help="start even if the disk seems too small")
+    add("--force", action="store_true", help="start even if the disk seems too small, or the scheduler does not answer")
     add("--quiet", action="store_true", help="print neither the plan nor progress")
     add("--json", action="store_true", help="print one JSON object and nothing else")
 

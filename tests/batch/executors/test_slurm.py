@@ -364,6 +364,21 @@ def test_a_cancellation_that_slurm_did_not_answer_can_be_repeated(make: Make, sc
     assert [job.status().state for job in batch.jobs()] == ["stopped", "stopped"]
 
 
+def test_cancelling_ends_the_tasks_of_all_submissions(make: Make, scheduler: Scheduler) -> None:
+    """A job submitted again while SLURM did not answer has two tasks; the one that runs it is asked to save."""
+    batch, executor = make(3)
+    running, waiting, failed = batch.jobs()
+    executor.submit(batch, batch.jobs(), then=False)
+    failed.write_status(replace(failed.status(), state="failed", updated=1.0))
+    executor.submit(batch, batch.jobs(), then=False)
+    running.write_status(replace(running.status(), state="running", scheduler_id="41_0"))
+    scheduler.calls()
+    with RunLock(running.folder / JOB_LOCK):
+        executor.cancel(batch, [running, waiting, failed])
+    assert (running.folder / STOP).read_text() == "cancelled"
+    assert scheduler.calls() == ["scancel --quiet 42_0 41_1 42_1 42_2"]
+
+
 def test_the_shell_that_submits_bends_nothing(
     make: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
