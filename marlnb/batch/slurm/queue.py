@@ -45,8 +45,8 @@ def read_site(text: str) -> Site:
     config = dict(re.findall(r"^(\w+)\s*= (.*)$", text, re.MULTILINE))
     max_size = int(config.get("MaxArraySize", "1001"))
     max_tasks = re.search(r"\bmax_array_tasks=(\d+)", config.get("SchedulerParameters", ""))
-    accounting = config.get("AccountingStorageType", "accounting_storage/none").strip()
-    return Site(min(max_size, int(max_tasks[1])) if max_tasks else max_size, not accounting.endswith("/none"))
+    accounting = config.get("AccountingStorageType", "").strip()  # else accounting_storage/none, or (null) since 23.11
+    return Site(min(max_size, int(max_tasks[1])) if max_tasks else max_size, accounting.endswith("/slurmdbd"))
 
 
 def query_site() -> Site:

@@ -66,6 +66,8 @@ def test_a_task_of_its_own_goes_before_the_list_that_it_was_in() -> None:
 def test_what_a_site_is() -> None:
     assert read_site(captured("scontrol")) == Site(1001, accounting=False)
     assert read_site(captured("scontrol-accounting")) == Site(1001, accounting=True)
+    newer = captured("scontrol").replace("= accounting_storage/none", "= (null)")  # since SLURM 23.11
+    assert read_site(newer) == Site(1001, accounting=False) and "(null)" in newer
     limited = captured("scontrol").replace("= sched_interval=5", "= max_array_tasks=200,sched_interval=5")
     assert read_site(limited).max_array_size == 200
 
