@@ -17,6 +17,7 @@ import numpy as np
 
 from .agent import Agent
 from .messages import (
+    MAX_REWARD,
     PROTOCOL,
     SERVER_FILE,
     TOKEN_VARIABLE,
@@ -199,7 +200,7 @@ class Episode:
         """Adds to the agents' rewards since they last acted.
 
         Raises:
-            InvalidReport: an unknown agent, one whose episode has ended, or a number that is not finite.
+            InvalidReport: an unknown agent, one whose episode has ended, or a sum beyond MAX_REWARD; nothing is added.
         """
         self._check_open()
         sums = dict(self._rewards)
@@ -209,8 +210,11 @@ class Episode:
                 sums[name] = sums.get(name, 0.0) + float(value)
             except (OverflowError, TypeError, ValueError):
                 sums[name] = math.nan
-            if not math.isfinite(sums[name]):
-                raise InvalidReport(f"reward of {name!r}: got {str(value)[:80]}; expected a finite number")
+            if not -MAX_REWARD <= sums[name] <= MAX_REWARD:
+                raise InvalidReport(
+                    f"reward of {name!r}: got {str(value)[:80]}; expected a finite number, and in total at most "
+                    f"±{MAX_REWARD:g} between two requests"
+                )
         self._rewards.update(sums)
 
     def end_agent(

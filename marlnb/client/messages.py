@@ -17,6 +17,7 @@ HEADER = struct.Struct("<4sII")  # magic, bytes of the header, bytes of the arra
 MAGIC = b"mnb1"
 MAX_HEADER_BYTES = 1 << 20
 MAX_BODY_BYTES = 1 << 28
+MAX_REWARD = 1e12  # of one report: float32 holds the squares of sums of many
 DTYPES = ("float32", "int64", "uint8", "bool")
 
 

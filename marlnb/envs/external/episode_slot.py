@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from marlnb.client.agent import Agent
-from marlnb.client.messages import InvalidReport, Message
+from marlnb.client.messages import MAX_REWARD, InvalidReport, Message
 from marlnb.envs.vector import GroupStep, Step
 from marlnb.specs import EnvSpec
-
-MAX_REWARD = 1e12  # of one report: float32 holds the squares of sums of many
 
 
 @dataclass

@@ -445,6 +445,11 @@ def test_who_does_not_know_the_token_is_refused(tmp_path: Path, monkeypatch: pyt
         (lambda e: e.act({"boss": [1]}, {"boss": [1]}), r"action mask of 'boss': its group 'b' has none"),
         (lambda e: e.act({"boss": [1]}, {"a_0": [1, 1, 1]}), r"action mask of 'a_0', which has no observation"),
         (lambda e: e.reward({"boss": float("inf")}), r"reward of 'boss': got inf; expected a finite number"),
+        (
+            lambda e: e.reward({"boss": -5e12}),
+            r"reward of .boss.: got -5000000000000.0; .* at most ±1e\+12",
+        ),
+        (lambda e: [e.reward({"boss": 9e11}), e.reward({"boss": 2e11})], r"reward of 'boss': got 200000000000.0;"),
         (lambda e: e.reward({"bos": 1}), r"reward of 'bos': no such agent"),
         (lambda e: e.end_agent("boss"), r"no agent has acted in this episode yet"),
         (lambda e: e.end({"boss": [1, 2]}), r"observation of 'boss': got int64 of shape \[2\]; expected .* \[1\]"),
