@@ -8,8 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from marlnb.codec import from_json, to_json
 from marlnb.config import ENVIRONMENTS, EnvConfig, resolve_config
 from marlnb.envs.constructor_errors import construct, parameters_of
+from marlnb.envs.external.options import ExternalGroup, ExternalOptions
 from marlnb.envs.pettingzoo import PettingZooConfig
 from marlnb.envs.workers.env_batch import close_env
 from marlnb.errors import ConfigError, UnknownNameError, unknown
@@ -26,7 +28,7 @@ def vector_env(
     n_envs: int | None = None,
     *,
     device: str = "cpu",
-    groups: Groups | None = None,
+    groups: Groups | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> VectorEnv:
     """B = `n_envs` environments that step together. They are not reset yet: `step = envs.reset(seed=0)`.
@@ -41,7 +43,8 @@ def vector_env(
             called with `n_envs` and `device` if it has these arguments.
         n_envs: B; None: the Experiment's `n_envs`, or 1.
         device: where the step's tensors are.
-        groups: agents by group; None: the Experiment's groups, or the environment's own.
+        groups: agents by group; None: the Experiment's groups, or the environment's own. With the name
+            "external/server" a description of the simulator's agents, as `env.groups` in an Experiment.
         options: as `env.<option>=` in an Experiment: of a name or a configuration its own options; of a function those
             of PettingZoo environments (`kwargs`, `workers`, `max_steps`, `state`, `render`, ...) or of torchrl ones
             (`kwargs`, `max_steps`).
@@ -56,7 +59,14 @@ def vector_env(
         env = env.env
     n_envs = 1 if n_envs is None else n_envs
     if isinstance(env, str):
-        env = resolve_config(env_class(env), None, options)
+        kind = env_class(env)
+        if groups and issubclass(kind, ExternalOptions) and "groups_file" not in options:
+            path = f"{env}.groups."
+            options["groups"] = {
+                name: from_json(to_json(group), ExternalGroup, path + name) for name, group in groups.items()
+            }
+            groups = None
+        env = resolve_config(kind, None, options)
     elif isinstance(env, EnvConfig):
         env = resolve_config(type(env), env, options)
     if isinstance(env, PettingZooConfig) and groups:

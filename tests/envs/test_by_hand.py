@@ -10,6 +10,7 @@ import torch
 
 import marlnb as mnb
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.external import ExternalConfig, ExternalGroup
 from marlnb.errors import ConfigError, EnvBuildError, UnknownNameError
 from tests.envs.labelled_envs import Rooms, Turns
 
@@ -32,6 +33,16 @@ def test_a_configuration_keeps_its_options() -> None:
     config = ENVIRONMENTS.get("mpe/simple_spread")(N=4)  # type: ignore[call-arg]
     with mnb.vector_env(config, 2, max_cycles=7) as envs:
         assert len(envs.spec.agents) == 4 and envs.spec.max_steps == 7
+
+
+def test_groups_of_a_simulators_agents_describe_them() -> None:
+    with mnb.vector_env("external/server", groups={"player": {"observation": [2], "actions": 3}}) as envs:
+        (group,) = envs.spec.groups
+        assert (group.agents, group.observation.shape, group.action.n) == (("player_0",), (2,), (3,))
+    groups = {"a": ("player_1",), "b": ("player_0",)}
+    config = ExternalConfig(groups={"player": ExternalGroup(agents=2, observation=(2,), actions=3)})
+    with mnb.vector_env(config, groups=groups) as envs:
+        assert envs.spec.group_names == ("a", "b")
 
 
 def test_an_experiment_gives_its_environments_and_groups() -> None:
@@ -83,6 +94,7 @@ def test_torchrl_functions_step(arguments: str) -> None:
     [
         ("mpe/simple_spred", {}, UnknownNameError, "did you mean 'mpe/simple_spread'"),
         ("mpe/simple_spread", {"M": 2}, ConfigError, "no option 'M' of SimpleSpreadConfig"),
+        ("external/server", {"groups": {"a": ["b"]}}, ConfigError, r"external/server.groups.a must be a mapping"),
         (Rooms, {"worker": 2}, ConfigError, "did you mean 'workers'"),
         (Rooms, {"kwargs": {"size": 2}}, EnvBuildError, "size"),
         (3, {}, ConfigError, "a function or class that returns an environment; got a int"),
