@@ -90,9 +90,28 @@ def baselines_by_class(
 
 
 def deviations(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:
-    """Each feature's standard deviation over the rows: `[agent, feature]`, or `[feature]` for other sources."""
-    sample = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), BATCH_ROWS)).astype(np.int64))
-    return _inputs(target, source, rows.at(sample)).std(0, correction=0)
+    """Each feature's standard deviation: `[agent, feature]`, or `[feature]` for other sources.
+
+    As in `_mean`, over rows of living agents; of a site's units, over rows at which the agent acted.
+    """
+    sample = rows.at(np.unique(np.linspace(0, len(rows) - 1, min(len(rows), BATCH_ROWS)).astype(np.int64)))
+    inputs, exists = _inputs(target, source, sample).double(), _exists(target, source, sample)
+    count = exists.sum(0).clamp(min=1)
+    mean = torch.where(exists, inputs, 0).sum(0) / count
+    return (torch.where(exists, inputs - mean, 0).square().sum(0) / count).sqrt().float()
+
+
+def _exists(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:
+    """Bool that broadcasts to the rows' inputs: where these are a living agent's, and no zeros in place of them."""
+    if target.site is not None and target.sources == "own":
+        return torch.from_numpy(source.acting(rows)).unsqueeze(-1)
+    if target.site is not None or target.sources == "state":
+        return torch.ones(len(rows), 1, dtype=torch.bool)
+    alive = {name: torch.from_numpy(source.alive(name, rows)) for name in target.groups}
+    if target.sources == "own":
+        return alive[source.group].unsqueeze(-1)
+    sizes = {name: source.env.group(name).observation.size for name in target.groups}
+    return torch.cat([alive[name].repeat_interleave(sizes[name], dim=1) for name in target.groups], dim=1)
 
 
 def _at_row(target: AttributionTarget, source: RowSource, named: tuple[Any, ...]) -> ResolvedBaseline:

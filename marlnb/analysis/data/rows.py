@@ -200,6 +200,10 @@ class RowSource:
         """`[row, agent, *shape]` in the recording's dtype, zero for agents that were not recorded."""
         return self._read_field("observation", group, rows.index)
 
+    def alive(self, group: str, rows: Rows) -> np.ndarray:
+        """`[row, agent]` bool: recorded and not dead."""
+        return self._read_field("alive", group, rows.index)
+
     def acting(self, rows: Rows) -> np.ndarray:
         """`[row, agent]` bool: recorded and asked for an action."""
         return self._read_field("acting", self.group, rows.index)

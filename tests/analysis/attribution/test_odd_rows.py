@@ -14,8 +14,12 @@ import pytest
 
 from marlnb import plots
 from marlnb.analysis.attribution.attribute import attribute
+from marlnb.analysis.attribution.baselines import deviations
+from marlnb.analysis.attribution.outputs import resolve_output
 from marlnb.analysis.attribution.over_time.attribute import attribute_over_time
 from marlnb.analysis.attribution.result import Attribution
+from marlnb.analysis.attribution.target import AttributionTarget
+from marlnb.analysis.attribution.task import choose_policy
 from marlnb.analysis.attribution.value_decomposition import ValueDecomposition, decompose_value
 from marlnb.analysis.communication.communication import communication
 from marlnb.analysis.communication.counterfactuals import message_effects
@@ -83,6 +87,24 @@ def test_the_mean_of_units_is_over_rows_at_which_the_agent_acted(waiting: Record
     result = attribute(waiting, group="listener", to="logit", target=1, site=site, episodes=[0])
     acted = waiting.rows["t"].to_numpy() < 5
     np.testing.assert_allclose(result.baseline[0], waiting[site].to_numpy()[acted, 0].mean(0), atol=1e-6)
+
+
+def test_deviations_are_over_rows_of_living_agents(recording: Recording, tmp_path: Path) -> None:
+    """Those of noise and of sensitivity; the zeros recorded for a dead agent are no observations."""
+    lives = recording.rows["t"].to_numpy() < 5
+    seen = {group: recording.steps(group, "observation").to_numpy() for group in ("speaker", "listener")}
+    fields = {"observation": np.where(lives[:, None, None], seen["listener"], 0), "alive": lives[:, None]}
+    output = resolve_output(recording.spec.group("listener").action, "value", None)
+    with copy_with(recording, tmp_path / "dies.h5", "listener", **fields) as dies:
+        source = RowSource(dies, "listener")
+        policy, rows = choose_policy(source, None, None, output), source.rows(None)
+        for_value = AttributionTarget(policy, source.env, output, (0,), "all")
+        for_action = replace(for_value, output=replace(output, to="action"), sources="own")
+        own, joint = (deviations(target, source, rows) for target in (for_action, for_value))
+    dies.path.unlink()
+    of_listener = seen["listener"][lives, 0].std(0)
+    np.testing.assert_allclose(own[0], of_listener, rtol=1e-5)
+    np.testing.assert_allclose(joint, np.concatenate([seen["speaker"][:, 0].std(0), of_listener]), rtol=1e-5)
 
 
 def test_messages_have_an_effect_only_where_the_receiver_acts(recording: Recording, waiting: Recording) -> None:

@@ -93,7 +93,7 @@ def windows(source: RowSource, rows: Rows, last: np.ndarray, lookback: int) -> d
 
     observation = batch.observations[source.group].float()
     state, action, mask = by_lag(batch.recurrent), by_lag(batch.action), by_lag(batch.action_mask)
-    acting, alive = by_lag(batch.acting), by_lag(torch.from_numpy(source.field("alive", window_rows)))
+    acting, alive = by_lag(batch.acting), by_lag(torch.from_numpy(source.alive(source.group, window_rows)))
     assert state is not None and action is not None
     return {
         "observation": observation.reshape(len(last), lookback + 1, batch.acting.shape[1], -1),
