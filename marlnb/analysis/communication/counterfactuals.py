@@ -25,19 +25,26 @@ from marlnb.training.collect.threads import torch_threads
 Divergence = Literal["kl", "total_variation"]
 
 
-def counterfactual_rows(rows: Rows, n_counterfactuals: int, seed: int) -> np.ndarray:
+def counterfactual_rows(rows: Rows, counts: np.ndarray, n_counterfactuals: int, seed: int, agent: str) -> np.ndarray:
     """`[counterfactual, row]`, positions of rows at the same step of other episodes, drawn uniformly.
 
+    Args:
+        counts: `[row]` bool, the rows that are drawn, and drawn for; the others get themselves.
+        agent: whose rows these are, for messages.
     Raises:
-        AnalysisError: there is one episode only.
+        AnalysisError: they are of one episode only.
     """
-    if len(np.unique(rows.episode)) < 2:
-        raise AnalysisError("counterfactual messages come from other episodes, but this recording has one episode only")
-    generator, positions = np.random.default_rng(seed), np.zeros((n_counterfactuals, len(rows)), np.int64)
-    for t in np.unique(rows.t):
-        at_t = np.flatnonzero(rows.t == t)
+    counted = np.flatnonzero(counts)
+    positions = np.tile(np.arange(len(rows)), (n_counterfactuals, 1))
+    if len(np.unique(rows.episode[counted])) == 1:
+        raise AnalysisError(
+            f"counterfactual messages come from other episodes, but {agent} takes part in one of these episodes only"
+        )
+    generator = np.random.default_rng(seed)
+    for t in np.unique(rows.t[counted]):
+        at_t = counted[rows.t[counted] == t]
         if len(at_t) == 1:  # the end of the longest episode: take any step of another one
-            others = np.flatnonzero(rows.episode != rows.episode[at_t[0]])
+            others = counted[rows.episode[counted] != rows.episode[at_t[0]]]
             positions[:, at_t[0]] = generator.choice(others, n_counterfactuals)
             continue
         shift = generator.integers(1, len(at_t), size=(n_counterfactuals, len(at_t)))
@@ -72,7 +79,7 @@ def divergence(
     components = list(zip(_probabilities(policy, actual, batch), *(_probabilities(policy, x, batch) for x in changed)))
     total = torch.zeros(actual.shape[:-1])
     for p, *changed_p in components:
-        marginal = torch.stack(changed_p).mean(0)
+        marginal = torch.stack(changed_p).double().mean(0)  # exact where all are equal
         if measure == "total_variation":
             total = total + 0.5 * (p - marginal).abs().sum(-1) / len(components)
         else:
@@ -134,7 +141,11 @@ def message_effects(
     seed: int,
     progress: AnalysisProgress,
 ) -> np.ndarray:
-    """Divergence `[row, agent, source]` of actions from those under each other agent's counterfactual messages."""
+    """Divergence `[row, agent, source]` of actions from those under each other agent's counterfactual messages.
+
+    Messages that an agent observes are drawn from the rows at which it acts. Where a network reads the other agent's
+    whole observation, it is drawn from the rows at which that one is alive, and at the others it stays as it is.
+    """
     spec, env = policy.group, source.env
     if policy.cross_agent:
         check_all_recorded(source, policy)
@@ -143,12 +154,17 @@ def message_effects(
     for k, agent in enumerate(spec.agents):
         sizes[:, k, env.agents.index(agent)] = np.nan  # an agent sends itself no messages
     observations = all_observations(source, rows)
-    counterfactual = torch.from_numpy(counterfactual_rows(rows, n_counterfactuals, seed))
+    acting, alive = source.acting(rows), source.field("alive", rows)
+
+    def draw(counts: np.ndarray, agent: str) -> Tensor:
+        return torch.from_numpy(counterfactual_rows(rows, counts, n_counterfactuals, seed, agent))
+
+    receives = {k: draw(acting[:, k], agent) for k, agent in enumerate(spec.agents) if message_features[agent]}
+    read = {k: draw(alive[:, k], agent) for k, agent in enumerate(spec.agents) if policy.cross_agent}
     start = 0
     for batch in source.batches(rows, batch_size):
         in_batch = slice(start, start + len(batch.acting))
         observed = observations[in_batch]
-        others = observations[counterfactual[:, in_batch]]  # [counterfactual, row, agent, *shape]
         for speaker in env.agents:
             receivers = {
                 k: features for k, agent in enumerate(spec.agents) if (features := message_features[agent].get(speaker))
@@ -157,12 +173,13 @@ def message_effects(
             if not receivers and not read_by_all:
                 continue
             changed = observed.expand(n_counterfactuals, *observed.shape).clone()
-            changed_features, other_features = changed.flatten(3), others.flatten(3)
+            changed_features = changed.flatten(3)
             for k, features in receivers.items():
-                changed_features[:, :, k, features] = other_features[:, :, k, features]
+                messages = observations[receives[k][:, in_batch], k]  # [counterfactual, row, *shape]
+                changed_features[:, :, k, features] = messages.flatten(2)[..., features]
             if read_by_all:
-                speaker_index = spec.agents.index(speaker)
-                changed_features[:, :, speaker_index] = other_features[:, :, speaker_index]
+                k = spec.agents.index(speaker)
+                changed_features[:, :, k] = observations[read[k][:, in_batch], k].flatten(2)
             effect = divergence(policy, batch, observed, changed_features.view(changed.shape), measure).numpy()
             for k in range(spec.n_agents) if read_by_all else receivers:
                 if spec.agents[k] != speaker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.training.runs.run import Run
-from tests.analysis.conftest import make_run
+from tests.analysis.conftest import copy_with, make_run
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_the_divergence_by_hand(talk: Recording, run: Run) -> None:
     )
     keep = np.isin(talk.rows["episode"], range(20))
     rows = Rows(np.flatnonzero(keep), talk.rows["episode"].to_numpy()[keep], talk.rows["t"].to_numpy()[keep])
-    drawn = counterfactual_rows(rows, 1, 4)[0]
+    drawn = counterfactual_rows(rows, np.ones(len(rows), bool), 1, 4, "listener_0")[0]
     assert (rows.episode[drawn] != rows.episode).all() and (rows.t[drawn] == rows.t).all()
     seen = talk.steps("listener", "observation").to_numpy()[keep]
     other = seen.copy()
@@ -98,6 +99,37 @@ def test_networks_that_read_several_agents(hearing: Recording) -> None:
     critic = influence(hearing, "critic")  # IPPO's: each agent's from its own observation
     assert (critic.values[off] == 0).all() and (np.diag(critic.values) > 0).all()
     assert "NOT TO BE TRUSTED" in repr(critic) and len(critic.table()) == 9
+
+
+def test_counterfactuals_by_hand() -> None:
+    """The agent acts for two steps in episode 0, for one in episode 1, and for three in episode 2."""
+    rows = Rows(np.arange(9), np.repeat([0, 1, 2], 3), np.tile([0, 1, 2], 3))
+    drawn = counterfactual_rows(rows, np.array([1, 1, 0, 1, 0, 0, 1, 1, 1], bool), 20, 0, "a")
+    assert [sorted(set(of_row)) for of_row in drawn.T] == [[3, 6], [7], [2], [0, 6], [4], [5], [0, 3], [1], [0, 1, 3]]
+    with pytest.raises(AnalysisError, match="but a takes part in one of these episodes only"):
+        counterfactual_rows(rows, rows.episode == 1, 1, 0, "a")
+    assert counterfactual_rows(rows, rows.t > 9, 1, 0, "a")[0].tolist() == rows.index.tolist()
+
+
+def test_a_message_that_is_always_the_same_has_no_influence_where_agents_die(
+    talk: Recording, hearing: Recording, tmp_path: Path
+) -> None:
+    """In every second episode an agent is dead from the tenth step on: its observation is zero."""
+    for recording, group, features in ((talk, "listener", slice(8, None)), (hearing, "agent", slice(None))):
+        observation = recording.steps(group, "observation").to_numpy()
+        alive = np.ones(observation.shape[:2], bool)
+        alive[:, -1] = (recording.rows["episode"] % 2 == 0) | (recording.rows["t"] < 10)
+        observation[:, -1, features] = 1.0
+        changed = copy_with(
+            recording, tmp_path / "dies.h5", group,
+            observation=observation * alive[..., None], alive=alive, acting=alive,
+        )  # fmt: skip
+        with changed:
+            result = influence(changed, "communication", group=group)
+            speaker, readers = (
+                ("speaker_0", ["listener_0"]) if group == "listener" else ("agent_2", ["agent_0", "agent_1"])
+            )
+            assert [result.of(reader, speaker) for reader in readers] == [(0, 0, 0)] * len(readers)
 
 
 def test_features_are_about_the_agents_that_they_name() -> None:
