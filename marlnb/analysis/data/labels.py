@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 AgentLabel = tuple[str, str] | tuple[str, str, str | int]
 Label = str | np.ndarray | AgentLabel | Callable[["Recording"], np.ndarray]
 MAX_CLASS_LIKE_VALUES = 10
+ALWAYS_KNOWN = ("alive", "acting")  # also of an agent that is dead
 FIELD_LABELS = ("action", "reward", "return_to_go")
 TIME = "t"
 
@@ -239,6 +240,8 @@ def _from_field(
     """A field `[row, agent]` of a group, where it is known, and the names of its classes."""
     group, recording = source.group, source.recording
     known = source.field("acting" if field == "action" else "alive", rows).astype(bool)
+    if field in ALWAYS_KNOWN:
+        known = np.ones_like(known)
     if field == "return_to_go":
         values, reaches_end = _return_to_go(source, rows)
         return values, known & reaches_end, ()

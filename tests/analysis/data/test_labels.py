@@ -57,7 +57,7 @@ def test_the_return_to_go_is_unknown_where_the_end_was_not_recorded(tmp_path: Pa
 
 
 def test_a_label_of_an_agent_is_unknown_once_it_is_dead(tmp_path: Path) -> None:
-    """a_1 lives at t = 0, 1, 2."""
+    """a_1 lives at t = 0, 1, 2; that it does, and acts, is known at every step."""
     run = make_run(tmp_path / "run", LivesConfig(shortest=6), centralised=False)
     with record(run, episodes=2, agents=["a_1", "b_0"], n_envs=1, progress=False) as recording:
         source, group = RowSource(recording, "b"), RowSource(recording, "a")
@@ -65,6 +65,9 @@ def test_a_label_of_an_agent_is_unknown_once_it_is_dead(tmp_path: Path) -> None:
         for label in (("a_1", "height"), "height"):
             np.testing.assert_array_equal(resolve_label(source, rows, label).known[:, 0], rows.t < 3)
         assert resolve_label(source, rows, "odd").known.all()
+        for flag in ("alive", "acting"):
+            lives = resolve_label(source, rows, ("a_1", flag))
+            assert lives.known.all() and (lives.values[:, 0] == (rows.t < 3)).all()
         of_group = resolve_label(group, rows, "height")
         np.testing.assert_array_equal(of_group.known, (rows.t < 3)[:, None] & [False, True, False])
         np.testing.assert_array_equal(of_group.later(rows, 1).known, (rows.t < 2)[:, None] & [False, True, False])
