@@ -60,7 +60,8 @@ def to_pandas(
 ) -> pd.DataFrame:
     """A tidy table with one row per step and agent: row, episode, t, agent, group, then the chosen arrays.
 
-    The arguments are those of `to_xarray`.
+    `row` is the step's position in the file, as in `recording.rows`, whichever episodes are chosen. The arguments are
+    those of `to_xarray`.
     """
     recording = opened_recording(recording)
     import pandas as pd
@@ -122,9 +123,9 @@ def _group_table(recording: Recording, selection: ExportSelection, group: str) -
     import pandas as pd
 
     agents = recording.group_agents(group)
-    n_rows, n_agents = len(selection.episode), len(agents)
+    n_rows, n_agents = len(selection.rows), len(agents)
     columns: dict[str, np.ndarray] = {
-        "row": np.repeat(np.arange(n_rows), n_agents),
+        "row": np.repeat(selection.rows, n_agents),
         "episode": np.repeat(selection.episode, n_agents),
         "t": np.repeat(selection.t, n_agents),
         "agent": np.tile(np.array(agents, dtype=object), n_rows),

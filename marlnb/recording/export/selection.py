@@ -24,12 +24,14 @@ class ExportSelection:
     Attributes:
         arrays: by name, lazy.
         groups: by name, the array's group; empty where it belongs to none.
+        rows: `[row]`, positions in the file.
         episode: `[row]`, the episode's number.
         t: `[row]`, steps since the episode began.
     """
 
     arrays: dict[str, LabelledArray]
     groups: dict[str, str]
+    rows: np.ndarray
     episode: np.ndarray
     t: np.ndarray
 
@@ -62,7 +64,7 @@ def select_arrays(
         arrays[name] = replace(recording._array(path), rows=rows)
         groups[name] = field_of(recording.file, path).group
     table = recording.rows
-    return ExportSelection(arrays, groups, table["episode"].to_numpy()[rows], table["t"].to_numpy()[rows])
+    return ExportSelection(arrays, groups, rows, table["episode"].to_numpy()[rows], table["t"].to_numpy()[rows])
 
 
 def optional_import(package: str) -> ModuleType:

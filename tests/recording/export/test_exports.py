@@ -84,6 +84,8 @@ def test_the_table_has_a_row_a_step_and_agent(lives: Recording) -> None:
     table = to_pandas(lives, sites="a/actor/hidden_1", fields=["observation", "reward", "odd"], episodes=slice(2, 4))
     chosen = lives.episodes.loc[[2, 3]]
     assert len(table) == 4 * chosen["length"].sum()
+    later, step = to_pandas(lives, sites=[], fields="reward", episodes=[1, 7]), ["episode", "t"]
+    assert np.array_equal(lives.rows.loc[later["row"], step], later[step])
     one = table[(table["agent"] == "a_1") & (table["episode"] == 3)]
     part = {"episode": 3, "agent": "a_1"}
     observation = lives.steps("a", "observation").sel(**part).to_numpy()
