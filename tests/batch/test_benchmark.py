@@ -166,6 +166,33 @@ def test_known_levels_are_those_of_the_table(tmp_path: Path) -> None:
     assert compared.scores["ippo (BenchMARL)"][1, 0] == pytest.approx(seed_1, rel=1e-6)
 
 
+def test_a_group_without_a_scale_leaves_the_others_their_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In three steps no hunter catches anyone: hunters and the random policy all earn 0."""
+    folder, reports = tmp_path / "b", list[str]()
+    options = ["--envs", "mpe/simple_tag", "--seeds", "1", "env.max_cycles=3", "--quiet"]
+    assert main([*words_of(folder), *options, "--no-report"]) == 0
+    made = Benchmark.open(folder)
+    outdated = folder / "report" / "notebook.ipynb"  # of one metric
+    outdated.parent.mkdir()
+    outdated.touch()
+
+    def execute(notebook: Path, out: Path, parameters: dict[str, Any], *, progress: bool) -> None:
+        reports.append(parameters["metric"])
+        out.mkdir()
+        (out / "notebook.ipynb").touch()
+
+    monkeypatch.setattr("marlnb.batch.job.execute.execute", execute)
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert main(["benchmark", "b", "--quiet"]) == 0
+    assert reports == ["agent_return"] and not outdated.exists()
+    assert [path.parent.name for path in made.reports] == ["agent_return"]
+    why = "no task can be compared; mpe/simple_tag: no scale, since random (0) is not above worst run (0)"
+    assert f"no report of adversary_return: {why}\n" in capsys.readouterr().err
+
+
 def test_a_comparison_that_cannot_be_read_is_an_error_before_anything_is_trained(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text('{"a": [1')

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +42,14 @@ class Benchmark:
         path: the folder.
         spec: its algorithms, environments and seeds.
         failed: by run, why it failed in this process; empty for an opened benchmark.
+        without_report: by metric, why this process made no report of it; empty for an opened benchmark.
         stopped: whether it was stopped before its end in this process.
     """
 
     path: Path
     spec: BenchmarkSpec
     failed: dict[str, str]
+    without_report: dict[str, str] = field(default_factory=dict)
     stopped: bool = False
 
     @staticmethod
@@ -122,7 +124,8 @@ class Benchmark:
         states = Counter(state_of(self.path / run.folder) for run in self.spec.labels())
         shown = ", ".join(f"{n:,} {state}" for state, n in states.items())
         what = f"{', '.join(self.spec.algorithms)} on {', '.join(self.spec.environments)}"
-        return f"<Benchmark {self.path}: {what}, {count(len(self.spec.seeds), 'seed')}; runs: {shown}>"
+        missing = "".join(f"; no report of {metric}: {why}" for metric, why in self.without_report.items())
+        return f"<Benchmark {self.path}: {what}, {count(len(self.spec.seeds), 'seed')}; runs: {shown}{missing}>"
 
     def _repr_html_(self) -> str:
         return title_html(repr(self).strip("<>")) + frame_html(self.table(), index=False, max_rows=MAX_ROWS)

@@ -41,7 +41,8 @@ def benchmark(
     """Trains and evaluates algorithms × environments × seeds, and compares them.
 
     Complete runs are skipped, interrupted and failed ones resume from their last checkpoint, missing ones start: the
-    same call continues an earlier one. If a run fails, the others continue, and `failed` of the result says why.
+    same call continues an earlier one. If a run fails, the others continue, and `failed` of the result says why;
+    `without_report` says why a metric has no report, as where no run differs from a random policy.
 
     Args:
         spec: a BenchmarkSpec or a YAML file; None: made from the arguments up to `config_dir`.
@@ -98,12 +99,7 @@ def benchmark(
         return result
     result.write_marl_eval()
     if report:
-        try:
-            write_report(result, progress=progress)
-        except AnalysisError as error:
-            if not result.failed:
-                raise
-            display.say(f"no report: {error}")
+        result = replace(result, without_report=write_reports(result, progress=progress))
     return result
 
 
@@ -144,23 +140,31 @@ def _faster_together(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list
     return together, [run for group in groups if group not in faster for run in group]
 
 
-def write_report(
-    result: Benchmark, *, notebook: str | os.PathLike[str] = NOTEBOOK, progress: bool = True
-) -> list[Path]:
+def write_reports(result: Benchmark, *, progress: bool = True) -> dict[str, str]:
     """Executes the report notebook into `<benchmark>/report`, as `.ipynb` and `.html`, after measuring the references.
 
-    Where groups are rewarded differently, as hunters and prey, each has a report: `<benchmark>/report/<group>_return`.
+    If there are several metrics, as where groups are rewarded differently, each has a report in `report/<metric>`.
+    Reports of an earlier call that are not made again are deleted.
 
+    Returns:
+        By metric, why it has no report.
     Raises:
-        AnalysisError: no run can be compared.
         PapermillExecutionError: a cell failed; the notebook shows it.
     """
     from marlnb.batch.job.execute import execute
 
-    metrics, reports = result.metrics(), []
+    metrics, folders, without = result.metrics(), set[Path](), {}
     for metric in metrics:
-        result.compare(metric=metric)
-        parameters = {"folder": str(result.path.absolute()), "metric": metric}
         folder = result.path / REPORT / ("" if len(metrics) == 1 else metric)
-        reports.append(execute(Path(notebook), folder, parameters, progress=progress))
-    return reports
+        try:
+            result.compare(metric=metric)
+        except AnalysisError as error:
+            without[metric] = str(error)
+            continue
+        parameters = {"folder": str(result.path.absolute()), "metric": metric}
+        execute(NOTEBOOK, folder, parameters, progress=progress)
+        folders.add(folder)
+    for outdated in {report.parent for report in result.reports} - folders:
+        for name in ("notebook.ipynb", "notebook.html"):
+            (outdated / name).unlink(missing_ok=True)
+    return without

@@ -123,13 +123,16 @@ def _end(result: Benchmark, as_json: bool) -> int:
     complete = int((rows["state"] == "complete").sum())
     if as_json:
         runs = [{str(key): value for key, value in row.items()} for row in rows.to_dict("records")]
-        print_json({"folder": str(result.path), "runs": runs, "failed": result.failed, "stopped": result.stopped})
+        ends = {"failed": result.failed, "without_report": result.without_report, "stopped": result.stopped}
+        print_json({"folder": str(result.path), "runs": runs, **ends})
     else:
         print_text(f"{result.path}: {complete} of {len(rows)} runs complete")
         for report in result.reports if not result.stopped else ():
             print_text(report.with_suffix(".html"))
     for name, message in result.failed.items():
         say(f"failed: {name}: {message}")
+    for metric, message in result.without_report.items():
+        say(f"no report of {metric}: {message}")
     if result.stopped:
         say(f"stopped before the end; to continue: {marlnb_command('benchmark', result.path)}")
         return INTERRUPTED
