@@ -56,7 +56,7 @@ def test_shares_are_averaged_at_each_step() -> None:
 def test_agents_are_side_by_side_largest_on_top() -> None:
     values = np.array([[[1.0, -3.0], [2.0, 1.0]], [[1.0, 3.0], [np.nan, np.nan]]])
     attribution = SimpleNamespace(
-        values=values, agents=("a", "b"), feature_names=("x", "y"), feature_agents=(), units="logits", target="logit",
+        values=values, agents=("a", "b"), feature_labels=("x", "y"), units="logits", target="logit",
         warnings=(),
     )  # fmt: skip
     ax = plots.attribution_by_agent(attribution)

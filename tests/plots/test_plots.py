@@ -31,8 +31,7 @@ class Attribution:
     values: np.ndarray
     t: np.ndarray = field(default_factory=lambda: np.tile(np.arange(4), 3))
     agents: tuple[str, ...] = ("listener_0",)
-    feature_names: tuple[str, ...] = ("small", "middle", "large")
-    feature_agents: tuple[str, ...] = ()
+    feature_labels: tuple[str, ...] = ("small", "middle", "large")
     units: str = "logits"
     target: str = "logit of up"
     method: str = "integrated_gradients"
@@ -409,7 +408,7 @@ def test_names_are_text_and_no_formulas(figure: type[Figure] | None) -> None:
 
     drawn = [
         plots.learning_curve([1.0, 2.0], {name: [1, 2]}, references={name: 1.0}, title=name, ax=ax()),
-        plots.attribution_bars(attribution(feature_names=(name, "b", "c"), agents=(name,)), ax=ax()),
+        plots.attribution_bars(attribution(feature_labels=(name, "b", "c"), agents=(name,)), ax=ax()),
         plots.influence_map(np.eye(2), agents=(name, "b"), sources=(name, "b"), units=name, ax=ax()),
         plots.activation_map(np.eye(3), agent=name, site=name, ax=ax()),
     ]
