@@ -166,15 +166,17 @@ def test_known_levels_are_those_of_the_table(tmp_path: Path) -> None:
     assert compared.scores["ippo (BenchMARL)"][1, 0] == pytest.approx(seed_1, rel=1e-6)
 
 
-def test_a_group_without_a_scale_leaves_the_others_their_reports(
+def test_each_metric_of_a_mixed_benchmark_has_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In three steps no hunter catches anyone: hunters and the random policy all earn 0."""
+    """Agents share their reward in the first environment; in three steps of the second no hunter catches anyone."""
     folder, reports = tmp_path / "b", list[str]()
-    options = ["--envs", "mpe/simple_tag", "--seeds", "1", "env.max_cycles=3", "--quiet"]
+    options = ["--envs", "mpe/simple_spread,mpe/simple_tag", "--seeds", "1", "env.max_cycles=3", "--quiet"]
     assert main([*words_of(folder), *options, "--no-report"]) == 0
     made = Benchmark.open(folder)
-    outdated = folder / "report" / "notebook.ipynb"  # of one metric
+    assert made.metrics() == ["return", "adversary_return", "agent_return"]
+    assert made.compare().tasks == ("mpe/simple_spread",)
+    outdated = folder / "report" / "notebook.ipynb"  # of the first environment alone
     outdated.parent.mkdir()
     outdated.touch()
 
@@ -187,8 +189,8 @@ def test_a_group_without_a_scale_leaves_the_others_their_reports(
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert main(["benchmark", "b", "--quiet"]) == 0
-    assert reports == ["agent_return"] and not outdated.exists()
-    assert [path.parent.name for path in made.reports] == ["agent_return"]
+    assert reports == ["return", "agent_return"] and not outdated.exists()
+    assert [path.parent.name for path in made.reports] == ["agent_return", "return"]
     why = "no task can be compared; mpe/simple_tag: no scale, since random (0) is not above worst run (0)"
     assert f"no report of adversary_return: {why}\n" in capsys.readouterr().err
 

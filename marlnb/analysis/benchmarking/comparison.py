@@ -89,24 +89,25 @@ def compare_runs(
 ) -> Comparison:
     """Scores of every algorithm on the tasks that all algorithms have, with the seeds that all of those tasks have.
 
-    A task on which no run differs from the lower level has no scale and is excluded first.
+    A task that lacks the metric, or on which no run differs from the lower level, is excluded first.
 
     Args:
-        metric: `return`, or `<group>_return`; the first only where all groups share their reward.
+        metric: `return`, which only tasks have whose groups all share their reward; or `<group>_return`.
         which: the score of a run: its `final` evaluation, its `best`, or the `absolute` one.
         references: by task, named levels in units of reward. 0 is the level `random`, and 1 the highest other level; if
             there is no other, 1 is the best score among the task's runs, of any seed; if none of these is better than
             random, 1 is random and 0 the worst of them. Each task's `TaskScale` says which.
         scale: references; or min-max, from the worst to the best score among the task's runs.
     Raises:
-        AnalysisError: no common task with a scale, no random level where one is needed, or runs without the metric.
+        AnalysisError: no common task with the metric and a scale, or no random level where one is needed.
     """
     if scale not in SCALES:
         raise AnalysisError(unknown("scale", scale, SCALES))
     check_unique(runs)
     by_run = {(run.algorithm, run.task, run.seed): run for run in runs}
     algorithms = list(dict.fromkeys(run.algorithm for run in runs))
-    common, without_runs = _common_tasks(by_run, algorithms)
+    every, without_runs = _common_tasks(by_run, algorithms)
+    common, without_metric = tasks_with([run for run in runs if run.task in every], metric)
     scales = {
         task: _task_scale(
             task,
@@ -138,8 +139,22 @@ def compare_runs(
         shares=shares,
         scales={task: scales[task] for task in tasks},
         seeds=seeds,
-        excluded=(*without_runs, *without_scale, *without_tasks),
+        excluded=(*without_runs, *without_metric, *without_scale, *without_tasks),
     )
+
+
+def tasks_with(runs: Sequence[EvaluatedRun], metric: str) -> tuple[list[str], list[str]]:
+    """The tasks whose runs all have a metric, and why the others are excluded.
+
+    Raises:
+        AnalysisError: no task has it.
+    """
+    tasks = list(dict.fromkeys(run.task for run in runs))
+    lacking = {run.task: run for run in reversed(runs) if not run.metrics.get(metric)}
+    if lacking and len(lacking) == len(tasks):
+        lacking[tasks[0]].curve(metric)  # raises, with the metrics that it has
+    excluded = [f"{run}: no {metric}; it has {', '.join(run.metrics) or 'no evaluation'}" for run in lacking.values()]
+    return [task for task in tasks if task not in lacking], excluded[::-1]
 
 
 def task_curves(

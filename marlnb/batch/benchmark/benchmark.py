@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections import Counter
@@ -19,7 +20,7 @@ from marlnb.batch.benchmark.spec import BenchmarkRun, BenchmarkSpec, PlannedRun
 from marlnb.batch.trainings.progress_display import frames_done, planned_frames
 from marlnb.display.formatting import count
 from marlnb.display.notebook_html import frame_html, title_html
-from marlnb.errors import AnalysisError, ConfigError, RunError, TrustError
+from marlnb.errors import ConfigError, RunError, TrustError
 from marlnb.paths import expanded
 from marlnb.training.runs.files import is_run, read_json, write_atomically
 from marlnb.training.runs.run import Run
@@ -94,21 +95,16 @@ class Benchmark:
 
     @property
     def reports(self) -> list[Path]:
-        """The executed reports: one, or one for each group of agents where groups are rewarded differently."""
+        """The executed reports: one, or one for each of several metrics."""
         return sorted((self.path / REPORT).rglob("notebook.ipynb"))
 
     def metrics(self) -> list[str]:
-        """The metrics to compare: `return`; or `<group>_return` of each group where groups are rewarded differently.
-
-        Raises:
-            AnalysisError: the runs have no metric in common.
-        """
-        runs = self.runs()
-        common = [name for name in (runs[0].metrics if runs else {}) if all(name in run.metrics for run in runs)]
-        if runs and not common:
-            each = "; ".join(dict.fromkeys(f"{run.task}: {', '.join(run.metrics)}" for run in runs))
-            raise AnalysisError(f"the tasks have no metric in common, so they need benchmarks of their own: {each}")
-        return [RETURN] if RETURN in common or not runs else common
+        """The metrics to compare: `return`; and `<group>_return` of tasks whose groups are rewarded differently."""
+        common: dict[str, list[str]] = {}  # by task, the metrics of all of its runs
+        for run in self.runs():
+            common[run.task] = [name for name in common.get(run.task, run.metrics) if name in run.metrics]
+        names = [[RETURN] if RETURN in of_task else of_task for of_task in common.values()]
+        return list(dict.fromkeys(itertools.chain(*names))) or [RETURN]
 
     def table(self) -> pd.DataFrame:
         """One row per run: task, algorithm, seed, state, frames done and planned, folder.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from marlnb.analysis.benchmarking.comparison import compare_runs, task_curves
+from marlnb.analysis.benchmarking.comparison import compare_runs, task_curves, tasks_with
 from marlnb.analysis.benchmarking.marl_eval import EvaluatedRun
 from marlnb.errors import AnalysisError
 
@@ -73,6 +75,17 @@ def test_a_task_on_which_no_run_differs_from_random_is_excluded() -> None:
     np.testing.assert_allclose(result.scores["y"], [[0.5, 0.5]])
     with pytest.raises(AnalysisError, match="no task can be compared; e/zero: no scale, since best run"):
         compare_runs(zero, scale="min-max")
+
+
+def test_a_task_without_the_metric_is_excluded() -> None:
+    prey = [replace(measured("e/tag", name, 0, 1, 2), metrics={"prey_return": ((1.0,), (2.0,))}) for name in "xy"]
+    result = compare_runs([*RUNS, *prey], references=REFERENCES)
+    assert result.tasks == ("e/one", "e/two") and result.excluded == (
+        "e/tag, x, seed 0: no return; it has prey_return",
+    )
+    assert tasks_with([*RUNS, *prey], "prey_return")[0] == ["e/tag"]
+    with pytest.raises(AnalysisError, match=r"^e/one, x, seed 0: no metric 'prey'. Valid: return"):
+        compare_runs([*RUNS, *prey], metric="prey")
 
 
 def test_an_excluded_task_decides_no_seeds() -> None:
