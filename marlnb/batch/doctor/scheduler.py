@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.executor import executor_of
 from marlnb.batch.profile import Profile
+from marlnb.batch.slurm.sbatch_defaults import seconds_of, with_sbatch_defaults
 from marlnb.errors import BatchError
 
 
@@ -43,7 +43,8 @@ def _accepted(request: DoctorRequest) -> Iterator[Answer]:
             yield "fail", text, "change the profile, or --set key=value"
             return
     yield "ok", "SLURM accepts the batch's script (sbatch --test-only)", ""
-    yield from never_starting(executor_of(request.as_batch()).profile, call("sinfo", "--noheader", "--format=%P|%l|%a"))
+    profile = with_sbatch_defaults(request.profile)
+    yield from never_starting(profile, call("sinfo", "--noheader", "--format=%P|%l|%a"))
 
 
 def _has_room(profile: Profile) -> Iterator[Answer]:
@@ -85,22 +86,11 @@ def never_starting(profile: Profile, partitions: str) -> Iterator[Answer]:
             yield "fail", text, "choose another, or ask its admins"
 
 
-def seconds_of(limit: str) -> int | None:
-    """Seconds of SLURM's `1-02:00:00`, `02:00:00`, `30:00`; None for `infinite`."""
-    if not re.fullmatch(r"(?:\d+-)?\d+(?::\d+){0,2}", limit):
-        return None
-    days, _, rest = limit.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
-    parts = [*parts, *[0] * (3 - len(parts))] if days else [*[0] * (3 - len(parts)), *parts]
-    return int(days or 0) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
-
-
 def slurm_script(request: DoctorRequest, folder: Path) -> str:
     """The sbatch script of the batch, as its executor would write it."""
     from marlnb.batch.slurm.script import array_script, parts
 
-    batch = request.as_batch()
-    return array_script(batch, executor_of(batch).profile, folder, parts(1, 1)[0], 1)
+    return array_script(request.as_batch(), with_sbatch_defaults(request.profile), folder, parts(1, 1)[0], 1)
 
 
 def _requeues(request: DoctorRequest) -> Iterator[Answer]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -13,10 +12,11 @@ from pathlib import Path
 from marlnb.batch.batch import REPORT, Batch
 from marlnb.batch.executor import Executor, executor, unreadable
 from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
-from marlnb.batch.profile import Profile, with_changes
+from marlnb.batch.profile import Profile
 from marlnb.batch.slurm.commands import call
 from marlnb.batch.slurm.queue import Site, cancel_tasks, query_accounting, query_queue, query_site
 from marlnb.batch.slurm.refusals import check_path, check_profile
+from marlnb.batch.slurm.sbatch_defaults import with_sbatch_defaults
 from marlnb.batch.slurm.script import REPORT_SCRIPT, array_script, parts, report_script
 from marlnb.batch.slurm.submission_record import Array, SubmissionRecord, Task, all_tasks, tasks
 from marlnb.disk import writing
@@ -25,8 +25,6 @@ from marlnb.errors import BatchError, MarlnbError
 from marlnb.training.control import request
 from marlnb.training.runs.files import STOP
 
-SBATCH_DEFAULTS = {key: f"SBATCH_{key.upper()}" for key in ("partition", "account", "qos", "constraint")}
-SBATCH_DEFAULTS["time_limit"] = "SBATCH_TIMELIMIT"
 REFUSED = "refused"
 ACCOUNTING_DELAY_S = 300.0  # the accounting database may not know a submission for this long
 DEFAULT_SITE = Site(max_array_size=1001, accounting=False)  # SLURM's own defaults
@@ -42,17 +40,19 @@ class SlurmExecutor(Executor):
 
     query_interval_s = 30.0  # sites ask users not to query more often
 
-    def __init__(self, profile: Profile) -> None:
-        defaults = {key: os.environ.get(name) for key, name in SBATCH_DEFAULTS.items() if getattr(profile, key) is None}
-        super().__init__(with_changes(profile, {key: value for key, value in defaults.items() if value}))
+    def _requested(self) -> Profile:
+        """The profile with the user's defaults. Raises BatchError: sbatch could not read it."""
+        profile = with_sbatch_defaults(self.profile)
+        check_profile(profile)
+        return profile
 
     def check(self) -> None:
-        check_profile(self.profile)
+        self._requested()
         call("sbatch", "--version")
 
     def preview(self, batch: Batch, jobs: Sequence[Job], *, then: bool) -> str:
         """The scripts; without SLURM on this machine, with SLURM's default limits."""
-        check_profile(self.profile)
+        profile = self._requested()
         check_path(batch.path)
         try:
             site = query_site()
@@ -61,16 +61,16 @@ class SlurmExecutor(Executor):
         submission, scripts = batch.next_submission(), {}
         array_parts = parts(len(jobs), site.max_array_size)
         for part in array_parts:
-            after = f"<id of part {part.number - 1}>" if part.number > 1 and self.profile.at_once else ""
-            scripts[part.script] = array_script(batch, self.profile, submission, part, len(array_parts), after)
+            after = f"<id of part {part.number - 1}>" if part.number > 1 and profile.at_once else ""
+            scripts[part.script] = array_script(batch, profile, submission, part, len(array_parts), after)
         if then:
             several = len(array_parts) > 1
             ids = [f"<id of part {part.number}>" if several else "<id of the array>" for part in array_parts]
-            scripts[REPORT_SCRIPT] = report_script(batch, self.profile, submission, ids)
+            scripts[REPORT_SCRIPT] = report_script(batch, profile, submission, ids)
         return "\n".join(f"# {submission / name}\n{script}" for name, script in scripts.items())
 
     def submit(self, batch: Batch, jobs: Sequence[Job], *, then: bool, reason: str = "") -> str:
-        check_profile(self.profile)
+        self._requested()  # an error now, before anything is written
         check_path(batch.path)
         site, before = query_site(), tasks(batch)
         if site.max_array_size < 1:
@@ -151,14 +151,14 @@ class SlurmExecutor(Executor):
         n_jobs: int,
         max_array_size: int,
     ) -> SubmissionRecord:
-        array_parts, after = parts(n_jobs, max_array_size), ""
+        array_parts, profile, after = parts(n_jobs, max_array_size), self._requested(), ""
         for part in array_parts:
-            script = array_script(batch, self.profile, submission, part, len(array_parts), after)
+            script = array_script(batch, profile, submission, part, len(array_parts), after)
             id, cluster = _sbatch(submission, part.script, script)
             accepted.append((cluster, id))
             record = replace(record, cluster=cluster, arrays=(*record.arrays, Array(id, part)))
             record.write(submission)
-            after = str(id) if self.profile.at_once else ""
+            after = str(id) if profile.at_once else ""
         return record
 
     def _submit_report(
@@ -176,7 +176,7 @@ class SlurmExecutor(Executor):
         if old is not None and not job.status().has_ended_since(old.updated):
             cancel_tasks(old.record.cluster, [old.id])
         after = [*(str(array.id) for array in record.arrays), *waits_for]
-        script = report_script(batch, self.profile, submission, after)
+        script = report_script(batch, self._requested(), submission, after)
         id, cluster = _sbatch(submission, REPORT_SCRIPT, script)
         accepted.append((cluster, id))
         record = replace(record, cluster=cluster, report=id)

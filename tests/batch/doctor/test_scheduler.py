@@ -9,17 +9,12 @@ import pytest
 
 from marlnb.batch.doctor.check import examine
 from marlnb.batch.doctor.node import from_json, node_script, to_json
-from marlnb.batch.doctor.scheduler import never_starting, seconds_of
+from marlnb.batch.doctor.scheduler import never_starting
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
 from tests.batch.doctor.notebooks import subject
 
 PARTITIONS = "debug*|1:00:00|up\nlong|7-00:00:00|up\nold|infinite|down\n"
-
-
-def test_limits_as_slurm_writes_them() -> None:
-    asked = ("1-02:00:00", "02:00:00", "1:00:00", "30:00", "infinite", "n/a")
-    assert [seconds_of(limit) for limit in asked] == [93600, 7200, 3600, 1800, None, None]
 
 
 def test_a_job_that_slurm_takes_and_never_begins() -> None:

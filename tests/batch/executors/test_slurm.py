@@ -395,6 +395,22 @@ def test_the_shell_that_submits_bends_nothing(
     assert "#SBATCH --account=ada\n" in script and "#SBATCH --qos=fast\n" in script
 
 
+def test_only_a_submission_needs_the_default_time_limit(
+    make: Make, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "90")
+    batch, executor = make(1)
+    executor.submit(batch, batch.jobs(), then=False)
+    assert "#SBATCH --time=01:30:00\n" in (batch.submissions()[0] / "script.sbatch").read_text()
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "infinite")
+    executor = executor_of(batch)
+    with pytest.raises(BatchError, match="SBATCH_TIMELIMIT"):
+        executor.check()
+    executor.query(batch)
+    executor.cancel(batch, batch.jobs())
+    assert scheduler.calls()[-1] == "scancel --quiet 41_0"
+
+
 def test_cancelling_a_copy_does_not_end_the_jobs_of_the_original(
     make: Make, scheduler: Scheduler, tmp_path: Path
 ) -> None:
