@@ -163,6 +163,14 @@ class EnvConfig(ABC):
         """What is known before it is built. The defaults of an untuned experiment follow from it."""
         return EnvFacts()
 
+    def standalone(self) -> EnvConfig:
+        """The same options, but in every working folder, and whatever becomes of the files that they name: for a run.
+
+        Raises:
+            ConfigError: a file that they name cannot be read or used.
+        """
+        return self
+
     @abstractmethod
     def build(self, n_envs: int, device: str = "cpu") -> VectorEnv:
         """B = `n_envs` environments, not yet reset."""

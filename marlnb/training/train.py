@@ -39,6 +39,7 @@ from marlnb.training.runs.lock import RunLock, is_locked
 from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Run, opened_run
 from marlnb.training.runs.run_folder import trust_training
+from marlnb.training.runs.standalone import standalone
 from marlnb.training.stopping import stopping_on_signals
 from marlnb.training.trainer import Trainer, TrainingCallback
 
@@ -137,7 +138,8 @@ def open_run(experiment: Experiment, run: str | os.PathLike[str] | None, *, resu
     check_loggers(experiment.loggers)
     check_device(experiment.device)
     if resume and run is not None and is_run(run):
-        trust_training(experiment, Path(run))  # where the record cannot be written, a resumed job trusts it again
+        # where the record cannot be written, a resumed job trusts it again
+        trust_training(standalone(experiment), Path(run))
         opened = Run.open(run)
         check_same(opened, experiment)
         clear_requests(opened.path)

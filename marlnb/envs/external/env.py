@@ -68,9 +68,9 @@ class ExternalEnv(ServedEnv):
         self._server: Server | None = Server(config.address, self.token, welcome, max_request_bytes(self.spec))
         self.address = self._server.address
         self._connect_to = self.address
-        if config.address_file:
+        if config.address_path is not None:
             try:
-                self._files.append(AddressFile(Path(config.address_file), self.address, self.token))
+                self._files.append(AddressFile(config.address_path, self.address, self.token))
             except BaseException:
                 self.close()
                 raise

@@ -17,6 +17,7 @@ from marlnb.config import EnvConfig, option
 from marlnb.envs.external.address_file import is_published
 from marlnb.envs.external.addresses import UNIX, endings, is_listening
 from marlnb.errors import ConfigError
+from marlnb.paths import expanded
 from marlnb.specs import ActionSpec, EnvFacts, EnvSpec, GroupSpec, ObservationSpec
 from marlnb.values import validate
 
@@ -134,6 +135,20 @@ class ExternalOptions(EnvConfig):
         specs = tuple(group.spec(name) for name, group in groups.items())
         return EnvSpec(self.name, specs, max_steps=self.max_steps, simultaneous=False, pauses=True)
 
+    def standalone(self) -> ExternalOptions:
+        """The options with the groups instead of their file, and with the address file's path in full.
+
+        Raises:
+            ConfigError: the groups' file cannot be read or used.
+        """
+        file = "" if self.address_path is None else str(self.address_path)
+        return replace(self, groups=self.groups or self._groups_in_file(), groups_file="", address_file=file)
+
+    @property
+    def address_path(self) -> Path | None:
+        """Of the address file, in full; None if there is none."""
+        return expanded(self.address_file).absolute() if self.address_file else None
+
     def for_evaluation(self) -> ExternalOptions:
         """The options of another environment than the training's, with an address and an address file that are free."""
         candidates = (self._ending_in(f".evaluation{ending}") for ending in endings())
@@ -149,12 +164,11 @@ class ExternalOptions(EnvConfig):
 
     def _is_in_use(self) -> bool:
         at_path = self.address.startswith(UNIX) and is_listening(self.address)
-        return at_path or (bool(self.address_file) and is_published(Path(self.address_file)))
+        return at_path or (self.address_path is not None and is_published(self.address_path))
 
     def _groups_in_file(self) -> dict[str, ExternalGroup]:
         try:
-            with open(self.groups_file, encoding="utf-8") as file:
-                content: Any = json.load(file)
+            content: Any = json.loads(expanded(self.groups_file).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"cannot read the groups in {self.groups_file}: {error}") from error
         if not isinstance(content, dict) or not content:

@@ -12,7 +12,7 @@ from marlnb.errors import RunError, TrustError
 from marlnb.training.limits import CHANGEABLE
 from marlnb.training.runs.code import code_label
 from marlnb.training.runs.files import EXPERIMENT, read_json
-from marlnb.training.runs.other_runs import with_absolute_runs
+from marlnb.training.runs.standalone import standalone
 
 if TYPE_CHECKING:
     from marlnb.experiment import Experiment
@@ -51,7 +51,7 @@ def check_same(run: RunFolder, experiment: Experiment) -> None:
     theirs = run.experiment
     with suppress(TrustError):  # of an earlier version of the code: loading adds the defaults of new options
         theirs = theirs.loaded()
-    changed = differences([dict(_flat(each.to_json())) for each in (theirs, with_absolute_runs(experiment))])
+    changed = differences([dict(_flat(each.to_json())) for each in (theirs, standalone(experiment))])
     texts = [f"{key}: {there} there, {here} here" for key, (there, here) in changed.items() if key != "tuned"]
     if texts:
         names = [key for key in changed if key in CHANGEABLE]

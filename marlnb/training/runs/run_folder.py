@@ -51,8 +51,9 @@ from marlnb.training.runs.files import (
     remove_temporaries,
 )
 from marlnb.training.runs.metrics_rows import read_rows
-from marlnb.training.runs.other_runs import other_runs, with_absolute_runs
+from marlnb.training.runs.other_runs import other_runs
 from marlnb.training.runs.spec_file import spec_from_json, spec_to_json
+from marlnb.training.runs.standalone import standalone
 from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import read_status, scores_text
 from marlnb.trust import trust, trusted
@@ -90,7 +91,7 @@ class RunFolder:
             RunError: it holds something else, or cannot be created.
             TrustError: the experiment was read from a folder whose code the user does not trust.
         """
-        experiment = with_absolute_runs(experiment.loaded())
+        experiment = standalone(experiment.loaded())
         folder = expanded(path).absolute()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)

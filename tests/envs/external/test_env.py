@@ -21,15 +21,18 @@ from marlnb.algorithms.configs.ppo import IPPOConfig
 from marlnb.algorithms.turns import own_turns
 from marlnb.client import Client, ConnectionRefused, EpisodeOver, InvalidReport, ServerGone, WireError
 from marlnb.client.messages import HEADER, MAGIC, Inbox, Message
+from marlnb.codec import from_json
 from marlnb.config import EnvConfig, LearnerContext
 from marlnb.envs.external.config import ExternalConfig
 from marlnb.envs.external.env import ExternalEnv
 from marlnb.envs.external.interface import evaluation_config, publish_evaluation
 from marlnb.envs.external.options import ExternalGroup
-from marlnb.errors import ConfigError, EnvError
+from marlnb.errors import ConfigError, EnvError, RunError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.training.collect.rollout import Collector
+from marlnb.training.runs.comparable import check_same
+from marlnb.training.runs.run_folder import RunFolder
 
 GROUPS = {
     "a": ExternalGroup(agents=2, observation=(2,), actions=3, action_mask=True),
@@ -750,6 +753,30 @@ def test_groups_from_a_file_and_there_and_back(tmp_path: Path) -> None:
     file.write_text(json.dumps({"a": {"observation": [2], "actoins": 3}}))
     with pytest.raises(ConfigError, match=r"groups.json: a.actoins'; did you mean"):
         experiment.env.build(1)
+
+
+def test_files_mean_the_same_in_every_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run keeps the groups, whatever becomes of their file."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    groups, where = tmp_path / "groups.json", tmp_path / "where.json"
+    (tmp_path / "elsewhere").mkdir()
+    for folder in ("", "~/"):
+        monkeypatch.chdir(tmp_path)
+        groups.write_text(json.dumps({"p": {"observation": [2], "actions": 3}}))
+        config = ExternalConfig(groups_file=f"{folder}groups.json", address_file=f"{folder}where.json")
+        experiment = Experiment(config, IPPOConfig(), MLPConfig())
+        run = RunFolder.create(f"run{len(folder)}", experiment)
+        check_same(run, experiment)
+        env = config.build(1)
+        assert where.is_file()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        env.close()
+        assert not where.exists()
+        groups.write_text(json.dumps({"q": {"observation": [2], "actions": 3}}))
+        kept = from_json(json.loads((run.path / "experiment.json").read_text())["env"], EnvConfig, "env")
+        assert kept == ExternalConfig(groups={"p": ExternalGroup(observation=(2,), actions=3)}, address_file=str(where))
+    with pytest.raises(RunError, match=r"another experiment; env.groups.p.*env.groups.q"):
+        check_same(run, experiment)
 
 
 def _env_json(config: EnvConfig) -> dict[str, object]:
