@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient.exceptions import DeadKernelError
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 from papermill.engines import NotebookExecutionManager
 from papermill.execute import prepare_notebook_metadata, remove_error_markers
 from papermill.iorw import load_notebook_node
@@ -112,6 +113,13 @@ class _ExecutionManager(NotebookExecutionManager):
         title = _title(self.nb.cells[:number])
         self.attempt.start_cell(number, len(self.nb.cells), title, is_code=cell.cell_type == "code")
         super().cell_start(cell, cell_index, **kwargs)
+
+    def cell_exception(self, cell: NotebookNode, cell_index: int | None = None, **kwargs: Any) -> None:
+        super().cell_exception(cell, cell_index, **kwargs)
+        error: CellExecutionError = kwargs["exception"]
+        if not any(output.output_type == "error" for output in cell.outputs):  # IPython prints exception groups as text
+            line = f"{error.ename}: {error.evalue}"
+            cell.outputs.append(new_output("error", ename=error.ename, evalue=error.evalue, traceback=[line]))
 
 
 def _title(cells: list[NotebookNode]) -> str:

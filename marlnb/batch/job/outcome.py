@@ -44,14 +44,12 @@ def _cell_error(notebook: NotebookNode) -> CellError | None:
     for index, cell in enumerate(notebook.cells):
         if cell.metadata.get("papermill", {}).get("exception") is not True:
             continue
-        errors = [output for output in cell.outputs if output.output_type == "error"]
-        if not errors:
-            return CellError(index + 1, cell.source, "CellExecutionError", "", "")
-        if errors[-1].ename == "SystemExit" and errors[-1].evalue in ("", "0", "None"):
+        error = [output for output in cell.outputs if output.output_type == "error"][-1]
+        if error.ename == "SystemExit" and error.evalue in ("", "0", "None"):
             return None
-        lines = printable("\n".join(errors[-1].traceback)).splitlines()
+        lines = printable("\n".join(error.traceback)).splitlines()
         traceback = "\n".join(lines[-MAX_TRACEBACK_LINES:])
-        return CellError(index + 1, cell.source, errors[-1].ename, printable(errors[-1].evalue), traceback)
+        return CellError(index + 1, cell.source, error.ename, printable(error.evalue), traceback)
     return None
 
 

@@ -83,6 +83,14 @@ def test_widgets_are_kept_the_notebook_is_trusted_and_sys_exit_ends_it(tmp_path:
     notary.store.close()
 
 
+def test_a_group_of_exceptions_has_a_name_and_a_message(tmp_path: Path) -> None:
+    """IPython prints it as text, without an output of the kind error."""
+    job = make(tmp_path / "job", "raise ExceptionGroup('several', [ValueError('a'), KeyError('b')])")
+    assert run(job) == 1
+    assert job.status().reason == "cell 3: ExceptionGroup: several (2 sub-exceptions)"
+    assert "ValueError: a" in job.log.read_text()
+
+
 def test_jobs_side_by_side_in_one_working_folder_do_not_hear_each_other(tmp_path: Path) -> None:
     meet = (
         "import pathlib, time\npathlib.Path(f'{text}.begun').touch()\n"
