@@ -43,6 +43,8 @@ def split(answer: Any) -> str:
             "steps of an episode are similar, and its goal never changes: a decoder that knows some steps knows the "
             "others. Keep whole episodes together."
         )
+    if len(set(fit)) < len(fit) or len(set(test)) < len(test):
+        raise WrongAnswer("Some rows occur more than once in one of the two, and would count more. Return each once.")
     if len(fit) + len(test) < len(episode):
         raise WrongAnswer(
             f"{len(episode) - len(fit) - len(test)} rows are in neither. There is nothing wrong with them: use them."

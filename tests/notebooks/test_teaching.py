@@ -218,6 +218,12 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("3.1", lambda episode: np.split(np.arange(len(episode)), [int(0.8 * len(episode))]), {}, "different lengths"),
     ("3.1", lambda episode: (np.arange(16), np.arange(16, 20)), {}, "numbers of episodes"),
     ("3.1", lambda episode: (np.flatnonzero(episode < 15), np.flatnonzero(episode > 15)), {}, "30 rows are in neither"),
+    (
+        "3.1",
+        lambda episode: (np.repeat(np.flatnonzero(episode < 15), 2), np.flatnonzero(episode > 15)),
+        {},
+        "than once",
+    ),
     ("3.1", lambda episode: (np.flatnonzero(episode < 5), np.flatnonzero(episode >= 5)), {}, "Fit to more"),
     ("3.1", lambda episode: print(end=""), {}, "Does it end in `return`"),
     ("3.1", lambda episode: (episode < 80, episode >= 80), {}, "does it count on 100"),
