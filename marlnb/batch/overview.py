@@ -119,6 +119,7 @@ def find_batch_folders(folder: Path) -> list[Path]:
         BatchError: the folder does not exist.
     """
     if not folder.is_dir():
-        raise BatchError(f"the folder {folder} does not exist; give a batch, or a folder that contains batches")
+        problem = f"{folder} is a file" if folder.exists() else f"the folder {folder} does not exist"
+        raise BatchError(f"{problem}; give a batch's folder, or a folder that contains batches")
     patterns = ["/".join(["[!.]*"] * depth + [BATCH]) for depth in range(1, MAX_DEPTH + 1)]
     return sorted(path.parent for pattern in patterns for path in folder.glob(pattern))

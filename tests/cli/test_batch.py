@@ -161,6 +161,8 @@ def test_jobs_as_json_log_and_list(batch: Batch, capsys: pytest.CaptureFixture[s
     assert code == 1 and len(listing["batches"]) == len(listing["problems"]) == 1
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch/jobs/n=1")
     assert code == 2 and "is not a batch" in err
+    code, _, err = marlnb(capsys, "jobs", "a.ipynb")
+    assert code == 2 and "a.ipynb is a file; give a batch's folder" in err
     code, _, err = marlnb(capsys, "jobs", "runs/a-batch", "--log", "n=7")
     assert code == 2 and "no job 'n=7' of" in err
 
