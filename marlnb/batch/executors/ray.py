@@ -15,7 +15,7 @@ from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.local.process import ALLOCATION_VARIABLES
 from marlnb.batch.profile import Profile
 from marlnb.batch.ray.cluster import ADDRESS_VARIABLES, RayCluster, one_line
-from marlnb.batch.ray.submission_record import SubmissionRecord, SubmittedJob, new_id, submitted_jobs
+from marlnb.batch.ray.submission_record import SubmissionRecord, SubmittedJob, all_submitted_jobs, new_id
 from marlnb.batch.slurm.script import RUN_JOB, exports
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError
@@ -98,6 +98,8 @@ class RayExecutor(Executor):
     def cancel(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Asks running jobs to save and end; a second call lets Ray end them, within 3 s. Other jobs never start.
 
+        If a job was submitted more than once, all of its Ray jobs end.
+
         Raises:
             BatchError: Ray does not answer, or the jobs are in another cluster than the environment's.
         """
@@ -105,15 +107,19 @@ class RayExecutor(Executor):
         chosen = [job for job in jobs if job.name in submitted.open or job.name not in submitted.jobs]
         to_ask = [job for job in chosen if job.is_executing and not (job.folder / STOP).exists()]
         to_end = [job for job in chosen if job not in to_ask]
-        ids = [submitted.open[job.name].id for job in to_end if job.name in submitted.open]
-        cluster = RayCluster.find() if ids else None
+        open_ids = {job.name: submitted.open_ids(job.name) for job in chosen}
+        ids = [id for job in to_end for id in open_ids[job.name]]
+        ids_if_queued = [id for job in to_ask for id in open_ids[job.name] if len(open_ids[job.name]) > 1]
+        cluster = RayCluster.find() if ids or ids_if_queued else None
         if cluster is not None and (problem := submitted.problem_at(cluster)) is not None:
             raise problem
         for job in to_ask:
             request(job.folder, "stop", "cancelled")
         known = cluster.jobs() if cluster is not None else {}
-        for id in ids:
-            if cluster is not None and id in known:
+        to_stop = [id for id in ids if id in known]
+        to_stop += [id for id in ids_if_queued if id in known and known[id].state == "queued"]
+        for id in to_stop:
+            if cluster is not None:
                 cluster.stop(id)
         for job in to_end:  # after Ray has answered, so that a call that failed can be repeated
             status = submitted.statuses[job.name]
@@ -142,12 +148,18 @@ class _Submitted:
         self.path = batch.path
         jobs = [*batch.jobs(), *([batch.report_job()] if batch.then else [])]
         self.statuses: dict[str, JobStatus] = {job.name: job.status() for job in jobs}
-        self.jobs = {name: job for name, job in submitted_jobs(batch).items() if name in self.statuses}
+        self.all_jobs = {name: each for name, each in all_submitted_jobs(batch).items() if name in self.statuses}
+        self.jobs = {name: each[-1] for name, each in self.all_jobs.items()}
 
     @property
     def open(self) -> dict[str, SubmittedJob]:
         """Jobs that may not have ended."""
         return {name: job for name, job in self.jobs.items() if not self.statuses[name].has_ended_since(job.updated)}
+
+    def open_ids(self, name: str) -> list[str]:
+        """Ids of all Ray jobs of a job that may not have ended."""
+        status = self.statuses[name]
+        return [job.id for job in self.all_jobs.get(name, ()) if not status.has_ended_since(job.updated)]
 
     def problem_at(self, cluster: RayCluster) -> BatchError | None:
         """Why the cluster is not asked about these jobs. An address in files, which may come from anyone, never is."""

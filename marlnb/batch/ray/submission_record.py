@@ -43,7 +43,7 @@ class SubmissionRecord:
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """The newest Ray job of a job.
+    """A Ray job of a job.
 
     Attributes:
         id: Ray's id.
@@ -62,19 +62,25 @@ def new_id(job: Job) -> str:
 
 
 def submitted_jobs(batch: Batch) -> dict[str, SubmittedJob]:
-    """The newest Ray job of each submitted job, and of the report, by name.
+    """The newest Ray job of each submitted job, and of the report, by name."""
+    return {name: of_job[-1] for name, of_job in all_submitted_jobs(batch).items()}
+
+
+def all_submitted_jobs(batch: Batch) -> dict[str, list[SubmittedJob]]:
+    """The Ray jobs of each submitted job, and of the report, by name, oldest first.
 
     Ids that were not made for this folder are left out: a copy of a batch, or one that another person made, must
     not end jobs of another folder.
     """
     jobs = {job.name: job for job in [*batch.jobs(), *([batch.report_job()] if batch.then else [])]}
-    by_name: dict[str, SubmittedJob] = {}
+    by_name: dict[str, list[SubmittedJob]] = {}
     for submission in batch.submissions():
         if (submission / RECORD).exists():
             record, updated = SubmissionRecord.read(submission), Submission.read(submission).updated
             for name, id in record.ids.items():
                 if name in jobs and re.fullmatch(rf"{_prefix(jobs[name])}-[0-9a-f]{{8}}", id):
-                    by_name[name] = SubmittedJob(id, record.address, updated.get(name, 0.0))
+                    new = SubmittedJob(id, record.address, updated.get(name, 0.0))
+                    by_name.setdefault(name, []).append(new)
     return by_name
 
 

@@ -186,6 +186,24 @@ def test_cancel_asks_running_jobs_first_and_ends_the_others(batch: Batch, dashbo
         assert dashboard.requests[-1] == f"POST /api/jobs/{running}/stop"
 
 
+def test_cancel_ends_the_jobs_of_all_submissions(batch: Batch, dashboard: Dashboard) -> None:
+    """A job submitted again while Ray did not answer is two Ray jobs; the one that runs it is asked to save."""
+    submit(batch)
+    first = ids(batch)
+    submit(batch)
+    second = ids(batch)
+    for id, like in ((first["n=0"], "running"), (second["n=0"], "waiting")):
+        dashboard.job(id, like)
+    for id in (first["n=1"], second["n=1"]):
+        dashboard.job(id, "waiting")
+    to_stop = [first["n=1"], second["n=1"], second["n=0"]]
+    dashboard.answers.update({f"POST /api/jobs/{id}/stop": {"stopped": True} for id in to_stop})
+    dashboard.requests.clear()
+    with RunLock(batch.job("n=0").folder / JOB_LOCK):
+        cancel(batch)
+    assert dashboard.requests == ["GET /api/jobs/", *(f"POST /api/jobs/{id}/stop" for id in to_stop)]
+
+
 def test_a_cancellation_that_ray_did_not_answer_can_be_repeated(batch: Batch, dashboard: Dashboard) -> None:
     submit(batch)
     waiting = ids(batch)["n=1"]
