@@ -6,11 +6,12 @@ An edit is frozen data that survives a round trip through JSON, so an evaluation
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError, unknown
@@ -75,9 +76,7 @@ class Edit(ABC):
     def __post_init__(self) -> None:
         for name in ("units", "agents"):
             value = getattr(self, name)
-            if isinstance(value, int | str):
-                value = (value,)
-            object.__setattr__(self, name, None if value is None else tuple(value))
+            object.__setattr__(self, name, None if value is None else _indices_or_names(name, value))
         if self.t is not None and not isinstance(self.t, int):
             object.__setattr__(self, "t", tuple(self.t))
         start, stop = self.window
@@ -150,6 +149,30 @@ class Edit(ABC):
         except (TypeError, ValueError) as error:
             raise ConfigError(f"edit {kind.name!r}: {error}") from error
         return edit
+
+
+def _indices_or_names(name: str, value: Any) -> tuple[int | str, ...]:
+    """One or several of them, as a tuple.
+
+    Raises:
+        ConfigError: there is something else, such as a mask: its booleans would be taken for the indices 0 and 1.
+    """
+    value = _plain(value)
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    chosen = tuple(_plain(item) for item in value) if several else (value,)
+    for item in chosen:
+        if isinstance(item, bool) or not isinstance(item, int | str):
+            raise ConfigError(
+                f"{name}= of an edit must be indices or names; got {item!r}. np.flatnonzero(mask) gives the indices of "
+                "a mask"
+            )
+    return chosen
+
+
+def _plain(value: Any) -> Any:
+    """The Python number or string of a scalar of numpy or torch; anything else is returned unchanged."""
+    is_scalar = isinstance(value, np.generic) or (isinstance(value, np.ndarray | Tensor) and value.ndim == 0)
+    return value.item() if is_scalar else value
 
 
 def edit_target(edit: Edit, policy: Policy, site: Site) -> EditTarget | None:

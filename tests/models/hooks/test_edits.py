@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -107,6 +108,16 @@ def test_what_a_policy_does_not_have_raises_by_name(
     with pytest.raises(error, match=says), edited(policy, [Scale("*"), edit]):
         pass
     assert not any(module._forward_hooks for module in policy.modules())
+
+
+MASK = np.array([False, True, False, True])
+
+
+@pytest.mark.parametrize("mask", [MASK, MASK.tolist(), torch.from_numpy(MASK)])
+@pytest.mark.parametrize("name", ["units", "agents"])
+def test_a_mask_is_an_error_that_names_its_indices(name: str, mask: object) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}= .* indices or names; got False\. np\.flatnonzero\(mask\) gives"):
+        Ablate("*", **{name: mask})  # type: ignore[arg-type]
 
 
 def test_an_edit_survives_json() -> None:
