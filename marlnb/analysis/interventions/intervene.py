@@ -96,6 +96,7 @@ def intervene(
     edits = _resolve_edits(policy_source, edits)
     _check(edits, partners, episodes, seed, n_envs, intervals)
     edits_by_arm = _at_strengths(edits, strengths)
+    stated_edits = tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in edits)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration, device=device)
     edited_policies, partner_names = _with_partners(policy_source, policies, partners or {}, device)
@@ -119,7 +120,7 @@ def intervene(
         for index, strength in enumerate(strengths if strengths is not None else [None])
     )
     result = Intervention(
-        edits=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in edits),
+        edits=stated_edits,
         partners=partner_names,
         agents=built.spec.agents,
         arms=arms,

@@ -48,6 +48,8 @@ class Direction:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vector", tuple(float(x) for x in self.vector))
+        for name in ("mean", "scale"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         length = sqrt(sum(x * x for x in self.vector))
         if abs(length - 1) > 1e-3:
             raise ShapeError(f"a direction has length 1; that of {self.concept!r} at {self.site!r} has {length:.4g}")

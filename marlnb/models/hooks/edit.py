@@ -74,11 +74,13 @@ class Edit(ABC):
     t: Window = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            object.__setattr__(self, item.name, _plain(getattr(self, item.name)))
         for name in ("units", "agents"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else _indices_or_names(name, value))
         if self.t is not None and not isinstance(self.t, int):
-            object.__setattr__(self, "t", tuple(self.t))
+            object.__setattr__(self, "t", tuple(_plain(bound) for bound in self.t))
         start, stop = self.window
         if start < 0 or (stop is not None and stop <= start):
             raise ConfigError(f"invalid time window t={self.t!r}; valid: a step, or (first, stop) with first < stop")

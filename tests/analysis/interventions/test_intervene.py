@@ -219,6 +219,14 @@ def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run, capsys
         save_edits(moved, "../deaf", edits[1])
 
 
+def test_an_edit_that_json_cannot_state_fails_before_anything_is_played(
+    lives: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marlnb.analysis.interventions.intervene.roll_out", None)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        intervene(lives, Scale("a/actor/hidden_1", 1j), episodes=2)  # type: ignore[arg-type]
+
+
 def test_patching_a_recurrent_state_changes_later_actions(lives: Run) -> None:
     """A GRU's state patched at one step alone changes the distributions from that step on."""
     record(lives, episodes=6, seed=40, n_envs=3, values=False, progress=False).close()

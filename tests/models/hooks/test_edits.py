@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from torch import Tensor
 from marlnb.errors import ConfigError, ShapeError, SiteError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
+from marlnb.models.hooks.directions import Direction, Steer
 from marlnb.models.hooks.edit import EDITS, Edit
 from marlnb.models.hooks.edits import Ablate, Scale
+from marlnb.models.hooks.edits_patch import Patch
 from marlnb.models.policies.actor_critic import ActorCritic
 
 CASES = [(kind, share) for kind in ("mlp", "gru") for share in (True, False)]
@@ -118,6 +121,23 @@ MASK = np.array([False, True, False, True])
 def test_a_mask_is_an_error_that_names_its_indices(name: str, mask: object) -> None:
     with pytest.raises(ConfigError, match=rf"{name}= .* indices or names; got False\. np\.flatnonzero\(mask\) gives"):
         Ablate("*", **{name: mask})  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_and_torch_are_those_of_python() -> None:
+    vector = Direction("a/b", "a_0", (1.0, 0.0), 0.5, 2.0)
+    cases = [
+        (Ablate("*", units=np.flatnonzero(MASK)), Ablate("*", units=(1, 3))),
+        (Ablate("*", units=torch.from_numpy(MASK).nonzero()[:, 0]), Ablate("*", units=(1, 3))),
+        (Ablate("*", units=torch.tensor(2), t=np.int64(3)), Ablate("*", units=(2,), t=3)),
+        (Ablate("*", units={np.int64(2)}, agents=np.array(["a_0"])), Ablate("*", units=(2,), agents=("a_0",))),
+        (Ablate("*", np.float32(0.5), t=(np.int64(1), None)), Ablate("*", 0.5, t=(1, None))),
+        (Ablate("*", torch.arange(2.0), units=np.int64(1)), Ablate("*", (0.0, 1.0), units=(1,))),
+        (Patch("*", from_agents=np.array(["a_0"]), shift=np.int8(0)), Patch("*", from_agents=("a_0",))),
+        (Steer("*", replace(vector, mean=np.float32(0.5)), np.float32(2)), Steer("*", vector, 2.0)),
+    ]
+    for edit, expected in cases:
+        assert edit == expected
+        assert json.dumps(edit.to_json()) == json.dumps(expected.to_json())
 
 
 def test_an_edit_survives_json() -> None:
