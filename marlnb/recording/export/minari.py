@@ -37,8 +37,9 @@ def to_minari(
 ) -> list[str]:
     """Writes one Minari dataset per agent and returns their names, as `talk-listener_0-v0` of `talk-v0`.
 
-    They hold finished episodes and the steps at which the agent acts; rewards in between are added up. The
-    observation after the last step was not recorded, so the last one is repeated, and the description says so.
+    They hold finished episodes and the steps at which the agent acts; rewards in between are added up. Minari numbers
+    them 0, 1, 2, ...; the infos `episode` and `t` are the recording's. The observation after the last step was not
+    recorded, so the last one is repeated, and the description says so.
 
     Args:
         recording: what is converted.
@@ -116,14 +117,13 @@ def _episodes(minari: Any, recording: Recording, group: str, agent: str) -> Iter
         spans = list(zip(acts, [*acts[1:], len(steps["reward"])]))
         observations = steps["observation"][acts]
         yield minari.data_collector.EpisodeBuffer(
-            id=int(number),
             seed=int(entry["seed"]),
             observations=np.concatenate([observations, observations[-1:]]),
             actions=steps["action"][acts],
             rewards=np.array([steps["reward"][a:b].sum(dtype=np.float64) for a, b in spans]),
             terminations=np.array([steps["terminated"][a:b].any() for a, b in spans]),
             truncations=np.array([steps["truncated"][a:b].any() for a, b in spans]),
-            infos={"t": np.concatenate([acts, acts[-1:] + 1])},
+            infos={"t": np.concatenate([acts, acts[-1:] + 1]), "episode": np.full(len(acts) + 1, number)},
         )
 
 

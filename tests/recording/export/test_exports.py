@@ -130,6 +130,19 @@ def test_minari_opens_from_the_folder(lives: Recording, tmp_path: Path, monkeypa
         to_minari(lives, "x", folder=tmp_path)
 
 
+def test_minari_takes_a_part_of_the_episodes(lives: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    part = extract(lives, tmp_path / "part.h5", episodes=[1, 3, 6], sites=[])
+    assert to_minari(part, "part-v0", agents=["b_0"], folder=tmp_path) == ["part-v0"]
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    episodes = list(minari.load_dataset("part-v0").iterate_episodes())
+    assert [int(episode.id) for episode in episodes] == [0, 1, 2]
+    for episode, number in zip(episodes, (1, 3, 6)):
+        assert set(episode.infos["episode"]) == {number}
+        observation = lives.steps("b", "observation").sel(episode=number, agent="b_0").to_numpy()
+        assert np.array_equal(episode.observations[:-1], observation[episode.infos["t"][:-1]])
+
+
 def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -> None:
     pynwb = pytest.importorskip("pynwb")
     path = to_nwb(talk, tmp_path / "talk.nwb", sites="listener/*", fields=["action", "reward", "goal", "acting"])
