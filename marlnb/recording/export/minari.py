@@ -11,6 +11,8 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ def to_minari(
     dataset_id: str,
     *,
     group: str | None = None,
-    agents: Sequence[str] | None = None,
+    agents: str | Sequence[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> list[str]:
     """Writes one Minari dataset per agent and returns their names, as `talk-listener_0-v0` of `talk-v0`.
@@ -45,50 +47,73 @@ def to_minari(
         recording: what is converted.
         dataset_id: `<name>-v<number>`.
         group: the agents' group; None: every group.
-        agents: names; None: all.
+        agents: one name or several; None: all.
         folder: Minari's root of datasets (MINARI_DATASETS_PATH); None: Minari's default.
     Raises:
-        RecordingError: not every step was recorded, or an agent is not recorded.
+        RecordingError: not every step was recorded, an agent is not recorded, or Minari has the dataset already or
+            accepts no such id. No dataset is written then.
         ConfigError: Minari is not installed.
     """
     recording = opened_recording(recording)
     minari = optional_import("minari")
     if int(recording.file.attrs["every"]) > 1:
         raise RecordingError(f"{recording.path.name} holds every k-th step only; Minari needs every step")
-    pairs = _group_agents(recording, group, agents)
+    pairs = _group_agents(recording, group, [agents] if isinstance(agents, str) else agents)
     name, _, version = dataset_id.rpartition("-v")
-    if not name or not version.isdigit():
-        raise RecordingError(f"a Minari dataset id must be <name>-v<number>; got {dataset_id!r}")
-    created = []
-    with _datasets_in(folder), warnings.catch_warnings():
+    ids = [f"{name}-{agent}-v{version}" for _, agent in pairs] if len(pairs) > 1 else [dataset_id] * len(pairs)
+    namespaces = {_namespace(minari, each) for each in (dataset_id, *ids)} - {None}
+    with _datasets_in(folder):
+        root = minari.storage.get_dataset_path()
+        for each in ids:
+            if (root / each).exists():
+                raise RecordingError(f"the Minari dataset {each!r} already exists; give another name or version")
+        # written to a hidden folder first: after an error or a kill, no name is taken
+        with TemporaryDirectory(prefix=".marlnb-", dir=root) as partial:
+            with _datasets_in(partial):
+                for each, (group_name, agent) in zip(ids, pairs):
+                    _write(minari, recording, group_name, agent, each)
+            for namespace in namespaces.difference(minari.namespace.list_local_namespaces()):
+                minari.namespace.create_namespace(namespace)
+            for each in ids:
+                (Path(partial) / each).rename(root / each)
+    return ids
+
+
+def _namespace(minari: Any, dataset_id: str) -> str | None:
+    """The folders before the dataset's name, if there are any.
+
+    Raises:
+        RecordingError: Minari accepts no such id.
+    """
+    try:
+        namespace: str | None = minari.dataset.minari_dataset.parse_dataset_id(dataset_id)[0]
+    except (ValueError, TypeError) as error:  # the second one: it has no version
+        raise RecordingError(
+            "a Minari dataset id must be <name>-v<number>, with letters, digits, _, - and / in the name; "
+            f"got {dataset_id!r}"
+        ) from error
+    return namespace
+
+
+def _write(minari: Any, recording: Recording, group: str, agent: str, dataset_id: str) -> None:
+    buffers = list(_episodes(minari, recording, group, agent))
+    if not buffers:
+        raise RecordingError(f"{recording.path.name}: {agent} acts in no finished episode")
+    observation, action = _spaces(recording.spec.group(group))
+    with warnings.catch_warnings():
         expected = "env_spec|eval_env|author|code_permalink|algorithm_name|namespace"
         warnings.filterwarnings("ignore", message=f".*({expected})")
-        for group_name, agent in pairs:
-            agent_id = f"{name}-{agent}-v{version}" if len(pairs) > 1 else dataset_id
-            buffers = list(_episodes(minari, recording, group_name, agent))
-            if not buffers:
-                raise RecordingError(f"{recording.path.name}: {agent} acts in no finished episode")
-            observation, action = _spaces(recording.spec.group(group_name))
-            try:
-                minari.create_dataset_from_buffers(
-                    agent_id,
-                    buffers,
-                    observation_space=observation,
-                    action_space=action,
-                    algorithm_name=_algorithm(recording),
-                    author="marlnb",
-                    author_email="unknown",
-                    code_permalink="unknown",
-                    description=f"{agent} of {recording.spec.name}, recorded by marlnb: {FINAL_OBSERVATION_NOTE}",
-                )
-            except ValueError as error:
-                if "already exists" not in str(error):
-                    raise
-                raise RecordingError(
-                    f"the Minari dataset {agent_id!r} already exists; give another name or version"
-                ) from error
-            created.append(agent_id)
-    return created
+        minari.create_dataset_from_buffers(
+            dataset_id,
+            buffers,
+            observation_space=observation,
+            action_space=action,
+            algorithm_name=_algorithm(recording),
+            author="marlnb",
+            author_email="unknown",
+            code_permalink="unknown",
+            description=f"{agent} of {recording.spec.name}, recorded by marlnb: {FINAL_OBSERVATION_NOTE}",
+        )
 
 
 def _group_agents(recording: Recording, group: str | None, agents: Sequence[str] | None) -> list[tuple[str, str]]:

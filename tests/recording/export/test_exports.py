@@ -143,6 +143,28 @@ def test_minari_takes_a_part_of_the_episodes(lives: Recording, tmp_path: Path, m
         assert np.array_equal(episode.observations[:-1], observation[episode.infos["t"][:-1]])
 
 
+def test_minari_writes_all_datasets_or_none(lives: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    assert to_minari(lives, "lives-b_0-v0", agents="b_0") == ["lives-b_0-v0"]
+    with pytest.raises(RecordingError, match="'lives-b_0-v0' already exists"):
+        to_minari(lives, "lives-v0")
+    with pytest.raises(RecordingError, match=r"letters, digits, _, - and / in the name; got 'my lives-v0'"):
+        to_minari(lives, "my lives-v0")
+    storage = type(minari.load_dataset("lives-b_0-v0").storage)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(storage, "update_episodes", _interrupt)
+        to_minari(lives, "new/lives-v0", group="b")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lives-b_0-v0"]
+    assert to_minari(lives, "new/lives-v0", group="b") == ["new/lives-v0"]
+    assert minari.load_dataset("new/lives-v0").total_episodes == 8
+    assert minari.namespace.list_local_namespaces() == ["new"]
+
+
+def _interrupt(*args: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -> None:
     pynwb = pytest.importorskip("pynwb")
     path = to_nwb(talk, tmp_path / "talk.nwb", sites="listener/*", fields=["action", "reward", "goal", "acting"])
