@@ -25,7 +25,7 @@ from marlnb.recording.capture.preparation import prepare
 from marlnb.recording.capture.provenance import root_attributes
 from marlnb.recording.capture.recorder import write_recording
 from marlnb.recording.file.opening import Locking, open_recording_file
-from marlnb.recording.file.segments import join, segments_folder
+from marlnb.recording.file.segments import join, readable_segments, segments_folder
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
 
@@ -59,7 +59,7 @@ class RecordWhileTraining(EpisodeOptions):
         self._check_sizes_stay(trainer.experiment)
         reset_labels(self.labels)
         path = recording_path(trainer.run, self.name)
-        if path.exists() and not segments_folder(path).is_dir():
+        if not self._is_of_a_training(path):
             raise RecordingError(f"{path} already exists and is not of a training; give another name")
         valid = []
         for segment in sorted(segments_folder(path).glob("*.h5")):
@@ -115,6 +115,14 @@ class RecordWhileTraining(EpisodeOptions):
         """What must be equal when a training is resumed, as JSON."""
         names = [item.name for item in fields(self) if item.name not in ("name", "locking", "labels")]
         return json.dumps({name: getattr(self, name) for name in names} | {"labels": sorted(self.labels)})
+
+    def _is_of_a_training(self, path: Path) -> bool:
+        """Whether this class has made the recording, or there is none; not one that `record` split into segments."""
+        segments = readable_segments(path)
+        if not segments:
+            return not path.exists() or segments_folder(path).is_dir()
+        with open_recording_file(segments[0], self.locking) as file:
+            return OPTIONS_ATTRIBUTE in file.attrs
 
     def _is_complete_until(self, segment: Path, iteration: int) -> bool:
         """Whether a segment is complete and of an iteration that is trained already.

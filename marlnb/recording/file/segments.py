@@ -101,7 +101,7 @@ def open_joined(path: Path, locking: Locking) -> h5py.File:
     Raises:
         RecordingError: as `open_recording_file`; or a segment is missing or too short.
     """
-    segments = _readable_segments(path)
+    segments = readable_segments(path)
     walk_ahead([path, *segments])
     if segments and not path.exists() and os.access(path.parent, os.W_OK) and not is_being_written(segments[-1]):
         rejoin(path, locking)
@@ -128,7 +128,7 @@ def rejoin(path: Path, locking: Locking = None, *, complete: bool = False) -> No
             attributes = _own_attributes(file)
     except RecordingError:  # it is damaged; the segments have all but what it adds to theirs
         attributes = {}
-    join(_readable_segments(path), path, complete=complete, attributes=attributes, locking=locking)
+    join(readable_segments(path), path, complete=complete, attributes=attributes, locking=locking)
 
 
 def _own_attributes(file: h5py.File) -> dict[str, Any]:
@@ -162,13 +162,13 @@ def move_recording(path: Path, target: Path) -> None:
         complete, attributes = False, {}
     path.unlink(missing_ok=True)  # the segments alone are enough to join them again, wherever a kill ends this
     folder.rename(segments_folder(target))
-    if segments := _readable_segments(target):
+    if segments := readable_segments(target):
         join(segments, target, complete=complete, attributes=attributes)
 
 
 def _is_outdated(file: h5py.File, path: Path) -> bool:
     """Whether the folder has rows that the joined file lacks, and no process is writing them."""
-    segments = _readable_segments(path)
+    segments = readable_segments(path)
     if not segments or not os.access(path.parent, os.W_OK) or is_being_written(segments[-1]):
         return False
     rows = dict(zip((str(name) for name in file.attrs["segments"]), file.attrs["segment_rows"]))
@@ -178,7 +178,7 @@ def _is_outdated(file: h5py.File, path: Path) -> bool:
         return count_rows(last) != rows.get(_relative(segments[-1], path))
 
 
-def _readable_segments(path: Path) -> list[Path]:
+def readable_segments(path: Path) -> list[Path]:
     """A recording's segments in order, without one whose writer was killed while it created the file."""
     segments = []
     for segment in sorted(segments_folder(path).glob("*.h5")):

@@ -153,6 +153,20 @@ def test_other_options_are_an_error(trained: tuple[Run, Run]) -> None:
         mnb.RecordWhileTraining(every_iterations=0)
 
 
+@pytest.mark.parametrize("trained", ["ippo"], indirect=True)
+@pytest.mark.parametrize("segment_bytes", [None, 1])
+def test_the_name_of_another_recording_is_an_error(trained: tuple[Run, Run], segment_bytes: int | None) -> None:
+    _, run = trained
+    name = f"segments of {segment_bytes}"
+    options: dict[str, Any] = {"episodes": 4, "n_envs": 2, "sites": [], "segment_bytes": segment_bytes}
+    with mnb.record(run, name=name, progress=False, **options) as recording:
+        files = sorted(recording.path.parent.rglob("*.h5"))
+        assert segment_bytes is None or (recording.path.with_suffix(".segments") / "0001.h5") in files
+    with pytest.raises(RecordingError, match="is not of a training; give another name"):
+        mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, callbacks=[callback(name=name)])
+    assert sorted(recording.path.parent.rglob("*.h5")) == files
+
+
 def test_networks_that_may_grow_are_an_error_before_the_training(tmp_path: Path) -> None:
     words = ("env=mpe/simple_spread", "algorithm=ippo", "algorithm.epochs=1", "n_envs=2", "rollout_steps=8")
     population = ("evolution=tournament", "evolution.population=2", "evolution.probability.width=1", "frames=200")
