@@ -48,6 +48,26 @@ def origin_at(recording: Recording, row: int) -> Origin:
     return Origin(int(matches["iteration"].iloc[0]), str(matches["sha256"].iloc[0]))
 
 
+def origin_of(recording: Recording, episode: int) -> Origin:
+    """The checkpoint that played a whole episode.
+
+    Raises:
+        RecordingError: a training's episode, during which the weights changed.
+    """
+    entry, table = recording.episodes.loc[episode], recording.checkpoints
+    start, stop = int(entry["start"]), int(entry["start"] + entry["length"])
+    playing = table[(table["row_start"] < stop) & (start < table["row_stop"])]
+    if playing["sha256"].nunique() > 1:
+        iterations = playing["iteration"].astype(int).tolist()
+        env = int(recording.file["steps/env_id"][start])
+        raise RecordingError(
+            f"{recording.path.name}: episode {episode} was played by the weights of checkpoints "
+            f"{', '.join(map(str, iterations))}, and can be played again only with those of one. This repeats the "
+            f"training that played it: replay_training(run, {iterations[0] + 1}, [{env}], iterations={len(iterations)})"
+        )
+    return origin_at(recording, start)
+
+
 def policies_of(recording: Recording, policy_source: PolicySource, origin: Origin) -> Mapping[str, Policy]:
     """The policies of a checkpoint, checked to be those that made the rows.
 

@@ -30,7 +30,7 @@ from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.copying import stored_rows
 from marlnb.recording.tools.recorded_env import check_env
-from marlnb.recording.tools.recorded_policies import check_origin, edits_of, origin_at, source_of
+from marlnb.recording.tools.recorded_policies import check_origin, edits_of, origin_of, source_of
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import play
 from marlnb.training.policies.policy_source import PolicySourceLike
@@ -122,9 +122,9 @@ def replay(
         policy_source: the recorded run or agents, where the file is not in their run folder.
         env: the recorded environment, where it was not the one of `policy_source`.
     Raises:
-        RecordingError: the episode does not exist, is unfinished or has no known start; the weights or the environment
-            differ from those recorded; sampled actions are missing in the file; or it was recorded with edits that
-            draw random numbers.
+        RecordingError: the episode does not exist, is unfinished or has no known start; several checkpoints played it;
+            the weights or the environment differ from those recorded; sampled actions are missing in the file; or it
+            was recorded with edits that draw random numbers.
     """
     recording = opened_recording(recording)
     table = recording.episodes
@@ -136,7 +136,7 @@ def replay(
     check_start(recording, episode)
     entry = table.loc[episode]
     rows = np.arange(int(entry["start"]), int(entry["start"] + entry["length"]))
-    source, origin = source_of(recording, policy_source), origin_at(recording, int(rows[0]))
+    source, origin = source_of(recording, policy_source), origin_of(recording, episode)
     check_origin(recording, source, origin)
     check_env(recording, source, env)
     actions = recorded_actions(recording, rows)
