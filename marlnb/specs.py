@@ -5,6 +5,7 @@ Plain frozen data without torch, shared by worker processes, the command's help 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,12 @@ ActionKind = Literal["discrete", "multi_discrete", "continuous"]
 SEED_SPAN = 2**31  # every seed is in [0, SEED_SPAN)
 RESERVED_NAMES = ("next", "done", "is_init", "paused", "state", "t", "env_id", "episode")
 """Fields of rollouts and recordings, which no group of agents can be named."""
+
+
+def derive_seed(seed: int, *names: str | int) -> int:
+    """A seed in `[0, 2**31)` for one purpose, for example `derive_seed(0, "learner", "agent")`."""
+    text = "/".join(str(part) for part in (seed, *names))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % SEED_SPAN
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from marlnb.experiment import Experiment
 from marlnb.models.networks.by_agent import by_agent
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.scripted import FrozenPolicy
-from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.collect.seeds import GENERATORS_LOCK, derive_seed
+from marlnb.specs import EnvSpec, GroupSpec, derive_seed
+from marlnb.training.collect.seeds import GENERATORS_LOCK
 from marlnb.training.compilation import COMPILED_FROM
 from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.population_support import population_support

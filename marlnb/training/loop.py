@@ -25,10 +25,11 @@ from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
 from marlnb.schedule import read_schedule
+from marlnb.specs import derive_seed
 from marlnb.training.collect.episode_statistics import EpisodeStatistics, EpisodeTracker
 from marlnb.training.collect.finite import check_rollout
 from marlnb.training.collect.rollout import Collector, Timing
-from marlnb.training.collect.seeds import RandomStreams, derive_seed
+from marlnb.training.collect.seeds import RandomStreams
 from marlnb.training.compilation import compile_long_training
 from marlnb.training.learners import STATE_ERRORS, build_learners, load_learners
 from marlnb.training.limits import Trained

@@ -25,7 +25,7 @@ from marlnb.batch.trainings.launch_together import is_faster_together, run_toget
 from marlnb.cli import main
 from marlnb.errors import AnalysisError, ConfigError, RunError
 from marlnb.experiment import Experiment
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.runs.files import parse_line
 from marlnb.training.runs.run import Run
 from tests.training import toys  # registers toy/count

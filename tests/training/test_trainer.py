@@ -14,7 +14,7 @@ import torch
 
 from marlnb.errors import CheckpointError, ConfigError, EnvError, RunError
 from marlnb.experiment import Experiment
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.loop import DivergedError, Loop
 from marlnb.training.reporting.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import save_checkpoint

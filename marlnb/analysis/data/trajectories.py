@@ -20,10 +20,9 @@ from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy, device_of
-from marlnb.specs import EnvSpec
+from marlnb.specs import EnvSpec, derive_seed
 from marlnb.training.collect.episodes import EpisodeTable, OverrideAction, TimeStep, play
 from marlnb.training.collect.rollout import next_recurrent
-from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.collect.threads import torch_threads
 
 

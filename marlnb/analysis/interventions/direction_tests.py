@@ -22,7 +22,7 @@ from marlnb.analysis.stats.random_directions import (
 )
 from marlnb.models.hooks.directions import Direction, Erase, Steer
 from marlnb.models.hooks.edit import Edit
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 
 EDITS = ("erase", "steer")
 

@@ -38,7 +38,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.recorded_env import check_env
 from marlnb.recording.tools.recorded_policies import check_origin
 from marlnb.recording.tools.replay import check_start
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin

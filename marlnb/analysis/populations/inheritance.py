@@ -27,7 +27,7 @@ from marlnb.errors import AnalysisError, SiteError
 from marlnb.populations.evolution.lineage import Lineage
 from marlnb.populations.run_population import PopulationMember, RunPopulation
 from marlnb.recording.file.opened import RecordingLike, opened_recording
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.learners import build_learner
 
 if TYPE_CHECKING:

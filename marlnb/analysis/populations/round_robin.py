@@ -12,7 +12,7 @@ from marlnb.analysis.populations.match import match
 from marlnb.analysis.populations.match_result import MatchResult
 from marlnb.populations.league.players import ANY_SIDE
 from marlnb.populations.matches.seating import label_of, player_side
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.policies.policy_source import PolicySource
 
 

@@ -14,7 +14,7 @@ from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR
 from marlnb.codec import to_json
 from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import RandomPolicy
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.policies.evaluation import MAX_EVALUATION_ENVS, score_policies
 from marlnb.training.runs.files import read_json, write_atomically
 from marlnb.trust import loaded

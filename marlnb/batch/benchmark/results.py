@@ -14,7 +14,7 @@ from marlnb.batch.benchmark.spec import ABSOLUTE_FACTOR, BenchmarkRun
 from marlnb.batch.trainings.launch import End, finish_training
 from marlnb.codec import to_json
 from marlnb.errors import ConfigError, RunError
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.reporting.report import Report
 from marlnb.training.runs.checkpoints.checkpoint import competing_groups

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
@@ -30,7 +32,13 @@ def edited(policies: Policy | Mapping[str, Policy], edits: Iterable[Edit]) -> It
         ShapeError: the site has no such unit or agent.
         ConfigError: the recording that an edit needs is not the one that it was made with.
     """
-    hooks = [EditHook(edit, target) for edit in list(edits) for target in edit_targets(policies, edit)]
+    hooks: list[EditHook] = []
+    n_earlier: Counter[tuple[str, str]] = Counter()
+    for edit in edits:
+        for target in edit_targets(policies, edit):
+            key = target.site.name, edit.name
+            hooks.append(EditHook(edit, replace(target, n_earlier=n_earlier[key])))
+            n_earlier[key] += 1
     with ExitStack() as stack:
         for hook in reversed(hooks):  # prepended, so that `capture` sees the edited values
             stack.callback(hook.target.site.module.register_forward_hook(hook, prepend=True).remove)

@@ -40,6 +40,7 @@ class EditTarget:
         agents: names of the edited agents; the first one only where the site has one shared forward pass.
         rows: their positions on the agent axis of the module's output.
         units: indices along its unit axis.
+        n_earlier: edits of the same kind that apply at the site before this one.
     """
 
     policy: Policy
@@ -47,6 +48,7 @@ class EditTarget:
     agents: tuple[str, ...]
     rows: tuple[int, ...]
     units: tuple[int, ...]
+    n_earlier: int = 0
 
     @property
     def all_agents(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.activation_sources import open_activation_source, source_path
 from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget
+from marlnb.specs import derive_seed
 
 ABLATIONS = ("zero", "mean", "resample")
 
@@ -122,7 +123,10 @@ class Scale(Edit):
 @EDITS.register("noise")
 @dataclass(frozen=True)
 class Noise(Edit):
-    """Adds fresh Gaussian noise at every step: `h' = h + scale * e`, e ~ N(0, 1), in the activation's own units."""
+    """Adds fresh Gaussian noise at every step: `h' = h + scale * e`, e ~ N(0, 1), in the activation's own units.
+
+    The noises of several sites, and of several such edits at one site, are independent with the same `seed` too.
+    """
 
     strength_field: ClassVar[str | None] = "scale"
 
@@ -134,5 +138,6 @@ class Noise(Edit):
         return True
 
     def bind(self, target: EditTarget) -> Change:
-        generator = torch.Generator().manual_seed(self.seed)
+        seed = derive_seed(self.seed, target.site.name, target.n_earlier)
+        generator = torch.Generator().manual_seed(seed)
         return lambda values, output: values + self.scale * torch.randn(values.shape, generator=generator).to(values)

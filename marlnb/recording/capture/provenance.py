@@ -10,8 +10,7 @@ from marlnb.code_version import code_commit, code_sha256
 from marlnb.recording.capture.preparation import Prepared
 from marlnb.recording.capture.sources import Selection
 from marlnb.recording.file.layout import FORMAT, VERSION
-from marlnb.specs import EnvSpec
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import EnvSpec, derive_seed
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.spec_file import spec_to_json

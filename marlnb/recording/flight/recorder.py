@@ -33,7 +33,7 @@ from marlnb.recording.flight.buffers import RowBuffers, Slot
 from marlnb.recording.flight.hashes import HashFile, rollout_hashes
 from marlnb.recording.flight.rows import RolloutRows
 from marlnb.recording.flight.writer import NUMBERS, RolloutWriter
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.loop import Loop
 from marlnb.training.policies.agents import states_sha256
 from marlnb.training.policies.policy_source import PolicySource

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,16 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from marlnb.specs import SEED_SPAN
+from marlnb.specs import derive_seed
 
 GENERATORS_LOCK = threading.RLock()
 """Held while a thread replaces the states of torch's, numpy's and Python's global generators."""
-
-
-def derive_seed(seed: int, *names: str | int) -> int:
-    """A seed in `[0, 2**31)` for one purpose, for example `derive_seed(0, "learner", "agent")`."""
-    text = "/".join(str(part) for part in (seed, *names))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % SEED_SPAN
 
 
 class RandomStreams:

@@ -22,8 +22,8 @@ from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, unknown
 from marlnb.models.policies.policy import Policy, device_of
 from marlnb.models.policies.scripted import RandomPolicy
+from marlnb.specs import derive_seed
 from marlnb.training.collect.episodes import EpisodeTable, RolloutCallback, play
-from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION

@@ -10,7 +10,7 @@ from marlnb.envs.regroup import build_env
 from marlnb.envs.vector import VectorEnv
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.policies.evaluation import Evaluation, score_policies, summarise
 
 MIN_BATCHED_ENVS = 100

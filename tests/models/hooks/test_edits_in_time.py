@@ -204,6 +204,26 @@ def test_noise_is_seeded_and_of_the_size_asked_for(
     assert torch.equal(drawn[0], drawn[1]) and abs(float(noise.std()) - 0.5) < 0.08 and abs(float(noise.mean())) < 0.1
 
 
+def test_noises_of_sites_and_edits_are_independent(observations: dict[str, Tensor]) -> None:
+    torch.manual_seed(0)
+    spec, model = make_spec(), MLPConfig(hidden=(8, 8))
+    policy, sites = ActorCritic(spec.group("walker"), spec, model, model), "walker/actor/hidden_*"
+    many = {"walker": observations["walker"].repeat(200, 1, 1)}
+
+    def noise(n_edits: int) -> list[Tensor]:
+        """At each site, the sum of what the edits add to zero."""
+        edits = [Ablate(sites), *[Noise(sites, seed=3)] * n_edits]
+        with edited(policy, edits), capture(policy, sites) as seen:
+            logits(policy, many)
+        return list(seen.values())
+
+    one, both = noise(1), noise(2)
+    drawn = [*one, *(total - first for total, first in zip(both, one, strict=True))]
+    assert len(drawn) == 4
+    correlation = torch.corrcoef(torch.stack(drawn).flatten(1))
+    torch.testing.assert_close(correlation, torch.eye(4), atol=0.04, rtol=0.0)
+
+
 def test_they_survive_json_and_wrong_ones_raise() -> None:
     edits: list[Edit] = [
         Patch("a/*", "recordings/a.h5", episode="other", shift=-2, t=(0, 5), digest="ab"),

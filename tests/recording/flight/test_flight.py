@@ -22,7 +22,7 @@ from marlnb.experiment import Experiment
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.flight.hashes import HashFile
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import derive_seed
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.forked import run_forked

@@ -13,8 +13,8 @@ from marlnb.envs.pettingzoo import CustomConfig
 from marlnb.errors import ConfigError, EnvError
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
+from marlnb.specs import derive_seed
 from marlnb.training.collect import episodes
-from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train

@@ -21,9 +21,8 @@ from marlnb.populations.evolution.members import Scored
 from marlnb.populations.training.evolution.growth import change_of_outputs, grown_state
 from marlnb.populations.training.evolution.shared_replay import SharedReplay
 from marlnb.populations.training.snapshots import PolicyWeights
-from marlnb.specs import EnvSpec
+from marlnb.specs import EnvSpec, derive_seed
 from marlnb.training.collect.episode_statistics import EpisodeStatistics
-from marlnb.training.collect.seeds import derive_seed
 from marlnb.training.loop import Advance, DivergedError, Loop
 from marlnb.training.together.joined import JoinedTrainings
 

@@ -34,8 +34,7 @@ from marlnb.populations.league.matches import Match, check_competitive, outcomes
 from marlnb.populations.league.players import Side, columns_of, sides_to_take
 from marlnb.populations.league.roster import sides_of
 from marlnb.populations.ratings.nash_averaging import nash_averaging
-from marlnb.specs import EnvSpec, GroupSpec
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import EnvSpec, GroupSpec, derive_seed
 from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.evaluation import score_policies
 from marlnb.training.policies.evaluator import Evaluator

@@ -11,8 +11,7 @@ from marlnb.errors import ConfigError, unknown
 from marlnb.experiment import Experiment
 from marlnb.populations.league.players import ANY_SIDE, Player, Side
 from marlnb.populations.league.roster import check_league
-from marlnb.specs import EnvSpec
-from marlnb.training.collect.seeds import derive_seed
+from marlnb.specs import EnvSpec, derive_seed
 
 Part = TypeVar("Part")
 
