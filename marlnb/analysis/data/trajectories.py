@@ -37,7 +37,7 @@ class Trajectories:
         logits: by group, as in `ActorOutput`.
         mask: by group, the action mask; None where there is none.
         acting: by group, `[time, env, agent]` bool, False after the episode.
-        alive: as `acting`, also True while an agent waits for its turn.
+        alive: by group, `[time, env, agent]` bool, also of what the environment plays after the episode.
         state: `[time, env, *state_shape]`; None where the environment has none.
         labels: by name, `[time, env]` or `[time, env, agent]`.
         activations: by site, `[time, env, agent, unit]`, of the captured sites.
@@ -77,9 +77,10 @@ class Trajectories:
             **tensors,
         )
 
-    def episode_and_step(self, t: int) -> tuple[Tensor, Tensor]:
-        """`[env]` each, as `episode_context.at` takes them: the episode (-1 after its end) and the step."""
-        return torch.where(self.in_episode[t], self.episode, -1), torch.full_like(self.episode, t)
+    def context(self, t: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """As `episode_context.at` takes it: the episode `[env]` (-1 after its end), the step, and who is alive."""
+        alive = {group: values[t] for group, values in self.alive.items()}
+        return torch.where(self.in_episode[t], self.episode, -1), torch.full_like(self.episode, t), alive
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _logits(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | 
     state = policy.initial_recurrent(observation.shape[1], observation.device)
     logits = []
     for t in range(len(observation)):
-        with episode_context.at(*trajectories.episode_and_step(t)):
+        with episode_context.at(*trajectories.context(t)):
             parameters, next_state = policy.logits(observation[t], recurrent=state)
         logits.append(parameters if mask is None else policy.distribution.mask(parameters, mask[t]))
         state = next_recurrent(state, next_state, None if trajectories.env.simultaneous else acting[t])
@@ -199,7 +200,7 @@ def _values(policy: Policy, group: str, trajectories: Trajectories) -> Tensor | 
     for t in range(len(trajectories.in_episode)):
         observations = {name: observation[t] for name, observation in trajectories.observation.items()}
         env_state = None if trajectories.state is None else trajectories.state[t]
-        with episode_context.at(*trajectories.episode_and_step(t)):
+        with episode_context.at(*trajectories.context(t)):
             value, next_state = policy.value(observations, state=env_state, recurrent=state)
         values.append(value)
         state = next_recurrent(state, next_state, trajectories.acting[group][t] if waits_for_turns else None)
@@ -229,8 +230,8 @@ class _TrajectoryRecorder:
             self._append("observation", name, time_step.observation[name].to(device))
             self._append("action", name, output.action)
             self._append("logits", name, output.logits)
-            for kind, flag in (("acting", time_step.acting[name]), ("alive", time_step.alive[name])):
-                self._append(kind, name, flag.to(device) & in_episode.to(device)[:, None])
+            self._append("acting", name, time_step.acting[name].to(device) & in_episode.to(device)[:, None])
+            self._append("alive", name, time_step.alive[name].to(device))
             mask = time_step.action_mask[name]
             if mask is not None:
                 self._append("mask", name, mask.to(device))

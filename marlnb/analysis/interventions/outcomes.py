@@ -146,7 +146,10 @@ def _labels(baseline: Trajectories, edited: Trajectories) -> Outcomes:
         agents = baseline.env.group(label.group).agents if label.group is not None else ("",)
         means, last = [], []  # of each rollout, [episode, column]
         for track in (baseline, edited):
-            when = track.in_episode.unsqueeze(-1) if label.group is None else track.alive[label.group]
+            when = track.in_episode.unsqueeze(-1)
+            if label.group is not None:
+                alive = track.alive[label.group]
+                when = when.to(alive.device) & alive
             values = track.labels[label.name].float().reshape(*when.shape)
             means.append(mean_over_time(values, when.cpu()))
             last.append(mean_over_time(values, _last(when).cpu()))

@@ -194,7 +194,7 @@ class _DryRunCallback:
     def _in_critics(self, time_step: TimeStep) -> dict[str, Tensor]:
         """What is recorded of the critics with recorded sites, besides values."""
         computed: dict[str, Tensor] = {}
-        with episode_context.at(time_step.episode, time_step.t):
+        with episode_context.at(time_step.episode, time_step.t, time_step.alive):
             for critic in self._critics:
                 outputs = critic.run_step(time_step.observation, time_step.state, None)
                 names = [item.path.removeprefix("activations/") for item in critic.fields]

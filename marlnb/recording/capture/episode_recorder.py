@@ -135,7 +135,7 @@ class EpisodeRecorder:
         """Values, activations and entering states of the critics that must run at every step."""
         starts = None if self._starts_next is None else torch.from_numpy(self._starts_next)
         tensors = []
-        with episode_context.at(time_step.episode, time_step.t):
+        with episode_context.at(time_step.episode, time_step.t, time_step.alive):
             for critic in self._stepwise_critics:
                 acting = None if time_step.env.spec.simultaneous else time_step.acting[critic.selection.group.name]
                 tensors += critic.run_step(time_step.observation, time_step.state, starts, acting)

@@ -332,7 +332,8 @@ def _choose_actions(env: VectorEnv, step: Step, tally: _EpisodeTally, actors: Ma
     for name, actor in actors.items():
         if actor.has_network:
             check_step(env.spec, name, "observation", groups[name].observation, tally.t, tally.episode_seed)
-    with episode_context.at(tally.episode, tally.t):
+    alive = {name: group.alive for name, group in groups.items()}
+    with episode_context.at(tally.episode, tally.t, alive):
         output = {name: actor.act(groups[name].observation, groups[name].action_mask) for name, actor in actors.items()}
     for name, actor in actors.items():
         acting = None if env.spec.simultaneous else groups[name].acting.to(actor.device)
@@ -342,7 +343,7 @@ def _choose_actions(env: VectorEnv, step: Step, tally: _EpisodeTally, actors: Ma
         t=tally.t,
         episode_seed=tally.episode_seed,
         observation={name: group.observation for name, group in groups.items()},
-        alive={name: group.alive for name, group in groups.items()},
+        alive=alive,
         acting={name: group.acting for name, group in groups.items()},
         action_mask={name: group.action_mask for name, group in groups.items()},
         recurrent=recurrent,

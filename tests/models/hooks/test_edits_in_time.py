@@ -172,8 +172,9 @@ def test_channels_are_features_by_name() -> None:
     changed = seen.clone()
     changed[:, 1, 2:4] = changed[derangement(5, 3), 1, 2:4]
     with edited(policy, [PermuteChannel("ear", units="message_*", agents=("ear_1",), seed=3)]):
-        after = policy.act(seen, explore=False).logits
-        with pytest.raises(ConfigError, match="2 or more of them"):
+        with episode_context.at(torch.arange(5), torch.zeros(5)):
+            after = policy.act(seen, explore=False).logits
+        with episode_context.at(torch.arange(1), torch.zeros(1)), pytest.raises(ConfigError, match="2 or more of them"):
             policy.act(seen[:1])
     assert torch.equal(after, policy.act(changed, explore=False).logits)
     with (
@@ -181,6 +182,25 @@ def test_channels_are_features_by_name() -> None:
         edited(policy, [BlockChannel("ear", units="mesage_*")]),
     ):
         pass
+
+
+def test_the_living_receive_messages_of_the_living() -> None:
+    """Along the cycle of environments, the next one in which the agent is alive; its own if there is none."""
+    policy, order = talker(), derangement(5, 3)
+    seen = torch.randn(5, 2, 6, generator=torch.Generator().manual_seed(0))
+    alive = torch.tensor([[1, 0], [0, 0], [1, 1], [0, 0], [1, 0]]).bool()
+    changed = seen.clone()
+    for env, agent in alive.nonzero().tolist():
+        donor = int(order[env])
+        while not alive[donor, agent]:
+            donor = int(order[donor])
+        changed[env, agent, 2:5] = seen[donor, agent, 2:5]
+    assert torch.equal(changed[2, 1], seen[2, 1])  # alive nowhere else
+    assert all(not torch.equal(changed[env, 0], seen[env, 0]) for env in (0, 2, 4))
+    with edited(policy, [PermuteChannel("ear", seed=3)]):
+        with episode_context.at(torch.arange(5), torch.zeros(5), {"ear": alive}):
+            after = policy.act(seen, explore=False).logits
+    assert torch.equal(after, policy.act(changed, explore=False).logits)
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
