@@ -14,7 +14,7 @@ from marlnb.analysis.data.labels import Label
 from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.row_values import row_values
 from marlnb.analysis.data.views import Units, View
-from marlnb.analysis.representations.event_average_result import EventAverage
+from marlnb.analysis.representations.event_average_result import EventAverage, distance_from_control
 from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index, percentile_interval
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.errors import AnalysisError, unknown
@@ -82,9 +82,10 @@ def event_average(
     lags = np.arange(-before, after + 1)
     rows = _align(events.rows, units, lags)
     low, high = _interval(x, rows, units, n_bootstrap, rng)
-    control = _Control(np.stack([_mean(x, _align_shuffled(events.rows, units, lags, rng)) for _ in range(n_shuffles)]))
+    shuffled = np.stack([_mean(x, _align_shuffled(events.rows, units, lags, rng)) for _ in range(n_shuffles)])
     mean = _mean(x, rows)
     n_events = (rows >= 0).sum(axis=0)
+    control = _Control(shuffled, n_events)
     n_episodes = len(np.unique(units.episode[events.rows]))
     n_overlapping = events.n_overlapping(max(before, after))
     return EventAverage(
@@ -284,9 +285,11 @@ class _Control:
 
     Attributes:
         samples: `[shuffle, lag, channel]`; NaN at lags without an event.
+        n_events: `[lag]`, of the mean.
     """
 
     samples: np.ndarray
+    n_events: np.ndarray
 
     @cached_property
     def mean(self) -> np.ndarray:
@@ -300,11 +303,8 @@ class _Control:
         return percentile_interval(self.samples)
 
     def response(self, mean: np.ndarray) -> np.ndarray:
-        """`[channel]`, the largest distance of means `[lag, channel]` from the control, in half widths of its interval;
-        0 where no lag has events."""
-        low, high = self.interval
-        half_width = np.maximum((high - low) / 2, 1e-12)
-        return np.asarray(np.nan_to_num(np.abs(mean - self.mean) / half_width).max(axis=0))
+        """`[channel]`, the largest distance of means `[lag, channel]` from the control; 0 where no lag has events."""
+        return np.asarray(np.nanmax(distance_from_control(mean, self.mean, *self.interval, self.n_events), axis=0))
 
     def p_value(self, mean: np.ndarray) -> np.ndarray:
         """`[channel]`, of the response of means `[lag, channel]`, against the largest one of each shuffle."""

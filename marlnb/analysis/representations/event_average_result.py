@@ -10,6 +10,28 @@ import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result, grid_table
 
+MIN_EVENTS_AT_LAG = 5
+
+
+def distance_from_control(
+    mean: np.ndarray, control: np.ndarray, low: np.ndarray, high: np.ndarray, n_events: np.ndarray
+) -> np.ndarray:
+    """`|mean - control| / half width of the control`, `[lag, channel]`: 1 is the control's edge.
+
+    Args:
+        mean: `[lag, channel]`.
+        control: `[lag, channel]`, at the event times of other episodes.
+        low: `[lag, channel]`, lower end of the control's interval.
+        high: `[lag, channel]`, its upper end.
+        n_events: `[lag]`.
+    Returns:
+        0 where the mean or the control is unknown; NaN at lags that do not count, since they have fewer than
+        MIN_EVENTS_AT_LAG events while others have more: neither mean nor control is an average there.
+    """
+    half_width = np.maximum((high - low) / 2, 1e-12)
+    counts = n_events >= min(MIN_EVENTS_AT_LAG, n_events.max())
+    return np.where(counts[:, None], np.nan_to_num(np.abs(mean - control) / half_width), np.nan)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EventAverage(Result):
@@ -61,19 +83,20 @@ class EventAverage(Result):
 
     @property
     def response(self) -> np.ndarray:
-        """`[channel]`, `max over lags of |mean - control| / half width of the control`: 1 is the control's edge."""
+        """`[channel]`, `max over lags of |mean - control| / half width of the control`: 1 is the control's edge.
+
+        Lags with fewer than 5 events do not count, if others have more.
+        """
         return np.asarray(np.nanmax(self._distance, axis=0))
 
     @property
     def _distance(self) -> np.ndarray:
-        """`[lag, channel]`, of the mean from the control, in half widths of the control's interval."""
-        half_width = np.maximum((self.control_high - self.control_low) / 2, 1e-12)
-        return np.asarray(np.abs(self.mean - self.control) / half_width)
+        return distance_from_control(self.mean, self.control, self.control_low, self.control_high, self.n_events)
 
     @property
     def order(self) -> np.ndarray:
-        """Channels, the strongest response first."""
-        return np.argsort(-self.response, kind="stable")
+        """Channels: those that respond beyond chance, then the others; the strongest response first in each."""
+        return np.lexsort((-self.response, self.p_value >= ALPHA))
 
     def table(self) -> pd.DataFrame:
         """One row for each lag and channel."""

@@ -129,7 +129,8 @@ class Tuning(Result):
     @property
     def verdict(self) -> str:
         """How many units are tuned beyond chance, and whether that goes beyond an untrained network."""
-        best, n_tuned = self.order[0], len(self.tuned)
+        n_tuned = len(self.tuned)
+        best = self.tuned[0] if n_tuned else self.order[0]
         strongest = (
             f"unit {best}, η² {self.strength[best]:.2f} where labels of other episodes give {self.shuffled[best]:.2f}, "
             f"corrected p = {self.p_value[best]:.2g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,31 @@ def test_a_response_is_tested_against_event_times_of_other_episodes(recording: R
     assert result.p_value.tolist() == [1 / 41]
     assert result.verdict.startswith("1 of 1 channels of reward of listener_0 respond to label: most reward at lag +")
     assert "corrected p = 0.024" in result.verdict and len(repr(result).splitlines()) <= 5
+
+
+def test_what_responds_most_is_among_what_responds_beyond_chance(recording: Recording) -> None:
+    """p-values are of standardised responses, so the largest response need not have the smallest."""
+    event = np.random.default_rng(2).random(len(recording)) < 0.05
+    result = event_average(recording, site=SITE, event=event, before=1, after=1, n_shuffles=20, n_bootstrap=20)
+    first, second, third = result.order[:3]
+    p_value = np.where(np.isin(np.arange(64), (second, third)), 0.04, 0.19)
+    result = replace(result, p_value=p_value)
+    assert result.order[:3].tolist() == [second, third, first] and result.verdict.startswith("2 of 64 channels of ")
+    assert f"respond to label: most unit {second} at lag " in result.verdict and "p = 0.04;" in result.verdict
+
+
+def test_lags_with_few_events_are_no_response(recording: Recording) -> None:
+    """Events at 3 in 40 episodes, and one at 24: only this one has lags before -3."""
+    event = at(recording, 3) & (recording.rows["episode"].to_numpy() < 40)
+    event[np.flatnonzero(at(recording, 24))[50]] = True
+    options = {"site": SITE, "event": event, "after": 0, "n_shuffles": 20, "n_bootstrap": 20}
+    result = event_average(recording, before=24, **options)  # type: ignore[arg-type]
+    assert result.n_events.tolist() == [1] * 21 + [41] * 4 and np.isfinite(result.mean).all()
+    counted = event_average(recording, before=3, **options)  # type: ignore[arg-type]
+    np.testing.assert_allclose(result.response, counted.response)
+    assert int(result.verdict.split("at lag ")[1].split()[0]) >= -3
+    rare = event_average(recording, site=SITE, event=event & at(recording, 24), n_shuffles=20, n_bootstrap=20)
+    assert rare.n_events.max() == 1 and rare.response.max() > 0  # an event without any such lag has all of them
 
 
 def test_windows_end_with_the_episode(recording: Recording) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -78,6 +79,14 @@ def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> No
     assert result.low[2, 3] < 4 < result.high[2, 3] and result.high[2, 3] - result.low[2, 3] < 0.6
     assert result.warnings == () and "1 of 64 units of listener_0 at " in result.verdict
     assert json.loads(json.dumps(result.to_json()))["label"] == "goal" and result.table()["unit"][0] == 3
+
+
+def test_the_strongest_of_a_verdict_is_among_the_tuned_units(planted: Recording) -> None:
+    """p-values are of ranks, so the unit with the largest η² need not have the smallest."""
+    result = tuning(planted, site=SITE, label="goal", n_shuffles=20, n_bootstrap=20)
+    second = result.order[1]
+    result = replace(result, p_value=np.where(np.arange(64) == second, 0.04, 0.19))
+    assert "1 of 64 units" in result.verdict and f"the strongest is unit {second}, η² " in result.verdict
 
 
 def test_units_are_tuned_by_their_ranks(planted: Recording, tmp_path: Path) -> None:
