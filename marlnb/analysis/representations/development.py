@@ -5,7 +5,7 @@ Source: McGrath et al. 2021, Acquisition of Chess Knowledge in AlphaZero, sectio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from marlnb.analysis.data.labels import Label
-from marlnb.analysis.data.views import View, site_agents
+from marlnb.analysis.data.views import View, match_recorded_sites, site_agents
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.representations.development_result import Development
 from marlnb.analysis.representations.similarity import similarity
@@ -50,7 +50,7 @@ def development(
     *,
     label: Label | None = None,
     measure: Measure = "decode",
-    sites: Sequence[str] | None = None,
+    sites: str | Sequence[str] | None = None,
     agents: Sequence[str] | None = None,
     n_shuffles: int = 20,
     seed: int = 0,
@@ -63,12 +63,13 @@ def development(
         measure: decode: how well a linear model reads the label; tuning: share of the units that are tuned to it;
             similarity: linear CKA to the last checkpoint's units, whose recorded observations are given to the earlier
             policies (needs the run folder).
-        sites: None for all recorded sites.
+        sites: by name or glob, such as `"listener/actor/*"`; None for all recorded sites.
         agents: None for all agents of a site.
         n_shuffles: shuffles of each score.
     Raises:
         AnalysisError: fewer than two checkpoints, or a checkpoint twice; a label for similarity, or none for the other
-            measures.
+            measures; no checkpoint has a score. Scores that are not available, as where the label never varies at a
+            checkpoint, are NaN, and a warning names the checkpoint and the reason.
     """
     if measure not in CONTROL_NAMES:
         raise AnalysisError(unknown("measure of development", measure, CONTROL_NAMES))
@@ -76,30 +77,33 @@ def development(
         raise AnalysisError(f"measure={measure!r} takes {'no label' if measure == 'similarity' else 'a label'}")
     checkpoints = _checkpoints(recordings)
     last = checkpoints[-1][0]
-    site_names = list(last.sites if sites is None else sites)
+    site_names = last.sites if sites is None else match_recorded_sites(last, sites)
     lines = [(site, agent) for site in site_names for agent in site_agents(last, site, agents)]
 
     def score(site: str, agent: str, recording: Recording, iteration: int) -> _Score:
         if label is None:
             return _similarity_to_last(checkpoints[-1], site, agent, iteration, n_shuffles, seed)
         options = {"site": site, "agent": agent, "label": label, "checkpoint": iteration, "seed": seed}
-        return _label_score(measure, recording, n_shuffles, options)
+        return _score_if_available(iteration, lambda: _label_score(measure, recording, n_shuffles, options))
 
     scores = [[score(site, agent, *checkpoint) for checkpoint in checkpoints] for site, agent in lines]
     all_scores = [score for row in scores for score in row]
+    warnings = tuple(dict.fromkeys(warning for score in all_scores for warning in score.warnings))
+    if all(score.value != score.value for score in all_scores):
+        raise AnalysisError("; ".join(["no checkpoint has a score", *warnings[:1]]))
 
     def matrix(name: str) -> np.ndarray:
         return np.array([[getattr(score, name) for score in row] for row in scores])
 
     return Development(
-        what=_describe(measure, label, {score.metric for score in all_scores}),
+        what=_describe(measure, label, {score.metric for score in all_scores if score.metric}),
         sites=tuple(site if len(last[site].labels["agent"]) == 1 else f"{agent} {site}" for site, agent in lines),
         iterations=np.array([iteration for _, iteration in checkpoints]),
         values=matrix("value"),
         **{name: matrix(name) for name in ("low", "high", "control", "untrained")},
         control_name=CONTROL_NAMES[measure],
         returns=_returns(checkpoints),
-        warnings=tuple(dict.fromkeys(warning for score in all_scores for warning in score.warnings)),
+        warnings=warnings,
     )
 
 
@@ -115,6 +119,14 @@ def _checkpoints(recordings: RecordingLike | Sequence[RecordingLike]) -> list[tu
     if len(set(iterations)) < 2 or len(set(iterations)) < len(iterations):
         raise AnalysisError(f"a development needs 2 or more checkpoints, each once; got {sorted(iterations)}")
     return sorted(checkpoints, key=lambda pair: pair[1])
+
+
+def _score_if_available(iteration: int, score: Callable[[], _Score]) -> _Score:
+    """The score; NaN and a warning with the reason where an AnalysisError says that there is none."""
+    try:
+        return score()
+    except AnalysisError as error:
+        return _Score(nan, nan, nan, nan, nan, (f"checkpoint {iteration}: {error}",))
 
 
 def _label_score(measure: Measure, recording: Recording, n_shuffles: int, options: Mapping[str, Any]) -> _Score:
@@ -152,8 +164,12 @@ def _similarity_to_last(
     episodes = tuple(int(n) for start, stop in bounds for n in np.unique(rows[start:stop]))
     now = View(recording, site, agent, checkpoint=last_iteration, episodes=episodes)
     earlier = View(recording, site, agent, policy_source=run, checkpoint=iteration, episodes=episodes)
-    result = similarity(earlier, now, n_shuffles=max(1, n_shuffles // 4), n_bootstrap=100, seed=seed)
-    return _Score(result.score, result.low, result.high, result.shuffled, nan, result.warnings)
+
+    def score() -> _Score:
+        result = similarity(earlier, now, n_shuffles=max(1, n_shuffles // 4), n_bootstrap=100, seed=seed)
+        return _Score(result.score, result.low, result.high, result.shuffled, nan, result.warnings)
+
+    return _score_if_available(iteration, score)
 
 
 def _describe(measure: Measure, label: Label | None, metrics: set[str]) -> str:

@@ -20,7 +20,7 @@ class Development(Result):
         what: the score, for example `goal decoded (balanced accuracy)`.
         sites: `[site]`, the sites' names, with the agent's name where a site has several agents.
         iterations: `[checkpoint]`, ascending.
-        values: `[site, checkpoint]`, scores.
+        values: `[site, checkpoint]`, scores; NaN where there is none, for which `warnings` has the reason.
         low: `[site, checkpoint]`, lower ends of their 95% intervals.
         high: `[site, checkpoint]`, upper ends of these intervals.
         control: `[site, checkpoint]`, the score of the observation alone (decoding), or chance (tuning, similarity).
@@ -56,25 +56,32 @@ class Development(Result):
     @property
     def verdict(self) -> str:
         """How the score of the site that changed most developed, and whether it ended above its control."""
-        change = self.values[:, -1] - self.values[:, 0]
-        most = int(np.nanargmax(np.abs(change))) if np.isfinite(change).any() else 0
-        start, end = (self._describe(most, k) for k in (0, -1))
-        low, high = self.low[most, -1], self.high[most, -1]
-        controls = {self.control_name: self.control[most, -1], "untrained network": self.untrained[most, -1]}
+        known = np.isfinite(self.values)
+        first, last = known.argmax(axis=1), known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+        several = known.sum(axis=1) > 1
+        if not several.any():
+            return f"{self.what}: no site has a score at two checkpoints, so no change is known."
+        site = np.arange(len(self.sites))
+        change = np.where(several, np.abs(self.values[site, last] - self.values[site, first]), -1)
+        most = int(change.argmax())
+        start, end = int(first[most]), int(last[most])
+        low, high = self.low[most, end], self.high[most, end]
+        controls = {self.control_name: self.control[most, end], "untrained network": self.untrained[most, end]}
         controls = {name: value for name, value in controls.items() if np.isfinite(value)}
         highest = max(controls.values(), default=np.nan)
         place = "above" if low > highest else "below" if high < highest else "not separable from"
         listed = ", ".join(f"{name}: {value:.2f}" for name, value in controls.items())
         missing = "" if "untrained network" in controls else "there is no untrained control; "
         return (
-            f"{self.what} changed most at {self.sites[most]} (of {len(self.sites)} sites): from {start} at iteration "
-            f"{self.iterations[0]} to {end} at iteration {self.iterations[-1]}, where it is {place} its control"
+            f"{self.what} changed most at {self.sites[most]} (of {len(self.sites)} sites): "
+            f"from {self._describe(most, start)} to {self._describe(most, end)}, where it is {place} its control"
             f"{'s' * (len(controls) > 1)} ({listed}); {missing}changes between checkpoints of one run are not tested."
         )
 
     def _describe(self, site: int, checkpoint: int) -> str:
         value, low, high = (matrix[site, checkpoint] for matrix in (self.values, self.low, self.high))
-        return f"{value:.2f}" if low == high else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+        score = f"{value:.2f}" if low == high else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+        return f"{score} at iteration {self.iterations[checkpoint]}"
 
     def _repr_table(self) -> pd.DataFrame:
         table = self._html_table()

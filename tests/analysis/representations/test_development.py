@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
+from marlnb import plots
 from marlnb.analysis.data.views import View
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.representations.development import development
@@ -20,6 +23,7 @@ from marlnb.recording.file.reader import Recording
 
 TALK = Path(__file__).parents[3] / "data" / "speaker_listener"
 SITE = "listener/actor/hidden_2"
+MATRICES = ("values", "low", "high", "control", "untrained")
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +65,31 @@ def test_decoding_with_the_observation_as_control(trained: list[Recording]) -> N
     assert result.untrained[0, 1] == alone.scores[0].untrained
     assert "(observation alone: " in result.verdict and ", untrained network: " in result.verdict
     assert np.isfinite(result.control).all() and result.low[0, 1] <= result.values[0, 1] <= result.high[0, 1]
+
+
+@pytest.mark.parametrize("measure", ["decode", "tuning"])
+def test_a_label_that_never_varies_at_one_checkpoint(
+    trained: list[Recording], measure: Literal["decode", "tuning"]
+) -> None:
+    def late(recording: Recording) -> np.ndarray:
+        return (recording.rows["t"].to_numpy() > 12) & (recording is trained[0])
+
+    result = development(trained, label=late, measure=measure, sites="listener/*/hidden_2", n_shuffles=1)
+    assert result.sites == (SITE,) and np.isnan(result.values[0, 0]) and np.isfinite(result.values[0, 1])
+    reason = "never varies over listener_0's 1000 rows"
+    assert result.warnings[0].startswith("checkpoint 10: ") and reason in result.warnings[0]
+    assert result.verdict.endswith(": no site has a score at two checkpoints, so no change is known.")
+    assert np.isnan(result.low[0, 0])
+    assert "nan" not in [text.get_text() for text in plots.development_map(result).texts]
+    three = replace(
+        result, iterations=np.array([10, 130, 200]), **{name: getattr(result, name)[:, [0, 1, 1]] for name in MATRICES}
+    )
+    assert " at iteration 130 to " in three.verdict and " at iteration 200, where it is " in three.verdict
+
+
+def test_a_score_at_no_checkpoint_is_an_error(trained: list[Recording]) -> None:
+    with pytest.raises(AnalysisError, match=r"no checkpoint has a score; checkpoint 10: .*did you mean 'goal'"):
+        development(trained, label="gaol", sites=[SITE])
 
 
 def test_invalid_requests_are_rejected(trained: list[Recording]) -> None:
