@@ -39,7 +39,8 @@ class ConceptScore:
         follows: first-order standard deviation of the output through the units that are tuned to the concept, whatever
             else they follow.
         follows_low: lower end of its 95% interval.
-        p_follows: of the most strongly tuned of those units, corrected for the number of agents.
+        p_follows: of the most strongly tuned of those units, corrected for the number of agents. It tests whether a
+            unit is tuned to the concept, not whether the output moves.
     """
 
     agent: str
@@ -67,12 +68,13 @@ class ConceptScore:
     def moves(self, min_effect: float, alpha: float = ALPHA) -> bool:
         """Whether the concept moves the output beyond chance by more than `min_effect`, in the output's units.
 
-        Either by its mean effect or through the units tuned to it. Both are tested, so each at half of alpha.
+        Either by its mean effect or through the units tuned to it. Both are tested, so each at half of alpha. The
+        second needs `min_effect` above 0, since any standard deviation is above 0.
         """
         crosses_zero = self.effect_low <= 0 <= self.effect_high
         smallest_effect = 0.0 if crosses_zero else min(abs(self.effect_low), abs(self.effect_high))
         by_mean = self.p_effect <= alpha / 2 and smallest_effect > min_effect
-        return by_mean or (self.p_follows <= alpha / 2 and self.follows_low > min_effect)
+        return by_mean or (self.p_follows <= alpha / 2 and self.follows_low > min_effect > 0)
 
 
 def corrected_for_agents(scores: Sequence[ConceptScore]) -> tuple[ConceptScore, ...]:
@@ -85,7 +87,7 @@ def corrected_for_agents(scores: Sequence[ConceptScore]) -> tuple[ConceptScore, 
 
 
 def _describe(score: ConceptScore) -> str:
-    """What one agent's score says against random concepts, and its effect against shuffled episodes."""
+    """One agent's score against random concepts, and its effect and the units tuned to it against shuffled episodes."""
     rises = "rises" if score.score > score.random else "falls"
     differs = score.p_holm <= ALPHA
     text = (
@@ -99,9 +101,17 @@ def _describe(score: ConceptScore) -> str:
     )
     if score.effect != score.effect:
         return text
-    moves = "it moves" if score.moves(0.0) else "no move beyond shuffled episodes is shown"
-    numbers = f"{score.effect:+.2g} [{score.effect_low:.2g}, {score.effect_high:.2g}]"
-    return f"{text}, and {moves} (effect {numbers}, corrected p = {min(score.p_effect, score.p_follows):.2g})"
+    shown = "" if score.p_effect <= ALPHA else ", not beyond shuffled episodes"
+    text += (
+        f", its mean effect is {score.effect:+.2g} [{score.effect_low:.2g}, {score.effect_high:.2g}] (corrected "
+        f"p = {score.p_effect:.2g}{shown})"
+    )
+    if score.p_follows > ALPHA:
+        return f"{text}, and no unit is shown to be tuned to the concept (corrected p = {score.p_follows:.2g})"
+    return (
+        f"{text}, and units are tuned to the concept (corrected p = {score.p_follows:.2g}), by which the output has a "
+        f"standard deviation of {score.follows:.2g} (95% interval from {score.follows_low:.2g})"
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,12 +146,12 @@ class Tcav(Result):
 
     @property
     def verdict(self) -> str:
-        """For each agent, whether the output moves with the concept more than with random concepts."""
+        """For each agent, the score, the mean effect and the units tuned to the concept, each with its own p-value."""
         heading = f"{self.target} towards {self.concept} at {self.site}"
         return f"{heading}: {'; '.join(map(_describe, self.scores))}."
 
     def _repr_table(self) -> pd.DataFrame | None:
-        names = ["agent", "score", "random", "p_holm", "effect", "p_effect"]
+        names = ["agent", "score", "random", "p_holm", "effect", "p_effect", "follows", "p_follows"]
         return self.table()[names] if len(self.scores) > 1 else None
 
     def _labelled_warnings(self) -> Iterator[tuple[str, str]]:

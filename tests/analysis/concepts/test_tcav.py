@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from marlnb.analysis.concepts.concept_effect import concept_effect, control_columns, tuned_units_effect
+from marlnb.analysis.concepts.result import ConceptScore, Tcav
 from marlnb.analysis.concepts.tcav import concept_activation, concept_vector, tcav_score
 from marlnb.analysis.data.labels import Labels
 from marlnb.errors import AnalysisError
@@ -98,6 +100,23 @@ def test_a_planted_concept_and_noise(recording: Recording) -> None:
     nothing = concept_activation(recording, site=SITE, concept=noise, to="unit", target=(SITE, 5), n_runs=8)
     assert any("cannot be decoded" in note for note in nothing.warnings) and "NOT TO BE TRUSTED" in repr(nothing)
     assert nothing.scores[0].p_effect > 0.05 and not nothing.scores[0].moves(0.0)
+
+
+def test_each_number_of_a_verdict_has_its_own_p_value() -> None:
+    """Units that are tuned to a concept need not move the output: p_follows is no evidence of an effect."""
+    score = ConceptScore("bird_1", 500, 60, 0.5, 0.4, 0.6, 0.5, 0.3, 0.7, 0.9, 0.5, 0.8, 0.8)
+    score = replace(
+        score, effect=0.5, effect_low=-2.2, effect_high=3.3, effect_random=4.0, p_effect=0.79,
+        follows=1.3, follows_low=0.9, p_follows=0.015,
+    )  # fmt: skip
+    verdict = Tcav("bird/critic/hidden_1", "high", "value", "filter", 20, (score,)).verdict
+    assert "its mean effect is +0.5 [-2.2, 3.3] (corrected p = 0.79, not beyond shuffled episodes)" in verdict
+    assert "units are tuned to the concept (corrected p = 0.015), by which the output has a standard dev" in verdict
+    assert "deviation of 1.3 (95% interval from 0.9)." in verdict and "move" not in verdict
+    assert not score.moves(0.0) and score.moves(0.8) and not score.moves(1.0)
+    growing = replace(score, effect_low=0.1, p_effect=0.03, p_follows=0.2)
+    verdict = Tcav("bird/critic/hidden_1", "high", "value", "filter", 20, (growing,)).verdict
+    assert "[0.1, 3.3] (corrected p = 0.03), and no unit is shown to be tuned to the concept" in verdict
 
 
 def test_invalid_concepts_are_rejected(recording: Recording) -> None:
