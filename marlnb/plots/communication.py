@@ -31,8 +31,8 @@ def information_bars(communication: Communication, *, title: str | None = None, 
 
     The last bar is the causal influence of the message: what changes when messages are exchanged between episodes.
     """
-    consistency = [communication.consistency] if communication.consistency else []
-    pairs = [communication.signalling, *consistency, communication.listening, communication.following]
+    measures = (communication.signalling, communication.consistency, communication.listening, communication.following)
+    pairs = [measure for measure in measures if measure is not None]
     ax = axes(ax, width=2.2 + 1.35 * (len(pairs) + 1), height=3.8)
     names = []
     for x, pair in enumerate(pairs):

@@ -28,6 +28,7 @@ from marlnb.analysis.stats.mutual_information import MutualInformation, counts, 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.specs import ActionSpec
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -46,6 +47,7 @@ def communication(
     message_features: Sequence[str] | None = None,
     lag: int = 1,
     speaker_action: Label | None = None,
+    listener_action: Label = "action",
     policies: Mapping[str, Policy] | None = None,
     checkpoint: int | None = None,
     n_shuffles: int = 100,
@@ -67,19 +69,22 @@ def communication(
             `<speaker>_message_*`. `()` leaves out the causal influence.
         lag: steps until the listener acts on the message.
         speaker_action: another action of the speaker, for speaker consistency.
+        listener_action: what the listener does, discrete: its `action`, or a label, as one component of its action. If
+            `action` is continuous or has several components, `listening` and `following` are None.
         policies: by group; None: those of the run.
         checkpoint: iteration whose rows are read; required if a recording spans several.
         n_shuffles: permutations over episodes behind each p-value.
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
-        AnalysisError: unknown agent, label or feature; a message or goal with more than 64 values or only one.
+        AnalysisError: unknown agent, label or feature; a message, goal or label of an action with more than 64 values
+            or only one.
     """
     recording = opened_recording(recording)
     _check_question(recording, speaker, listener, lag, n_shuffles, n_bootstrap)
     of_speaker, of_listener = (_acting_rows(recording, name, checkpoint) for name in (speaker, listener))
-    messages = _discrete(row_values(of_speaker, message), "message")
+    messages = _discrete(_one_choice(of_speaker, message, "message"), "message")
     goals = _discrete(row_values(of_speaker, goal), "goal")
-    actions = row_values(of_listener, "action")
+    actions, no_actions = _listener_actions(of_listener, listener_action)
     spoken, received = _pair_rows(of_speaker, of_listener, lag)
     rng = np.random.default_rng(seed)
     information = partial(_information, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng)
@@ -91,14 +96,16 @@ def communication(
     n_episodes = len(np.unique(of_speaker.episode))
     missing = messages.missing_labels(speaker)
     goals.missing_labels(speaker, missing)
-    actions.missing_labels(listener, missing)
-    action_name, reaction = f"{listener}'s action", actions.at(received)
     signalling = information(messages, goals, of_speaker.episode, names=("message", goals.name))
-    listening = information(messages.at(spoken), reaction, episode, names=("message", action_name))
-    following = information(goals.at(spoken), reaction, episode, names=(goals.name, action_name))
-    consistency = None
+    listening = following = consistency = None
+    if actions is not None:
+        actions.missing_labels(listener, missing)
+        action_name = f"{listener}'s action" if actions.name == "action" else actions.name
+        reaction = actions.at(received)
+        listening = information(messages.at(spoken), reaction, episode, names=("message", action_name))
+        following = information(goals.at(spoken), reaction, episode, names=(goals.name, action_name))
     if speaker_action is not None:
-        other = _discrete(row_values(of_speaker, speaker_action), "action of the speaker")
+        other = _discrete(_one_choice(of_speaker, speaker_action, "speaker_action"), "action of the speaker")
         consistency = information(messages, other, of_speaker.episode, names=("message", other.name))
     t = of_listener.t[received]
     times = np.unique(t)
@@ -124,7 +131,7 @@ def communication(
         combinations=combinations,
         n_rows=len(received),
         n_episodes=n_episodes,
-        notes=(*notes, *missing.notes),
+        notes=(*notes, *no_actions, *missing.notes),
         warnings=(
             *few_episodes_warning(n_episodes, MIN_EPISODES),
             *duplicate_episode_warnings(recording, of_speaker.episode),
@@ -194,6 +201,37 @@ def _acting_rows(recording: Recording, agent: str, checkpoint: int | None) -> Un
     rows = rows.at(source.acting_positions(rows, agent))
     no_units = np.empty((len(rows), 0), np.float32)
     return Units(agent, agent, source, rows.index, rows.episode, rows.t, 0, no_units.__getitem__)
+
+
+def not_one_choice(agent: str, action: ActionSpec, option: str) -> str:
+    """Why an agent's action is not one discrete choice, and what to give as the option instead; empty if it is one."""
+    if action.kind == "discrete":
+        return ""
+    if action.kind == "continuous":
+        return f"the action of {agent} is continuous: give {option}= whole values, as of a function of the recording"
+    component = (agent, "action", action.component_names[0])
+    return f"the action of {agent} has {action.n_components} components: choose one, as {option}={component!r}"
+
+
+def _one_choice(units: Units, label: Label, option: str) -> RowValues:
+    """The label of each row.
+
+    Raises:
+        AnalysisError: the agent's whole action where it is not one discrete choice.
+    """
+    problem = not_one_choice(units.agent, units.source.env.group(units.source.group).action, option)
+    if problem and isinstance(label, str) and label == "action":
+        raise AnalysisError(problem)
+    return row_values(units, label)
+
+
+def _listener_actions(of_listener: Units, label: Label) -> tuple[RowValues | None, tuple[str, ...]]:
+    """The listener's actions, or None and the reason why its whole action cannot be tested."""
+    if not (isinstance(label, str) and label == "action"):
+        return _discrete(row_values(of_listener, label), "action of the listener"), ()
+    action = of_listener.source.env.group(of_listener.source.group).action
+    problem = not_one_choice(of_listener.agent, action, "listener_action")
+    return (None, (f"no listening and following: {problem}",)) if problem else (row_values(of_listener, label), ())
 
 
 def _discrete(values: RowValues, what: str) -> RowValues:

@@ -56,8 +56,8 @@ class Communication(Result):
         lag: steps from the message to the listener's action.
         signalling: mutual information of message and goal; positive signalling if it is beyond chance.
         listening: mutual information of the message and the listener's action `lag` steps later. A correlation only,
-            since both may follow from what both agents observe.
-        following: mutual information of the goal and that action.
+            since both may follow from what both agents observe. None if that action is not one discrete choice.
+        following: mutual information of the goal and that action; None like `listening`.
         consistency: mutual information of the message and the speaker's own other action (speaker consistency); None
             if it has none.
         influence: causal influence of communication in bits: what the message tells about the listener's action when
@@ -83,8 +83,8 @@ class Communication(Result):
     goal: str
     lag: int
     signalling: MutualInformation
-    listening: MutualInformation
-    following: MutualInformation
+    listening: MutualInformation | None
+    following: MutualInformation | None
     consistency: MutualInformation | None
     influence: Interval | None
     influence_at: np.ndarray
@@ -120,10 +120,9 @@ class Communication(Result):
 
     def table(self) -> pd.DataFrame:
         """One row for each mutual information."""
-        measures = {"signalling": self.signalling, "listening": self.listening, "following": self.following}
-        if self.consistency is not None:
-            measures["consistency"] = self.consistency
-        return pd.DataFrame([{"measure": name, **asdict(measure)} for name, measure in measures.items()])
+        names = ("signalling", "listening", "following", "consistency")
+        measures = {name: getattr(self, name) for name in names}
+        return pd.DataFrame([{"measure": name, **asdict(of)} for name, of in measures.items() if of is not None])
 
     @property
     def verdict(self) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from marlnb.analysis.communication.communication import communication, context_independence
+from marlnb import plots
+from marlnb.analysis.communication.communication import communication, context_independence, not_one_choice
 from marlnb.analysis.communication.message_influence import _bits
 from marlnb.analysis.stats.mutual_information import (
     counts,
@@ -24,7 +26,9 @@ from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.q_policy import QPolicy
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from marlnb.specs import ActionSpec
 from marlnb.training.runs.run import Run
+from tests.analysis.conftest import make_run
 
 TALK = Path(__file__).parents[3] / "data" / "speaker_listener"
 
@@ -107,7 +111,8 @@ def test_of_a_recording(talk: Recording) -> None:
     received = talk.rows["t"].to_numpy() < 24  # the message of the last step is never received
     later = np.flatnonzero(received) + 1
     expected = mutual_information_bits(counts(word[received], listener[later], 3, 5))
-    assert result.listening.bits == pytest.approx(float(expected)) and result.n_rows == 60 * 24
+    assert result.listening is not None and result.listening.bits == pytest.approx(float(expected))
+    assert result.n_rows == 60 * 24
     assert result.code.sum() == len(talk) and result.goals == ("red", "green", "blue")
     assert result.influence is not None and result.influence.value >= 0 and result.times.tolist() == list(range(1, 25))
     assert np.mean(result.influence_at) == pytest.approx(result.influence.value)
@@ -141,6 +146,46 @@ def test_influence_equals_a_loop_over_messages(talk: Recording) -> None:
         expected.append(sum(w * np.sum(a * np.log2(a / mixed)) for w, a in zip(p, answers)))
     at = talk.rows["t"].to_numpy()[talk.rows["t"].to_numpy() > 0][:50]
     assert np.mean(expected) == pytest.approx(result.influence_at[at - 1].mean(), abs=0.01)
+
+
+def is_large(group: str) -> Callable[[Recording], np.ndarray]:
+    """Whether the first component of a group's only agent's action is above its median, `[row]` bool."""
+
+    def first_component(recording: Recording) -> np.ndarray:
+        values = recording.steps(group, "action").to_numpy()[:, 0, 0]
+        return np.asarray(values > np.median(values))
+
+    return first_component
+
+
+def test_a_listener_with_continuous_actions(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run", "mpe/simple_speaker_listener", "env.continuous_actions=true")
+    names = {"speaker": "speaker_0", "listener": "listener_0", "goal": "goal"}
+    options: dict[str, Any] = names | {"message": is_large("speaker"), "n_shuffles": 20, "n_bootstrap": 20}
+    with record(made, episodes=10, explore=True, sites=[], values=False, progress=False) as recording:
+        result = communication(recording, **options)
+        chosen = communication(recording, listener_action=is_large("listener"), **options)
+        for option in ("message", "speaker_action"):
+            with pytest.raises(AnalysisError, match=f"of speaker_0 is continuous: give {option}= whole values"):
+                communication(recording, **options | {option: "action"})
+        word, move = (is_large(group)(recording).astype(int) for group in ("speaker", "listener"))
+        t = recording.rows["t"].to_numpy()
+    assert result.listening is None and result.following is None and result.influence is None
+    assert any(note.startswith("no listening and following: the action of listener_0 is") for note in result.notes)
+    assert "whether listener_0 listens was not tested" in result.verdict and len(result.table()) == 1
+    assert len(plots.information_bars(result).get_xticks()) == 1
+    expected = mutual_information_bits(counts(word[t < 24], move[t > 0], 2, 2))
+    assert chosen.listening is not None and chosen.listening.bits == pytest.approx(float(expected))
+    assert chosen.signalling == result.signalling
+    assert chosen.table()["measure"].tolist() == ["signalling", "listening", "following"]
+
+
+def test_an_action_with_components_names_the_option_for_one() -> None:
+    several = ActionSpec("multi_discrete", n=(2, 3), names=("walk", "say"))
+    assert not_one_choice("dog_0", several, "listener_action") == (
+        "the action of dog_0 has 2 components: choose one, as listener_action=('dog_0', 'action', 'walk')"
+    )
+    assert not not_one_choice("dog_0", ActionSpec("discrete", n=(5,)), "message")
 
 
 def test_invalid_requests_are_rejected(talk: Recording) -> None:
